@@ -16,6 +16,7 @@ _HOMES = {
     "strongly_convex_convergence": "correlated_noise.strongly_convex_convergence",
     "learning_curves": "correlated_noise.learning_curves",
     "private_training": "correlated_noise.private_training",
+    "sampled_training": "correlated_noise.private_training",
     "shuffled_experiments": "shuffled_gradients.experiments",
     "shuffled_experiments_sharp": "shuffled_gradients.experiments",
     "shuffled_given_order": "shuffled_gradients.experiments",
@@ -35,6 +36,7 @@ _HOMES = {
     "error_memory_long": "finite_runs.error_memory",
     "learning_memory": "finite_runs.learning_memory",
     "learning_budget": "finite_runs.learning_budget",
+    "sampling": "finite_runs.sampling",
     "table3": "finite_runs.table3",
 }
 NAMES = tuple(_HOMES)
@@ -42,6 +44,7 @@ NAMES = tuple(_HOMES)
 COMPANIONS = (
     "strongly_convex_convergence",
     "private_training",
+    "sampled_training",
     "shuffled_experiments_sharp",
     "shuffled_given_order",
     "shuffled_once",
@@ -52,6 +55,7 @@ COMPANIONS = (
     "noise_cancellation_digits",
     "momentum_gradient_norms",
     "error_memory_long",
+    "sampling",
     "table3",
 )
 

@@ -81,9 +81,10 @@ def as_finished(work: Callable[..., Item], cases: Sequence[tuple[Any, ...]], run
 def counted(results: Iterable[Item], total: int, progress: bool | None) -> Iterator[Item]:
     """Pass ``results`` on, and show on standard error how many of ``total`` have come."""
     with progress_line(progress) as show:
+        show("points", 0, total)
         for done, result in enumerate(results, 1):
             yield result
-            show(f"points {done}/{total}")
+            show("points", done, total)
 
 
 def kept(directory: Path | None, described: Any, compute: Callable[[], Array]) -> Array:

@@ -8,7 +8,7 @@ shows whether batches are clipped as a whole.  A loop that can be restarted is r
 release one twice.
 
 The statistics are those of ``theory.auditing``.  An audit can refute a claim and cannot prove one.  The order of the
-data is not audited: the auditor chooses it.
+data is not audited: the auditor chooses it.  Sampled batches are: the loop draws them (``auditing.sampled``).
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ from corrnoise.simulations.auditing.loops import (
     stepwise,
 )
 from corrnoise.simulations.auditing.plan import Plan, Steps, Whitening, planned
+from corrnoise.simulations.auditing.sampled import sampled_evidence
 from corrnoise.simulations.auditing.statistics import bounds, evidence
 from corrnoise.simulations.random_numbers import Seed, generator
 from corrnoise.simulations.run.stream import Stream
 from corrnoise.theory.auditing.canaries import canaries_needed
-from corrnoise.theory.auditing.findings import TESTS, Audit, judged, no_evidence
+from corrnoise.theory.auditing.findings import SAMPLED_TESTS, TESTS, Audit, judged, no_evidence
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
@@ -50,6 +51,7 @@ _FEWEST = 1000  # canaries of a run: other tests than the matched filter live on
 _MOST = 4000
 _MOST_RUNS = 64
 _RUNS = 8  # at most by default
+_SAMPLED_RUNS = 4  # of a loop that draws its batches, by default
 _NUMBERS = 2**25  # of all releases together, at most by default
 
 
@@ -76,7 +78,9 @@ def audit(
         of each of the n steps before clipping, where d is always the same.  It returns what it would release, the sums
         of the clipped gradients plus noise, as an array of shape (n, d).  It must take fresh noise at each call.  Or a
         class with ``begin(folder)``, which returns the number of the next step, and ``step(gradients)``, which returns
-        the release of this step, shape (d,).
+        the release of this step, shape (d,).  Where the claim is a sampled participation, the loop draws its batches:
+        in place of each array it gets the data set ``examples``, of which ``examples[batch]`` are the gradients of a
+        batch of numbers below ``len(examples)``, in this step.
     claim
         A design or a private run; or a pair of a ``Budget`` and a program.  The loop claims the noise of
         ``program.scale(budget)``, for the participation of the program.
@@ -84,9 +88,11 @@ def audit(
         > 1: clip norms of ``factor`` times the claim, or noise of 1/``factor`` of it, are to be found with probability
         0.99.  It decides how many canaries there are.  None for 1.1, and more if 8 runs of 4000 canaries or 0.25 GiB of
         releases do not find it, or the pattern does not show all of the privacy loss; the report states the power.
+        None for a sampled loop.
     canaries, runs
         Numbers of canaries of a run, a multiple of 4, and of runs; None for as many as ``factor`` needs, and not fewer
-        than 1000 and 2.  With one run, noise that is used again in another run is not found.
+        than 1000 and 2; of a sampled loop 1000 and 4.  With one run, noise that is used again in another run is not
+        found.
     idle
         Number of coordinates of a run without a canary, at least 16.
     restarts
@@ -142,6 +148,8 @@ def audit(
         factor = checks.real("factor", factor, "(1, inf)")
     random = generator(rng)
 
+    if plan.sampled:
+        return _of_sampled(loop, plan, factor, canaries, runs, tuple(sorted(crashes)), level, random)
     signal = float(np.linalg.norm(Whitening(plan, np.arange(steps)).signal))
     canaries, runs = _sizes(plan, signal, factor, level, canaries, runs)
     try:
@@ -171,6 +179,47 @@ def audit(
         0 if lone is None else lone.runs,
         steps - present.size,
         level,
+    )
+
+
+def _of_sampled(
+    loop: Any,
+    plan: Plan,
+    factor: float | None,
+    canaries: int | None,
+    runs: int | None,
+    crashes: tuple[int, ...],
+    level: float,
+    random: np.random.Generator,
+) -> Audit:
+    """The audit of a loop that draws its batches."""
+    if factor is not None:
+        raise ValueError(f"factor must be None for a sampled loop, got {factor}; canaries= and runs= set the numbers")
+    number = _checked_canaries(_FEWEST if canaries is None else canaries)
+    times = _SAMPLED_RUNS if runs is None else checks.integer("runs", runs, 1)
+    delta = plan.budget.delta
+    try:
+        found = sampled_evidence(loop, plan, Layout(number, plan.idle), times, crashes, level, random)
+    except EndedError as end:
+        verdict, cause = end.args
+        return no_evidence(verdict, cause, plan.mu, delta, level)
+    verdict, cause, tests = judged(found.evidence, level, SAMPLED_TESTS)
+    return Audit(
+        verdict,
+        cause,
+        tests,
+        found.lower,
+        found.mu,
+        delta,
+        (),
+        found.mu,
+        number,
+        plan.idle,
+        times,
+        found.lone_runs,
+        found.skipped,
+        level,
+        sampled=True,
     )
 
 
@@ -210,9 +259,7 @@ def _sizes(
     if runs is not None:
         checks.integer("runs", runs, 1)
     if canaries is not None:
-        if checks.integer("canaries", canaries, TOGETHER) % TOGETHER:
-            raise ValueError(f"canaries must be a multiple of {TOGETHER}, got {canaries}")
-        return canaries, runs or 2
+        return _checked_canaries(canaries), runs or 2
     tried = [runs] if runs is not None else [2**i for i in range(1, _MOST_RUNS.bit_length())]
     if factor is None:
         return _best_effort(plan, _FACTOR * plan.mu, level, tried)
@@ -228,6 +275,13 @@ def _sizes(
         f"factor must be so large that {_MOST} canaries and {tried[-1]} runs suffice to find it, got {factor} at "
         f"mu={plan.mu:.4g}; canaries= sets their number"
     )
+
+
+def _checked_canaries(canaries: int) -> int:
+    """A number of canaries, a multiple of four."""
+    if checks.integer("canaries", canaries, TOGETHER) % TOGETHER:
+        raise ValueError(f"canaries must be a multiple of {TOGETHER}, got {canaries}")
+    return canaries
 
 
 def _best_effort(plan: Plan, signal: float, level: float, tried: Sequence[int]) -> tuple[int, int]:

@@ -11,9 +11,7 @@ for each run, the whole interval of u without clipping.  Given the inputs, (b_t)
 Anderson's inequality (1955) P(ℰ) falls in u: the admissible G are all those above a smallest one, and none, however
 large, if already P(|b_t| <= 1 for all t) < 1 − p.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771: Algorithm 1, Section 2.3, Theorem D.13.
+Source: Choquette-Choo et al., arXiv 2310.06771: Algorithm 1, Section 2.3, Theorem D.13.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from scipy.stats import binom
 from corrnoise.simulations.quadratic import input_moments, rational_engine
 from corrnoise.simulations.quadratic_chain import draw_noise, empty_memory
 from corrnoise.simulations.random_numbers import Seed, generator
-from corrnoise.theory.correlated_noise.finite_time import FiniteRun, theorem_d13_upper_bound
+from corrnoise.theory.correlated_noise.finite_time import FiniteRun, theorem_d11_upper_bound
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
@@ -125,14 +123,9 @@ def unclipped_clip_norm(
     P(ℰ) grows with G, so the hypotheses "G is not enough" are tested by the exact binomial test downwards from ∞ until
     one is not rejected, an order that needs no correction for their number.  The lower bound goes upwards from 0.
 
-    Parameters
-    ----------
-    run : linear regression with Gaussian inputs, known: a clip norm fitted to private data would not be private.  The
-        clip norm of its budget plays no part.
-    noise : correlated noise, with the σ² of its γ_T; its rational approximation is run
-    chains : number of runs, at least log(1 − confidence)/log(1 − p)
-    rng : int, ``SeedSequence``, ``Generator`` or None
-    confidence : probability with which each of the two statements is true, in (0, 1)
+    The inputs must be known: a clip norm fitted to private data would not be private.  The clip norm of the run's
+    budget plays no part, the noise has the σ² of its γ_T, and its rational approximation is run.  There are at least
+    log(1 − confidence)/log(1 − p) chains, and each of the two statements is true with probability ``confidence``.
     """
     p, chains = run.failure_probability, checks.integer("chains", chains, 1)
     alpha = 1 - checks.real("confidence", confidence, "(0, 1)")
@@ -185,18 +178,15 @@ def clipping_study(
 ) -> ClippingStudy:
     """How often DP-FTRL really clips in a run, and what that does to the loss at its end.
 
-    Parameters
-    ----------
-    run, noise, rng : as for ``unclipped_clip_norm``; the failure probability and the clip norm of ``run`` play no part
-    clip_norms : G > 0, shape (K,); all see the same random numbers
-    chains : number of runs, at least 2
+    All clip norms G > 0, shape (K,), see the same random numbers, of at least 2 chains.  The failure probability and
+    the clip norm of ``run`` play no part.
     """
     problem = run.problem
     limits, chains = checks.reals("clip_norms", clip_norms, "(0, inf)", ndim=1), checks.integer("chains", chains, 2)
     exact, bounds = np.empty(limits.size), np.empty(limits.size)
     for k, g in enumerate(limits):
         budget = run.budget_at(float(g))
-        bounds[k] = theorem_d13_upper_bound(problem, noise, run.steps, run.initial_error, budget=budget)
+        bounds[k] = theorem_d11_upper_bound(problem, noise, run.steps, run.initial_error, budget=budget)
         exact[k] = problem.learning_curve(
             noise, run.steps, budget=budget, participation=run.participation, initial_offset=run.initial_offset
         )[-1]

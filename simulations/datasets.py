@@ -6,6 +6,7 @@ labelled differs between the papers and stays with their experiments.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -57,6 +58,7 @@ def _openml(identifier: int, stand_in: str = "", *, without: tuple[str, ...] = (
     """A table of OpenML, ``without`` some columns (in lower case), and then without rows that miss a value."""
 
     def read(cache: str | None) -> Table:
+        logging.getLogger(__name__).info("data set %d is fetched from OpenML, or from %s", identifier, cache)
         bunch = _scikit_learn().fetch_openml(data_id=identifier, data_home=cache, as_frame=False, parser="liac-arff")
         names = list(bunch.feature_names)
         kept = [k for k, column in enumerate(names) if column.lower() not in without]

@@ -13,9 +13,7 @@ q_0 is known, and the next term φ¹ of the same expansion, with error q_1; φ �
 Chains are independent and have their own generators, so that the result depends on the seed alone and not on the
 number of threads.  Idealised real numbers and an ordinary generator: for judging utility, not for releasing data.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771: Algorithm 1, Figure 2, Property C.7.
+Source: Choquette-Choo et al., arXiv 2310.06771: Algorithm 1, Figure 2, Property C.7.
 """
 
 from __future__ import annotations
@@ -216,10 +214,11 @@ def _run_chains(
     workers = os.cpu_count() if threads is None else checks.integer("threads", threads, 1)
     with progress_line(progress) as show, ThreadPoolExecutor(workers) as pool:
         futures = [pool.submit(one, index) for index in range(chains)]
+        show("chains", 0, chains)
         try:
             for done, future in enumerate(as_completed(futures), 1):
                 future.result()
-                show(f"chains {done}/{chains}")
+                show("chains", done, chains)
         except BaseException:  # an interrupt, too, ends the chains that run and those that wait
             stopped[0] = True
             pool.shutdown(wait=False, cancel_futures=True)

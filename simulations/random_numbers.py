@@ -12,12 +12,8 @@ Seed = int | np.random.SeedSequence | np.random.Generator | None
 def generator(rng: object) -> np.random.Generator:
     """Return the generator that ``rng`` stands for.
 
-    Raises ``ValueError`` or ``TypeError`` where ``rng`` is a negative integer, or something else.
-
-    Parameters
-    ----------
-    rng : an integer >= 0 or a ``SeedSequence``, which fix the numbers; a ``Generator``, which is used as it is, not
-        copied; or None, for a seed from the operating system
+    An integer >= 0 or a ``SeedSequence`` fixes the numbers; a ``Generator`` is used as it is, not copied; None takes a
+    seed from the operating system.  Anything else is a ``ValueError`` or ``TypeError``.
     """
     integer = isinstance(rng, Integral) and not isinstance(rng, bool)
     if not (integer or rng is None or isinstance(rng, np.random.SeedSequence | np.random.Generator)):

@@ -20,12 +20,8 @@ def smallest_minimum(
 
     Each local minimum of ``values`` that is at most 3 times the least value is searched between its two neighbours.  A
     minimum that lies between two neighbouring points and shows at neither of them is missed.
-
-    Parameters
-    ----------
-    function : a function with positive values
-    points, values : a grid in ascending order, and the values of the function there; both of shape (n,)
-    width : width of the interval that is left around a minimum at the end
+    ``points`` is a grid in ascending order with the positive ``values`` of the function, both of shape (n,), and
+    ``width`` the width of the interval that is left around a minimum at the end.
     """
     best = int(np.argmin(values))
     place = float(points[best])

@@ -35,13 +35,7 @@ _FLOOR_TOLERANCE = 1e-4  # relative gap at which the search for a floor ends
 
 
 def learning_floor(of: LearningObjective, participation: Participation) -> tuple[float, Certificate]:
-    """A lower bound of γ² tr(W N Nᵀ) for strategies of any form, and its certificate.
-
-    Parameters
-    ----------
-    of : the error of a run of at most 4096 steps on a quadratic problem
-    participation : of the run
-    """
+    """A lower bound of γ² tr(W N Nᵀ) for strategies of any form and at most 4096 steps, and its certificate."""
     epochs = in_fixed_epochs(participation)
     found = fixed_epochs_bounds(workload_of_weights(of.weight_matrix()), epochs, tolerance=_FLOOR_TOLERANCE)
     return max(0.0, found.lower_bound - _of_regularisation(of, epochs)) ** 2, found
@@ -57,12 +51,7 @@ def _of_regularisation(of: LearningObjective, who: Participation) -> float:
 
 
 def stationary_optimum(problem: QuadraticProblem) -> Optimum:
-    """The noise with the smallest stationary error, by few poles, for a run of any length with single participation.
-
-    Parameters
-    ----------
-    problem : ``MeanEstimation`` or ``LinearRegression`` with a stable learning rate
-    """
+    """The noise with the smallest stationary error, by few poles, for a run of any length with single participation."""
     noise = rational(optimal_noise(problem), TOLERANCE)
     return Optimum(
         noise,
@@ -81,11 +70,8 @@ def strongly_convex_optimum(
 ) -> Optimum:
     """The noise with the least bound of the stationary error for strongly convex losses, by few poles.
 
-    Parameters
-    ----------
-    problem : the class of losses
-    participation : of the run; None for a run of any length.  The bound is for an endless run, whatever it is.
-    budget : ρ, clip norm and adjacency, on which the noise depends where the gradients have noise of their own
+    The bound is for an endless run, whatever the participation; None stands for any length.  The noise depends on the
+    budget where the gradients have noise of their own.
     """
     who = ANY_LENGTH if participation is None else checks.instance("participation", participation, Participation)
     found = minimise_strongly_convex_bound(problem, budget=budget, criterion="objective")

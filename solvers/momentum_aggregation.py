@@ -36,12 +36,6 @@ def best_momentum_bounds(
 
     A local minimum for 2^j epochs is the start for 2^{j+1}, with η and γ halved.  The values are those of the
     parameters found, so they are true bounds in any case.
-
-    Parameters
-    ----------
-    task : what is to be learnt
-    algorithm : ``"Algorithm 1"`` or ``"Algorithm 2"``
-    most_log2_epochs : largest j, >= 0
     """
     checks.instance("task", task, DyadicTask)
     checks.choice("algorithm", algorithm, ALGORITHMS)

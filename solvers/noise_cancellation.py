@@ -52,13 +52,10 @@ def objective_value(noise: Mechanism, participations: int, objective: Objective)
 
 
 def optimal_machine_noise(participations: int, objective: Objective, *, tolerance: float = 1e-6) -> CertifiedNoise:
-    """The noise with the least ``objective`` at equal privacy, and a certificate.
+    """The noise with the least ``objective`` at equal privacy, and a certificate, for 1 to 4096 participations.
 
-    Parameters
-    ----------
-    participations : n in [1, 4096].  Matrices of n × n are made; for the regret energy in every iteration.
-    objective : ``"mean_variance"`` or ``"regret_energy"``
-    tolerance : relative gap between value and lower bound at which the search ends, in [1e-15, 1]
+    The search ends at a relative gap of ``tolerance`` between value and lower bound.  Matrices of n × n are made; for
+    the regret energy in every iteration.
     """
     n = checks.integer("participations", participations, 1)
     mean = checks.choice("objective", objective, OBJECTIVES) == "mean_variance"
@@ -70,39 +67,32 @@ def optimal_machine_noise(participations: int, objective: Objective, *, toleranc
     return CertifiedNoise(noise, objective_value(noise, n, objective), rows * found.lower_bound**2 * (1 - 1e-15))
 
 
-def best_cancelling_noise(participations: int, objective: Objective) -> Mechanism:
-    """The best share of its last noise for a machine to take back: one vector of memory, as published.
+def best_cancelling_noise(participations: int) -> Mechanism:
+    """The share of its last noise with the least regret energy for a machine to take back: one vector, as published.
 
     The logarithm of the share has a relative error of 1e-6.
     """
     n = checks.integer("participations", participations, 1)
 
     def value(log_share: float) -> float:
-        return objective_value(cancelling_noise(n, share=float(np.exp(log_share))), n, objective)
+        return regret_energy(cancelling_noise(n, share=float(np.exp(log_share))), n)
 
     found = minimize_scalar(value, bounds=(-np.log(n) - 3, 0), method="bounded", options={"xatol": 1e-6})
     best = cancelling_noise(n, share=float(np.exp(found.x)))
     whole = cancelling_noise(n)
-    return best if found.fun < objective_value(whole, n, objective) else whole
+    return best if found.fun < regret_energy(whole, n) else whole
 
 
-def best_buffered_noise(participations: int, objective: Objective, *, buffers: int = 2) -> PoleNoise:
-    """Noise of few zeros and poles, of which a machine keeps one vector each, with a small ``objective``.
+def best_buffered_noise(participations: int, *, buffers: int = 2) -> PoleNoise:
+    """Noise of few zeros and poles, of which a machine keeps one vector each, with a small regret energy.
 
-    For the mean variance these are the buffers of ``best_buffers``.  For the regret energy a local search starts
-    from them.  ``optimal_machine_noise`` bounds what is left to gain.
-
-    Parameters
-    ----------
-    participations : n >= 1
-    objective : ``"mean_variance"`` or ``"regret_energy"``
-    buffers : the most vectors, 1 to 4; fewer where more do not help
+    A local search starts from ``best_buffers``.  ``optimal_machine_noise`` bounds what is left to gain.  Of the
+    ``buffers`` vectors, 1 to 4, fewer are kept where more do not help.
     """
     n = checks.integer("participations", participations, 1)
     count = checks.integer("buffers", buffers, 1, largest=4)
-    checks.choice("objective", objective, OBJECTIVES)
     start = best_buffers(run_objective(PrefixSums(n)), Participation.single(n), count)
-    if objective == "mean_variance" or start.zeros.size == 0:
+    if start.zeros.size == 0:
         return start
     gaps = np.sort(np.concatenate([start.zeros, start.poles]))[::-1]
     increments = -np.diff(np.log(gaps), prepend=0.0)
@@ -124,8 +114,8 @@ NOISES: dict[str, Callable[[int], Mechanism]] = {
     "published": lambda participations: cancelling_noise(participations, growth=1),
     "constant": cancelling_noise,
     "nothing taken back": lambda participations: cancelling_noise(participations, share=0),
-    "best share": lambda participations: best_cancelling_noise(participations, "regret_energy"),
-    "two buffers": lambda participations: best_buffered_noise(participations, "regret_energy", buffers=2),
+    "best share": best_cancelling_noise,
+    "two buffers": best_buffered_noise,
     "binary tree": BinaryTree,
     "square root": lambda participations: NuFTRL(0),
 }

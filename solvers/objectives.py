@@ -206,16 +206,10 @@ class _Learning(RunObjective):
 
 
 def run_objective(what: Workload | LearningObjective, kind: Objective = "mean") -> RunObjective:
-    """The quadratic form of a workload or of learning.
+    """The quadratic form of a workload or of learning: the mean of its squared errors over the rows, or the largest.
 
     Raises ``ValueError`` where a workload that is not Toeplitz has more than 4096 steps, or is to be judged by its
     largest error.
-
-    Parameters
-    ----------
-    what : a workload; or the objective of learning
-    kind : ``"mean"`` of the squared errors over the rows of a workload, or ``"max"``, the largest one, for Toeplitz
-        workloads only
     """
     checks.choice("kind", kind, ("mean", "max"))
     if isinstance(what, LearningObjective) and kind == "mean":
@@ -262,13 +256,9 @@ def full_rank_matrix(workload: Workload) -> Array:
 def workload_of_weights(weights: ArrayLike) -> MatrixWorkload:
     """A workload whose squared mean error is tr(W N Nᵀ), for any objective of this form such as that of learning.
 
-    It is the upper triangular A with AᵀA/n = W.
+    It is the upper triangular A with AᵀA/n = W.  1e-12 tr(W)/n is added to the diagonal of W: where W is singular no
+    strategy attains the infimum.
     Raises ``ValueError`` where W is not symmetric or not positive semidefinite.
-
-    Parameters
-    ----------
-    weights : W, symmetric and positive semidefinite, shape (n, n)
-        1e-12 tr(W)/n is added to its diagonal: where W is singular no strategy attains the infimum.
     """
     array = checks.reals("weights", weights)
     if array.ndim != 2 or array.shape[0] != array.shape[1] or array.size == 0:

@@ -14,16 +14,18 @@ sensitivity is at most 1.  With Q_ef the parts of the form by pairs of epochs at
 
 The floor is a lower bound for *every* strategy: a dual bound of the form for fixed epochs (``certified.fixed_epochs``
 for prefix sums, ``certified.coarse_floor`` for the rest).  Its patterns are patterns of any participation with the same
-count k and a separation of at most ceil(n/k), so that it bounds these too.  It does not bound noise whose batches are
-sampled in secret, which an accountant may use.
+count k and a separation of at most ceil(n/k), so that it bounds these too.
+
+Where batches are sampled an accountant takes the place of the sensitivity, and no floor is known (``sampled``).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -47,8 +49,9 @@ from corrnoise.solvers.learning import (
 )
 from corrnoise.solvers.objectives import RunObjective, dense_size, run_objective
 from corrnoise.solvers.optimal_noise import optimal_noise
-from corrnoise.solvers.optimum import Certificate, Optimum
+from corrnoise.solvers.optimum import Certificate, Optimum, unit_square
 from corrnoise.solvers.rational.approximation import rational
+from corrnoise.solvers.sampled import BUFFERS, INDEPENDENT, NO_FLOOR, NU, ROOT, TOEPLITZ, sampled_family, sampled_noises
 from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
 from corrnoise.theory.mechanisms.base import LARGEST_MATRIX, Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
@@ -58,6 +61,7 @@ from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import QuadraticProblem
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
@@ -66,13 +70,7 @@ from corrnoise.theory.workloads import SGD, PrefixSums, Workload
 Progress = Callable[[str], None]
 Objective = SGD | Workload | LearningObjective | RunObjective | QuadraticProblem | StronglyConvex
 
-INDEPENDENT, NU, BUFFERS, INVERSE, TOEPLITZ = (
-    "independent noise",
-    "nu-DP-FTRL",
-    "buffers",
-    "banded inverse",
-    "best Toeplitz",
-)
+INVERSE = "banded inverse"
 UNIT, WEIGHTED = "unit columns", "epoch weights"
 OWN, BANDS, DENSE = "buffers, step scales", "any bands", "dense"
 USUAL_MEMORY = 16  #: arrays that a run may keep if no limit is given
@@ -130,7 +128,8 @@ class _Run:
 
     def judged(self, family: str, mechanism: Mechanism) -> Optimum:
         known = mechanism.bracket(self.who)
-        error = self.unit * self.objective.error(known.upper**2 * self.objective.power_of(mechanism))
+        square = unit_square(self.objective.measure, self.promised, known.upper)
+        error = self.unit * self.objective.error(square * self.objective.power_of(mechanism))
         return Optimum(mechanism, self.promised, family, known, error, measure=self.objective.measure)
 
     def with_floor(self, found: Optimum) -> Optimum:
@@ -235,7 +234,7 @@ FAMILIES: dict[str, _Family] = {
         _bands,
         lambda run: toeplitz.most_bands(run.start) - 1,
     ),
-    "banded square root": _Family(lambda run, memory: toeplitz.square_root(memory + 1), _bands),
+    ROOT: _Family(lambda run, memory: toeplitz.square_root(memory + 1), _bands),
     OWN: _Family(
         lambda run, memory: scaled_buffers(run.objective, in_fixed_epochs(run.who), memory),
         lambda run, memory: list(range(1, min(4, run.steps // 2) + 1)),
@@ -259,18 +258,19 @@ def _stationary(run: _Run) -> ToeplitzNoise:
 
 def optimise(
     objective: Objective | None = None,
-    participation: Participation | None = None,
+    visits: Participation | None = None,
     *,
     memory: float | None = None,
     family: str | None = None,
+    budget: Budget | None = None,
     progress: Progress | None = None,
 ) -> Optimum:
     """The best correlated noise for a run, and how much better any other can be.
 
     The optimum's ``mechanism.program(participation)`` runs.  Its alternatives are all other mechanisms that were
     compared.
-    Raises ``ValueError`` where the participation does not fit to the objective, the run is too long for the objective,
-    or no member of the family keeps as little memory.
+    Raises ``ValueError`` where the visits do not fit to the objective, the run is too long for the objective,
+    no member of the family keeps as little memory, or the budget is missing where batches are sampled.
 
     ================================  =====================================================  ==================  ======
     family                            noise                                                  memory              asked
@@ -296,20 +296,25 @@ def optimise(
     Families that are asked for "only" are not compared.  The Toeplitz ones have the members ``"…, unit columns"`` and
     ``"…, epoch weights"``, with a factor for each step; those of buffers and best Toeplitz are compared.
 
+    Where batches are sampled the optimum depends on the budget, and no floor is known.  Poisson sampling and redrawn
+    bins have ``"independent noise"``; cyclic Poisson sampling has ``"best Toeplitz"`` with a band for each group; balls
+    in bins have ``"buffers"``, ``"nu-DP-FTRL"`` and ``"banded square root"``.
+
     Parameters
     ----------
     objective : ``SGD`` (None: with its defaults, prefix sums) or any workload, whose root mean squared error is judged;
-        the objective of learning; or a problem.  A problem with a finite ``participation`` stands for what privacy adds
-        to F − F* in the mean over the second half of the run; without one, for the stationary optimum.
-        ``StronglyConvex`` has the noise with the least bound.  A workload that is neither learning nor Toeplitz has at
-        most 4096 steps.  ``run_objective(workload, "max")`` stands for the largest error of a step.
-    participation : who takes part when
-        The mechanisms are chosen and judged under this promise; for a random order under the worst one, as only an
-        accountant may use its secret.  None, or a run of any length, for problems only.
+        the objective of learning; or a problem.  A problem with a finite run stands for what privacy adds to F − F* in
+        the mean over the second half of the run; without one, for the stationary optimum.  ``StronglyConvex`` has the
+        noise with the least bound.  A workload that is neither learning nor Toeplitz has at most 4096 steps.
+        ``run_objective(workload, "max")`` stands for the largest error of a step.
+    visits : who takes part when
+        The mechanisms are chosen and judged under this promise; for a random order that is not sampled under the worst
+        one.  None, or a run of any length, for problems only.
     memory : how many arrays of the size of the gradient a run may keep, >= 0; ``inf`` for any number, 0 for independent
         noise.  None for at most 16, and the fewest within 1 percent of the best of these.  With a ``family`` it is the
         memory of the member that is made, if there is one.
     family : one of the table below; None to compare them
+    budget : what the run may spend, by ε and δ; for sampled batches only
     progress : called with a line of text before every longer part
 
     Examples
@@ -325,19 +330,21 @@ def optimise(
         memory = checks.integer("memory", memory, 0)
     if isinstance(what, StronglyConvex):
         _only(family, STRONGLY_CONVEX, what)
-        return strongly_convex_optimum(what, participation)
-    if isinstance(what, QuadraticProblem) and (participation is None or participation.steps is None):
+        return strongly_convex_optimum(what, visits)
+    if isinstance(what, QuadraticProblem) and (visits is None or visits.steps is None):
         _only(family, STATIONARY, what)
         return stationary_optimum(what)
-    if participation is None:
-        raise ValueError(f"participation must be given for {what!r:.80}, got None")
-    run = _Run(what, participation)
+    if visits is None:
+        raise ValueError(f"visits must be given for {what!r:.80}, got None")
+    run = _Run(what, visits)
+    if visits.sampled:
+        return _sampled(run, budget, memory, family, show)
     if family is None:
         found = list(_compared(run, memory, show))
-        best = _best(found, memory)
+        best = best_within(found, memory, attrgetter("error"))
     else:
         found = list(_members(run, checks.instance("family", family, str), memory, show))
-        best = _best(found, math.inf if isinstance(memory, int) else memory)
+        best = best_within(found, math.inf if isinstance(memory, int) else memory, attrgetter("error"))
     show("the floor: what no noise can beat")
     others = tuple(run.with_floor(one) for one in found if one is not best)
     if family is not None:
@@ -350,14 +357,36 @@ def _only(family: str | None, name: str, what: object) -> None:
         raise ValueError(f"family must be None or {name!r} for {what!r:.80} in a run without end, got {family!r}")
 
 
-def _best(found: list[Optimum], memory: float | None) -> Optimum:
+def best_within(found: Iterable[Optimum], memory: float | None, error: Callable[[Optimum], float]) -> Optimum:
     """The best within the memory; with the least memory within the usual slack if none is given."""
     most = USUAL_MEMORY if memory is None else memory
-    allowed = [one for one in found if one.memory <= most] or ([min(found, key=lambda one: one.memory)])
-    slack = 1 + USUAL_SLACK if memory is None else 1.0
-    least = min(one.error for one in allowed)
-    near = [one for one in allowed if one.error <= slack * least]
-    return min(near, key=lambda one: (one.memory, one.error))
+    small = [(error(one), one) for one in found if one.memory <= most]
+    if not small:
+        return min(found, key=lambda one: one.memory)
+    limit = (1 + USUAL_SLACK if memory is None else 1.0) * min(value for value, _ in small)
+    return min((pair for pair in small if pair[0] <= limit), key=lambda pair: (pair[1].memory, pair[0]))[1]
+
+
+def _sampled(run: _Run, budget: Budget | None, memory: float | None, family: str | None, show: Progress) -> Optimum:
+    """The best noise for a sampler at a budget."""
+    who = run.promised
+    if budget is None or budget.epsilon is None:
+        raise ValueError(
+            f"budget must be given by epsilon and delta where batches are sampled, got {budget!r}: give both, or "
+            "promise participation.worst, which needs no accountant"
+        )
+    most = USUAL_MEMORY if memory is None else memory
+    estimates = {
+        run.judged(sampled_family(one.family, who), one.mechanism): one.estimate
+        for one in sampled_noises(run.objective, who, budget, most, family, show)
+    }
+    if not estimates:
+        raise ValueError(f"family must be made for {who.kind} within memory={memory}, got {family!r}")
+
+    def error(one: Optimum) -> float:
+        return one.error_with(estimates[one])
+
+    return replace(best_within(estimates, memory, error), certificate=NO_FLOOR)
 
 
 def _compared(run: _Run, memory: float | None, show: Progress) -> Iterator[Optimum]:

@@ -35,6 +35,18 @@ class Certificate(Record):
         return self.value / self.lower_bound - 1
 
 
+def unit_square(measure: Measure, participation: Participation, sensitivity: float) -> float:
+    """The factor of tr(W N Nᵀ) in a squared error: γ²; where batches are sampled, one for the noise multiplier 1.
+
+    Parameters
+    ----------
+    measure, participation, sensitivity : of the optimum
+    """
+    if not participation.sampled:
+        return sensitivity**2
+    return 1.0 if measure == "root mean squared error" else 1 / UNIT_BUDGET.unit_variance
+
+
 @record
 class Optimum(Record):
     """The best noise that was found, what it costs, and what no noise can beat.
@@ -48,10 +60,11 @@ class Optimum(Record):
         the error
     error : for a workload the root mean squared error for noise of the standard deviation γ (ρ = ½, clip norm 1)
         For learning what privacy adds to F − F* at ρ = 1 and clip norm 1, and for the stationary optimum all of F − F*.
+        Where batches are sampled, either of them for independent noise of the standard deviation 1.
     measure : the meaning of ``error`` in words: ``"root mean squared error"``, ``"excess loss"`` or ``"stationary
         excess loss"``
-    floor : no correlated noise without sampling is below this error under the participation; None where it is not
-        computed
+    floor : no correlated noise is below this error under the participation; None where it is not computed, and where
+        batches are sampled
     rigorous : whether the floor includes the rounding errors of its computation
     certificate : two bounds of the optimum of a set of strategies, where the search has such a proof, otherwise the
         reason why there is none, in words
@@ -60,7 +73,7 @@ class Optimum(Record):
     Examples
     --------
     >>> from corrnoise import Participation, optimise
-    >>> best = optimise(participation=Participation.fixed_epochs(64, epochs=4), memory=2)
+    >>> best = optimise(visits=Participation.fixed_epochs(64, epochs=4), memory=2)
     >>> best.family, best.memory, best.ratio < 1.2
     ('buffers, epoch weights', 1, True)
     """
@@ -92,6 +105,12 @@ class Optimum(Record):
         """Ratio − 1: by how much, relatively, any noise can be better; None without a floor."""
         return None if self.floor is None else self.error / self.floor - 1
 
+    @property
+    def exact(self) -> bool:
+        """Whether the sensitivity, or the multiplier where batches are sampled, is known up to rounding."""
+        who = self.participation
+        return who.kind != "balls in bins" if who.sampled else self.sensitivity.exact
+
     def error_at(self, budget: Budget) -> float:
         """The error in a run with this budget, for one example (``members`` do not enter).
 
@@ -99,7 +118,18 @@ class Optimum(Record):
         ----------
         budget : what the run may spend, on what gradients
         """
-        return self._at(budget, self.error)
+        if not self.participation.sampled:
+            return self._at(budget, self.error)
+        return self.error_with(self.mechanism.program(self.participation).scale(budget))
+
+    def error_with(self, scale: float) -> float:
+        """The error where batches are sampled, for independent noise of this standard deviation.
+
+        Parameters
+        ----------
+        scale : the noise multiplier times the clip norm
+        """
+        return self.error * (scale if self.measure == "root mean squared error" else scale**2)
 
     def floor_at(self, budget: Budget) -> float | None:
         """The floor in a run with this budget; None where it is not computed.
@@ -117,10 +147,17 @@ class Optimum(Record):
             return error * (budget.unit_variance / UNIT_BUDGET.unit_variance)
         raise ValueError("budget must be given to the problem, whose stationary error holds more than that of privacy")
 
-    def floor_in_words(self) -> str:
-        """The floor with its condition."""
-        if self.floor is None:
-            return f"no floor is computed: {self.certificate}"
-        promise = "" if self.participation.once else f" if {self.participation.worst.in_words()}"
+    def floor_in_words(self, floor: float | None = None) -> str:
+        """The floor with its condition, or why there is none.
+
+        Parameters
+        ----------
+        floor : its value at a budget; None for ``floor``
+        """
+        value = self.floor if floor is None else floor
+        if value is None:
+            known = self.certificate if isinstance(self.certificate, str) else ""
+            return f"none is computed: {known or 'it would take long for this objective and length of run'}"
         how = "rounding included" if self.rigorous else "computed in float64"
-        return f"no correlated noise without sampling is below {self.floor:.6g}{promise} ({how})"
+        promised = self.participation.worst.in_words()
+        return f"{value:.6g}, which no mechanism is below while batches are not sampled, {promised} ({how})"

@@ -4,17 +4,12 @@ The stationary error (formula E1 of ``theory.problems.quadratic``) depends on th
 only.  ``stationary_nu`` minimises this over ν-DP-FTRL, ``stationary_damping`` over anti-PGD, and
 ``corrnoise.solvers.optimal_noise`` over all noise.  (For strongly convex losses ``stationary_nu`` minimises the bound.)
 ``best_learning_rate`` minimises the exact expected error after a given number of steps (formula E2).  The noise may be
-tuned anew at each learning rate:
+tuned anew at each learning rate, with ``optimal_noise`` or with ``lambda p: NuFTRL(stationary_nu(p))``.  The result
+depends on the problem only, not on any data, so tuning in this way uses no privacy budget.
 
-    once = Participation.single(1000)
-    best_learning_rate(problem, once, optimal_noise, initial_offset=1.0)
-    best_learning_rate(problem, once, lambda p: NuFTRL(stationary_nu(p)), initial_offset=1.0)
-
-The result depends on the problem only, not on any data, so tuning in this way uses no privacy budget.
-
-The search computes one learning curve for every learning rate that it tries.  For long runs in many dimensions it uses
-shorter sums: eigenvalues between two powers of 2 are replaced by a Gauss rule of 12 nodes with weights, and noise with
-many factors by noise with few poles.  The error that is returned is exact.
+For long runs in many dimensions the search uses shorter sums: eigenvalues between two powers of 2 are replaced by a
+Gauss rule of 12 nodes with weights, and noise with many factors by noise with few poles.  The error that is returned is
+exact.
 
 Source: Choquette-Choo et al., arXiv 2310.06771: Theorem 2.2 (ν-DP-FTRL), Proposition C.24 (anti-PGD), Theorem D.13
 (finite time).
@@ -115,10 +110,7 @@ def stationary_nu(
 
 
 def _best_nu(error: Callable[[NuFTRL], float], rates: tuple[float, float], spacing: float, width: float) -> float:
-    """The best ν between two rates.
-
-    For a single rate x, γ_∞² b(x) decreases up to ν = x and then increases.  So the minimum lies between the rates.
-    """
+    """The best ν between two rates: for a single rate x, γ_∞² b(x) decreases up to ν = x and then increases."""
     low, high = rates
     if low == high:
         return low

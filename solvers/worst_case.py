@@ -21,6 +21,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.participation import Indices, Participation
+from corrnoise.theory.patterns import number_of_patterns, patterns
 
 _UNIT = 2.0**-53
 _STARTS = 4
@@ -99,36 +100,31 @@ def worst_gradients(block: ArrayLike) -> tuple[float, float, Array]:
 
 
 def worst_case(strategy: ArrayLike, participation: Participation) -> WorstCase:
-    """The largest change that one example can make to C g, by looking at every pattern.
+    """The largest change that one example can make to C g, shape (rows, steps), by looking at every pattern.
 
-    Raises ``ValueError`` where there are more patterns.
-
-    Parameters
-    ----------
-    strategy : C, shape (rows, participation.steps)
-    participation : who takes part when; at most 100 000 maximal patterns
+    Raises ``ValueError`` where there are more than 100 000 maximal patterns.
     """
     matrix = checks.reals("strategy", strategy)
     if matrix.ndim != 2 or matrix.shape[1] != participation.steps or matrix.shape[0] == 0:
         raise ValueError(f"strategy must have shape (rows, {participation.steps}), got {matrix.shape}")
-    if (count := participation.number_of_patterns(_MOST_PATTERNS)) > _MOST_PATTERNS:
+    if (count := number_of_patterns(participation, _MOST_PATTERNS)) > _MOST_PATTERNS:
         raise ValueError(f"participation must have at most {_MOST_PATTERNS} maximal patterns, got at least {count}")
     gram = matrix.T @ matrix
-    patterns = list(participation.patterns())
-    totals = np.array([np.abs(gram[np.ix_(pattern, pattern)]).sum() for pattern in patterns])
+    every = list(patterns(participation))
+    totals = np.array([np.abs(gram[np.ix_(pattern, pattern)]).sum() for pattern in every])
     value = -math.inf
     upper = 0.0
-    worst = patterns[0]
-    gradients = np.ones((patterns[0].size, 1))
+    worst = every[0]
+    gradients = np.ones((every[0].size, 1))
     for index in np.argsort(-totals, kind="stable"):
         if totals[index] <= value:
             upper = max(upper, float(totals[index]))
             break
-        attained, bound, rows = worst_gradients(gram[np.ix_(patterns[index], patterns[index])])
+        attained, bound, rows = worst_gradients(gram[np.ix_(every[index], every[index])])
         upper = max(upper, bound)
         if attained > value:
             value = attained
-            worst = patterns[index]
+            worst = every[index]
             gradients = rows
     rounding = participation.count * (matrix.shape[0] + 2 * participation.count + 64) * _UNIT
     return WorstCase(

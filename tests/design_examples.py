@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from corrnoise.designs.comparison import Comparison
 from corrnoise.designs.design import Design
 from corrnoise.designs.make import design
 from corrnoise.theory.participation import Participation
@@ -23,7 +24,7 @@ EPOCHED = Participation.fixed_epochs(STEPS, epochs=EPOCHS)
 ONCE = Participation.single(STEPS)
 ENDLESS = Participation.single()
 PROBLEM = LinearRegression([1.0, 0.3, 0.01], 0.05, 0.2)
-CONVEX = StronglyConvex(1.0, 30.0, 0.02, dimension=4)
+CONVEX = StronglyConvex(1.0, 5.0, 0.1, dimension=4)
 
 CASES: dict[str, tuple[Participation, Any, dict[str, Any]]] = {
     "usual": (EPOCHED, None, {}),
@@ -46,6 +47,12 @@ def made(name: str, budget: Budget = BUDGET) -> Design:
     """The design of a case."""
     participation, objective, options = CASES[name]
     return design(budget, participation, objective, notes=("A sentence.",), **options)
+
+
+@cache
+def compared(found: Design, offset: float = 0.0) -> Comparison:
+    """The comparison of a design with other noise."""
+    return found.comparison(offset)
 
 
 def unit_draws(steps: int) -> Any:

@@ -35,12 +35,6 @@ def agrees(value: float, exact: Any, margin: float = 1.0) -> bool:
     return bool(abs(mpf(float(value)) / exact - 1) <= 1e-13 / margin)
 
 
-def shows(value: float, printed: str) -> bool:
-    """``value`` rounds to what a table prints."""
-    digits = len(printed.partition("e")[0].replace(".", "").lstrip("0"))
-    return float(f"{value:.{digits}g}") == float(printed)
-
-
 # -- stationary errors, 40 digits --------------------------------------------------------------------------------------
 
 
@@ -337,37 +331,3 @@ def random_noise(rng: np.random.Generator) -> ToeplitzNoise:
     kinds = [DPSGD(), NuFTRL(gaps[0]), AntiPGD(gaps[0]), ProductNoise(gaps, rng.uniform(-1.2, 1.2, 2))]
     finite = FiniteNoise(np.convolve([1, -rng.uniform(-0.9, 0.9)], [1, -rng.uniform(-0.9, 0.9)]))
     return [*kinds, finite][rng.integers(5)]
-
-
-# -- printed tables (G²/ρ = 1, no residuals) ---------------------------------------------------------------------------
-
-
-def spike(k: Array, rest: float) -> Array:
-    """One eigenvalue 1, the others equal."""
-    return np.where(k == 1, 1.0, rest)
-
-
-RATIOS: list[tuple[Any, ...]] = [
-    # λ_k, d, η; the optimum; over it: DP-SGD, ν = ημ, best ν, best anti-PGD, linear part, η² Tr H/16; the best ν
-    (lambda k: 1 / k, 128, 0.02, "4.3976899e-3", "77.039 1.08973 1.016330 3.182 .9433 .0309", 6.563e-4),
-    (lambda k: 1 / k, 8, 0.1, "2.4668307e-2", "4.9075 1.06019 1.004187 1.283 .8340 .0689", 3.148e-2),
-    (lambda k: k**-2, 128, 0.02, "1.1213081e-3", "290.27 1.53300 1.183903 6.608 .9787 .0365", 1.164e-4),
-    (lambda k: k**-0.5, 128, 0.02, "1.6376574e-2", "24.918 1.01947 1.000958 2.029 .7850 .0324", 3.144e-3),
-    (lambda k: k**0, 16, 0.02, "7.1449205e-3", "6.8273 1.00000 1.000000 1.359 .8283 .0560", 2.000e-2),
-    (lambda k: spike(k, 1 / 128), 128, 0.02, "1.7728228e-3", "184.27 1.02536 1.019252 4.620 .9768 .0281", 2.244e-4),
-    (lambda k: 1 / k, 128, 0.002, "6.6613787e-5", "483.05 1.07577 1.013600 6.296 .9943 .0204", 6.728e-5),
-    (lambda k: 1 / k, 1024, 0.02, "8.2671440e-3", "334.97 1.10438 1.026523 5.749 .9233 .0227", 1.018e-4),
-    (lambda k: k**-3, 64, 0.1, "1.1329067e-2", "75.739 2.26421 1.394525 4.847 .9026 .0663", 7.199e-4),
-    (lambda k: spike(k, 1e-6), 2, 0.1, "5.9078580e-3", "4.7295 3.51897 1.220521 1.514 .8948 .1058", 4.098e-2),
-]
-
-FIGURE_1 = [  # η, optimum over DP-SGD, γ_∞² of the optimum
-    (1e-6, 5.1197515607e-5, 5.059522764),
-    (1e-4, 2.58296918175e-3, 3.593812973),
-    (1e-2, 0.0908683491859, 2.136878261),
-    (0.1, 0.400490958165, 1.451842673),
-    (0.5, 0.863789715352, 1.073182007),
-    (0.9, 0.994984296397, 1.002514161),
-    (0.99, 0.999949998437, 1.000025001),
-    (1 - 1e-6, 0.999999999999, 1.000000000),
-]

@@ -10,13 +10,19 @@ min-sep             at most k steps, any two of them at least b apart           
 fixed epochs        once in each epoch of b steps, always at the same place              i ≡ j modulo b
 reshuffled          at most once in each epoch of b steps, at any place                  ⌊i/b⌋ ≠ ⌊j/b⌋
 balls in bins       each example draws its place in the epoch once, uniformly            i ≡ j modulo b
+redrawn bins        each example draws its place anew in each epoch, uniformly           ⌊i/b⌋ ≠ ⌊j/b⌋
 cyclic poisson      one of b groups, sampled at rate p each time that it has its turn    i ≡ j modulo b
 poisson             sampled at rate p in every step                                      always
 ==================  ===================================================================  ======================
 
 A set of steps that one example may take part in is a *pattern*.  The sensitivity is a maximum over patterns, and cannot
 use that a choice is random: it is that of ``worst``, one of the first four kinds.  Only an accountant may use the
-randomness: ``rate``, and ``secret``, which says that the order is uniform and unknown.
+randomness.  The last four kinds are *sampled*: every example draws for itself, independently of all others, and what it
+draws stays secret.  Random batches of equal size are not sampled, as their examples depend on each other.
+
+*Capacity.*  Batches of a sampled kind that would have more than B examples may be cut to B, by any rule.  Let τ be the
+probability that the other N − 1 examples alone fill a batch that an example can be in.  Elsewhere nothing is cut
+because of it, so that δ <= (1 − τ) δ* + τ, where δ* is that without capacity.  ``overflow`` is τ, rounded up.
 
 *Order of promises.*  P is covered by Q if every pattern of P lies in a pattern of Q.  The sensitivity under P is then
 at most that under Q, for every mechanism, because the supremum over gradients that are supported on a set grows with
@@ -31,33 +37,35 @@ Choquette-Choo et al., arXiv 2211.06530 (fixed epochs) and arXiv 2306.08153 (min
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import KW_ONLY
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betainc
 
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
 
-Kind = Literal["single", "min-sep", "fixed epochs", "reshuffled", "balls in bins", "cyclic poisson", "poisson"]
+Kind = Literal[
+    "single", "min-sep", "fixed epochs", "reshuffled", "balls in bins", "redrawn bins", "cyclic poisson", "poisson"
+]
 Unit = Literal["example", "user"]
 Indices = NDArray[np.intp]
 
-_SAMPLED: tuple[Kind, ...] = ("cyclic poisson", "poisson")
-_EVERY_EPOCH: tuple[Kind, ...] = ("fixed epochs", "balls in bins", "cyclic poisson")
-_MAY_BE_SECRET: tuple[Kind, ...] = ("fixed epochs", "reshuffled", "balls in bins")
+_SAMPLED: tuple[Kind, ...] = ("balls in bins", "redrawn bins", "cyclic poisson", "poisson")
+_WITH_RATE: tuple[Kind, ...] = ("cyclic poisson", "poisson")
+_MAY_BE_SECRET: tuple[Kind, ...] = ("fixed epochs", "reshuffled")
+_UP = 1 + 1e-6  # more than the relative error of SciPy's incomplete beta function
 
 
 @record
 class Participation(Record):
     """How often, and how far apart, one example takes part in a run.
 
-    The class methods ``single``, ``min_sep``, ``fixed_epochs``, ``reshuffled``, ``balls_in_bins``, ``poisson`` and
-    ``cyclic_poisson`` make the kinds by name.
+    The class methods ``single``, ``min_sep``, ``fixed_epochs``, ``reshuffled``, ``balls_in_bins``, ``redrawn_bins``,
+    ``poisson`` and ``cyclic_poisson`` make the kinds by name.
 
     Parameters
     ----------
@@ -73,11 +81,15 @@ class Participation(Record):
     rate
         p, 0 < p <= 1: the probability of an example in a step, for the Poisson kinds.
     secret
-        Whether the order is uniform and unknown to everybody; only accountants use it.
+        Whether the order of fixed or reshuffled epochs is uniform and unknown to everybody.
     unit
         ``"example"`` or ``"user"``: whose participation is stated, and whose privacy is meant.
     members
         c >= 1: a user holds at most c examples, which are clipped one by one; 1 where the sum of a user is clipped.
+    capacity
+        B >= 1: the largest batch of a sampled kind; None for no bound.
+    examples
+        N >= 1: the number of examples, which a capacity needs.
 
     Raises
     ------
@@ -88,10 +100,6 @@ class Participation(Record):
     --------
     >>> Participation.min_sep(10, 4).largest
     array([0, 4, 8])
-    >>> [list(map(int, steps)) for steps in Participation.min_sep(4, 2).patterns()]
-    [[0, 2], [0, 3], [1, 3]]
-    >>> [list(map(int, steps)) for steps in Participation.fixed_epochs(4, epochs=2).patterns()]
-    [[0, 2], [1, 3]]
     """
 
     steps: int | None
@@ -103,6 +111,8 @@ class Participation(Record):
     secret: bool = False
     unit: Unit = "example"
     members: int = 1
+    capacity: int | None = None
+    examples: int | None = None
 
     def __post_init__(self) -> None:
         checks.choice("kind", self.kind, get_args(Kind))
@@ -122,13 +132,20 @@ class Participation(Record):
             members=checks.integer("members", self.members, 1),
         )
         if checks.boolean("secret", self.secret) and self.kind not in _MAY_BE_SECRET:
-            raise ValueError(f"secret must be False for the kind {self.kind!r}, which has no order to hide, got True")
+            raise ValueError(f"secret must be False for the kind {self.kind!r}, which has no secret order, got True")
+        for name in ("capacity", "examples"):
+            if (value := getattr(self, name)) is not None:
+                if not self.sampled:
+                    raise ValueError(f"{name} must be None for the kind {self.kind!r}, got {value!r}")
+                self._set(**{name: checks.integer(name, value, 1)})
+        if self.capacity is not None and self.examples is None:
+            raise ValueError(f"examples must be given with a capacity, got None with capacity={self.capacity}")
 
     def _checked_count(self, period: int) -> int:
         given: int | None = self.count
         fit = 1 if self.kind == "single" or self.steps is None else -(-self.steps // period)
         count = fit if given is None else min(checks.integer("count", given, 1), fit)
-        if count < fit and self.kind in (*_EVERY_EPOCH, "poisson"):
+        if count < fit and (self.sampled or self.kind == "fixed epochs"):
             raise ValueError(
                 f"count must be None or at least {fit} for the kind {self.kind!r}, in which an example may take part "
                 f"each time, got {given}"
@@ -136,8 +153,8 @@ class Participation(Record):
         return count
 
     def _checked_rate(self) -> float | None:
-        if (self.rate is None) == (self.kind in _SAMPLED):
-            needed = "given" if self.kind in _SAMPLED else "None"
+        if (self.rate is None) == (self.kind in _WITH_RATE):
+            needed = "given" if self.kind in _WITH_RATE else "None"
             raise ValueError(f"rate must be {needed} for the kind {self.kind!r}, got {self.rate!r}")
         return None if self.rate is None else checks.real("rate", self.rate, "(0, 1]")
 
@@ -149,9 +166,7 @@ class Participation(Record):
 
         Parameters
         ----------
-        steps
-            n >= 1; None for a run of any length.
-        unit, members
+        steps, unit, members
             As for ``Participation``.
         """
         return cls(steps, unit=unit, members=members)
@@ -160,17 +175,11 @@ class Participation(Record):
     def min_sep(
         cls, steps: int, period: int, count: int | None = None, *, unit: Unit = "example", members: int = 1
     ) -> Participation:
-        """Participation in at most ``count`` steps, any two of them at least ``period`` apart.
+        """Participation in at most ``count`` steps, any two of them at least ``period`` apart (1: every step).
 
         Parameters
         ----------
-        steps
-            n >= 1.
-        period
-            b >= 1: two participations in the steps i and j have |i − j| >= b (1: every step).
-        count
-            k >= 1; None, or a number above ceil(n/b), for ceil(n/b).
-        unit, members
+        steps, period, count, unit, members
             As for ``Participation``.
         """
         return cls(steps, "min-sep", period=period, count=count, unit=unit, members=members)  # type: ignore[arg-type]
@@ -190,15 +199,11 @@ class Participation(Record):
 
         Parameters
         ----------
-        steps
-            n >= 1; a multiple of ``epochs`` where these are given.
-        period, epochs
-            The number of steps of an epoch, or the number of epochs: one of them.  With ``period`` the last epoch may
-            be shorter.
-        secret
-            Whether the order was drawn uniformly, once, and nobody knows it.
-        unit, members
+        steps, secret, unit, members
             As for ``Participation``.
+        period, epochs
+            The number of steps of an epoch, or the number of epochs, a divisor of ``steps``: one of them.  With
+            ``period`` the last epoch may be shorter.
 
         Examples
         --------
@@ -223,56 +228,115 @@ class Participation(Record):
 
         Parameters
         ----------
-        steps, period, epochs
+        steps, period, epochs, secret, unit, members
             As for ``fixed_epochs``.
-        secret
-            Whether the orders are uniform and nobody knows them.
-        unit, members
-            As for ``Participation``.
         """
         b = _period(steps, period, epochs)
         return cls(steps, "reshuffled", period=b, secret=secret, unit=unit, members=members)
 
     @classmethod
-    def balls_in_bins(cls, steps: int, *, period: int) -> Participation:
+    def balls_in_bins(
+        cls, steps: int, *, period: int, capacity: int | None = None, examples: int | None = None
+    ) -> Participation:
         """Participation in a bin of every epoch, which each example draws uniformly, once.
 
         Parameters
         ----------
-        steps
-            n >= 1.
+        steps, capacity, examples
+            As for ``Participation``.
         period
             The number of bins, and of steps of an epoch.
         """
-        return cls(steps, "balls in bins", period=period, secret=True)
+        return cls(steps, "balls in bins", period=period, capacity=capacity, examples=examples)
 
     @classmethod
-    def poisson(cls, steps: int, rate: float) -> Participation:
+    def redrawn_bins(
+        cls, steps: int, *, period: int, capacity: int | None = None, examples: int | None = None
+    ) -> Participation:
+        """Participation in a bin of every epoch, which each example draws uniformly, anew for each epoch.
+
+        Parameters
+        ----------
+        steps, period, capacity, examples
+            As for ``balls_in_bins``.
+        """
+        return cls(steps, "redrawn bins", period=period, capacity=capacity, examples=examples)
+
+    @classmethod
+    def poisson(
+        cls, steps: int, rate: float, *, capacity: int | None = None, examples: int | None = None
+    ) -> Participation:
         """Participation in every step with the same probability, independently.
 
         Parameters
         ----------
-        steps
-            n >= 1.
-        rate
-            0 < p <= 1.
+        steps, rate, capacity, examples
+            As for ``Participation``.
+
+        Examples
+        --------
+        >>> bool(Participation.poisson(1000, 0.01, capacity=1300, examples=100_000).overflow < 1e-15)
+        True
         """
-        return cls(steps, "poisson", rate=rate)
+        return cls(steps, "poisson", rate=rate, capacity=capacity, examples=examples)
 
     @classmethod
-    def cyclic_poisson(cls, steps: int, *, period: int, rate: float) -> Participation:
+    def cyclic_poisson(
+        cls, steps: int, *, period: int, rate: float, capacity: int | None = None, examples: int | None = None
+    ) -> Participation:
         """Participation by sampling from the group whose turn it is; there are ``period`` groups of examples.
 
         Parameters
         ----------
-        steps
-            n >= 1.
+        steps, capacity, examples
+            As for ``Participation``.
         period
-            The number of groups, b >= 1.
+            The number of groups, b >= 1: example i is in the group i mod b.
         rate
             0 < p <= 1, of an example of the group.
         """
-        return cls(steps, "cyclic poisson", period=period, rate=rate)
+        return cls(steps, "cyclic poisson", period=period, rate=rate, capacity=capacity, examples=examples)
+
+    # -- what an accountant needs --------------------------------------------------------------------------------------
+
+    @property
+    def sampled(self) -> bool:
+        """Whether each example draws its steps for itself: bins and the Poisson kinds."""
+        return self.kind in _SAMPLED
+
+    @property
+    def overflow(self) -> float:
+        """τ, rounded up: the probability that other examples alone fill a batch in which an example can be; at most 1.
+
+        It is the sum of the tails of the binomial distributions of such batches.  Fixed bins are the same in every
+        epoch; of a group of cyclic Poisson batches its own turns and the ceil(N/b) − 1 other members count.
+        """
+        if self.capacity is None:
+            return 0.0
+        assert self.examples is not None
+        bins = self.rate is None
+        others = (self.examples if bins or self.kind == "poisson" else -(-self.examples // self.period)) - 1
+        if others < self.capacity:
+            return 0.0
+        chance = math.nextafter(1 / self.period, 2.0) if self.rate is None else self.rate
+        batches = {"cyclic poisson": self.count, "balls in bins": min(self.period, self.length)}.get(
+            self.kind, self.length
+        )
+        tail = 1.0 if chance >= 1 else float(betainc(self.capacity, others - self.capacity + 1, chance))
+        return min(1.0, batches * (tail * _UP + 1e-300))
+
+    def keeps(self, promise: Participation) -> bool:
+        """Whether batches of this participation may have noise that was made for ``promise``.
+
+        A sampled promise is kept by exactly the same sampling alone; any other by whatever it covers.
+
+        Parameters
+        ----------
+        promise
+            The participation of the noise.
+        """
+        made_for = checks.instance("promise", promise, Participation)
+        return self == made_for if made_for.sampled else self.covered_by(made_for)
 
     # -- what a sensitivity needs --------------------------------------------------------------------------------------
 
@@ -284,7 +348,7 @@ class Participation(Record):
             return Participation.min_sep(self.steps, 1, unit=self.unit, members=self.members)
         if self.kind in ("single", "min-sep") or (self.kind in ("fixed epochs", "reshuffled") and not self.secret):
             return self
-        kind: Kind = "reshuffled" if self.kind == "reshuffled" else "fixed epochs"
+        kind: Kind = "reshuffled" if self.kind in ("reshuffled", "redrawn bins") else "fixed epochs"
         return Participation(self.steps, kind, period=self.period, unit=self.unit, members=self.members)
 
     @property
@@ -348,35 +412,6 @@ class Participation(Record):
             return False
         return given.once or (given.count <= promised.count and _related(given, promised))
 
-    def patterns(self) -> Iterator[Indices]:
-        """All maximal patterns of ``worst``, in lexicographic order; ``number_of_patterns`` says how many there are.
-
-        A pattern of fewer than k steps is maximal if no step fits before, between or after its steps.
-        """
-        who = self.worst
-        n, b, k = who.length, who.period, who.count
-        if who.kind == "fixed epochs":
-            yield from who.residue_classes()
-            return
-        if who.kind == "reshuffled":
-            for chosen in itertools.combinations(who.blocks(), k):
-                for steps in itertools.product(*(block.tolist() for block in chosen)):
-                    yield np.array(steps, dtype=np.intp)
-            return
-
-        def extended(pattern: list[int], roomy: bool) -> Iterator[Indices]:
-            first = pattern[-1] + b if pattern else 0
-            if len(pattern) == k or (first >= n and not roomy):
-                yield np.array(pattern, dtype=np.intp)
-                return
-            for step in range(first, n):
-                leaves_room = roomy or step >= first + b  # then only k steps make it maximal
-                if leaves_room and step + (k - len(pattern) - 1) * b >= n:
-                    return
-                yield from extended([*pattern, step], leaves_room)
-
-        yield from extended([], False)
-
     def residue_classes(self) -> list[Indices]:
         """The classes {r, r + b, r + 2b, …} of steps, r < min(b, n): the maximal patterns of fixed epochs."""
         steps = np.arange(self.length, dtype=np.intp)
@@ -387,36 +422,13 @@ class Participation(Record):
         steps = np.arange(self.length, dtype=np.intp)
         return [steps[first : first + self.period] for first in range(0, self.length, self.period)]
 
-    def number_of_patterns(self, most: int | None = None) -> int:
-        """How many maximal patterns ``worst`` has, in O(n k).
-
-        Parameters
-        ----------
-        most
-            Counting stops above this number; None to count them all.
-        """
-        who = self.worst
-        n, b, k = who.length, who.period, who.count
-        if who.kind == "fixed epochs":
-            return min(b, n)
-        if who.kind == "reshuffled":
-            return _elementary([block.size for block in who.blocks()], k)
-        total = math.comb(n - (k - 1) * (b - 1), k)
-        ways = [int(step < b) for step in range(n)]  # maximal beginnings, by their last step
-        for _ in range(1, k):
-            total += sum(ways[-b:])
-            if most is not None and total > most:
-                break
-            sums = [0, *itertools.accumulate(ways)]
-            ways = [sums[max(step - b + 1, 0)] - sums[max(step - 2 * b + 1, 0)] for step in range(n)]
-        return total
-
     # -- words ---------------------------------------------------------------------------------------------------------
 
     def in_words(self) -> str:
         """The promise as it stands in reports."""
         who = self.unit if self.members == 1 else f"{self.unit} of at most {self.members} examples"
-        return f"each {who} {self._visits()}"
+        cut = "" if self.capacity is None else f", batches cut to {self.capacity} of {self.examples} examples"
+        return f"each {who} {self._visits()}{cut}"
 
     def _visits(self) -> str:
         epochs = f"once in each of {self.count} epochs of {self.period} steps"
@@ -430,6 +442,8 @@ class Participation(Record):
             return f"{epochs}, in the same order" + (", which is secret" if self.secret else "")
         if self.kind == "balls in bins":
             return f"{epochs}, in a bin of its own that was drawn once"
+        if self.kind == "redrawn bins":
+            return f"{epochs}, in a bin of its own that is drawn anew each time"
         if self.kind == "reshuffled":
             return f"{epochs}, in any order"
         apart = f"at least {self.period} steps apart" if self.period > 1 else "in any of them"
@@ -464,12 +478,3 @@ def _related(given: Participation, promised: Participation) -> bool:
     if given.kind == "reshuffled":  # the last step of an epoch and the first of the next one are neighbours
         return own % other == 0 if promised.kind == "reshuffled" else other == 1
     return own >= other
-
-
-def _elementary(sizes: list[int], degree: int) -> int:
-    """The elementary symmetric polynomial: the number of ways to take one of each of ``degree`` blocks."""
-    ways = [1] + [0] * degree
-    for size in sizes:
-        for chosen in range(degree, 0, -1):
-            ways[chosen] += ways[chosen - 1] * size
-    return ways[degree]

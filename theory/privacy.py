@@ -49,7 +49,7 @@ from flint import arb, ctx
 from scipy import special
 
 from corrnoise.theory.numerics import checks
-from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.numerics.rounding import rounded_up
 
@@ -275,8 +275,8 @@ def _gaussian_curve(rho: float, epsilon: float) -> arb:
     return (x.erfc() - (-x * x).exp() * _scaled_erfc(y)) / 2
 
 
-def gaussian_deltas(budgets: Array, epsilon: float) -> Array:
-    """The same curve for many budgets at once, in float64 and rounded up: Φ(a) (1 − e^{ε + log Φ(b) − log Φ(a)}).
+def gaussian_deltas(budgets: Array, epsilon: ArrayLike, *, upper: bool = True) -> Array:
+    """The same curve for many budgets at once, in float64: Φ(a) (1 − e^{ε + log Φ(b) − log Φ(a)}).
 
     Here a, b = ±μ/2 − ε/μ.  Mixtures of Gaussian mechanisms need it.
 
@@ -285,15 +285,17 @@ def gaussian_deltas(budgets: Array, epsilon: float) -> Array:
     budgets
         ρ > 0, of any shape.
     epsilon
-        ε >= 0.
+        Any real numbers, of a shape that goes with that of ``budgets``.
+    upper
+        Whether the result is rounded up, or down.
     """
     mu = np.sqrt(2 * np.maximum(budgets, 1e-200))
     with np.errstate(over="ignore"):
-        shift = epsilon / mu
-    # Beyond −1e150 the logarithm would overflow, and all is 0 long before.
-    above, below = (special.log_ndtr(np.maximum(half - shift, -1e150)) for half in (mu / 2, -mu / 2))
+        shift = np.asarray(epsilon) / mu
+    # Beyond ±1e150 the logarithm would overflow, and all is 0 or 1 long before.
+    above, below = (special.log_ndtr(np.clip(half - shift, -1e150, 1e150)) for half in (mu / 2, -mu / 2))
     exponent = epsilon + below - above
-    error = 8 * 2.0**-53 * (np.abs(above) + np.abs(below) + epsilon + 1)
+    error = (1 if upper else -1) * 8 * 2.0**-53 * (np.abs(above) + np.abs(below) + np.abs(epsilon) + 1)
     return np.asarray(np.exp(np.minimum(above + error, 0.0)) * -np.expm1(np.minimum(exponent - error, 0.0)))
 
 

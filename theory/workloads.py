@@ -273,12 +273,7 @@ class MomentumAverage(RecursiveWorkload):
 
 @record
 class MatrixWorkload(Workload):
-    """Any matrix: a row for each quantity that counts, a column for each step.
-
-    Parameters
-    ----------
-    matrix : A, shape (rows, steps), finite
-    """
+    """Any matrix A: a row for each quantity that counts, a column for each step."""
 
     entries: Array
 

@@ -13,9 +13,7 @@ the first steps less with independent noise, whose σ is smaller, then less with
 ``simulate`` adds means over blocks of steps beside the exact means of the same blocks (kind ``simulated``), with
 standard errors from independent runs.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771: Section 2.3, Theorem D.11.
+Source: Choquette-Choo et al., arXiv 2310.06771: Section 2.3, Theorem D.11.
 """
 
 from __future__ import annotations

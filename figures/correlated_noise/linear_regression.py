@@ -18,9 +18,7 @@ A = (η/2) Σ λ_j/(1 − η λ_j); the paper's slopes contain it.
 * ``plain``: the mean of F(θ_t) − F*, which assumes nothing;
 * ``delta``: the same with the linear part as control variate, whose mean is known; it has the smaller variance.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771: Theorems 2.2 and C.18, Figure 2.
+Source: Choquette-Choo et al., arXiv 2310.06771: Theorems 2.2 and C.18, Figure 2.
 """
 
 from __future__ import annotations

@@ -9,9 +9,7 @@ increasing from 0 to 1 on 0 < η <= 1, asymptotically (2/π²) η log²(1/η) as
 −β*_t ~ t^{−3/2}/(2 sqrt(π)) until t ≈ 1/η, and in frequency, |B*(ω)| = (η² + 4 (1 − η) sin²(ω/2))^{1/4}, a high-pass
 filter between sqrt(η) and sqrt(2 − η).
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771: Theorem 2.1 and Figure 1.
+Source: Choquette-Choo et al., arXiv 2310.06771: Theorem 2.1 and Figure 1.
 """
 
 from __future__ import annotations

@@ -20,11 +20,14 @@ import numpy as np
 from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
 from corrnoise.figures.simulation import Simulated, SimulationRun, as_finished, kept
 from corrnoise.simulations.private_training.comparison import (
+    BINS,
     CIFAR_10,
     CLIP_NORM,
+    CYCLIC,
     DELTA,
     EXPERIMENTS,
-    MECHANISMS,
+    FULL,
+    LINEAR,
     METHODS,
     MOMENTA,
     PUBLIC,
@@ -41,11 +44,12 @@ from corrnoise.simulations.private_training.comparison import (
 from corrnoise.simulations.sweeps.running import told
 from corrnoise.theory.numerics.checks import Array
 
-SHOWN = {**EXPERIMENTS, CIFAR_10.name: CIFAR_10}
+SHOWN = {**EXPERIMENTS, CIFAR_10.name: CIFAR_10, LINEAR.name: LINEAR}
 EPSILONS = (2.0, 5.0, 10.0)
 PAPER = (2.0, 4.0, 6.0, 8.0, 10.0)  #: ε of the paper
 TUNING = 4  #: seeds to tune with
 JUDGING = 48  #: seeds to judge with
+SAMPLING = ("ν-DP-FTRL", CYCLIC, BINS, SAMPLED, PUBLIC)  #: beside each other under sampled batches
 SCORES = {"classification": "test accuracy", "regression": "coefficient of determination"}
 LOOKS: dict[str, dict[str, Any]] = {
     "independent noise": {"color": "C0", "marker": "o"},
@@ -55,6 +59,8 @@ LOOKS: dict[str, dict[str, Any]] = {
     "ν-DP-FTRL": {"color": "C3", "marker": "D"},
     "damped root": {"color": "C4", "marker": "v"},
     "dense optimum": {"color": "C5", "marker": "*"},
+    CYCLIC: {"color": "C6", "marker": "<"},
+    BINS: {"color": "C8", "marker": "P"},
     SAMPLED: {"color": "black", "marker": "x"},
     "full batches": {"color": "0.5", "marker": "+"},
     PUBLIC: {"color": "0.5", "marker": "", "linestyle": ":"},
@@ -69,17 +75,14 @@ def panel(name: str, what: str) -> str:
 def data(
     names: Sequence[str] = tuple(EXPERIMENTS), *, methods: Sequence[str] = METHODS, epsilons: Sequence[float] = EPSILONS
 ) -> Data:
-    """The errors of prefix sums; that of DP-SGD only where dp-accounting is installed."""
+    """The errors of prefix sums."""
     x = np.array(epsilons)
     found = []
     for name in names:
         for method in methods:
-            if method not in MECHANISMS and method != SAMPLED:
+            if method in (FULL, PUBLIC):
                 continue
-            try:
-                y = np.array([prefix_error(SHOWN[name], method, epsilon) for epsilon in epsilons])
-            except ImportError:
-                continue
+            y = np.array([prefix_error(SHOWN[name], method, epsilon) for epsilon in epsilons])
             found.append(Series(panel(name, "prefix sums"), method, "exact", x, y))
     return tuple(found)
 
@@ -93,27 +96,18 @@ def simulate(
     tuning: int = TUNING,
     judging: int = JUDGING,
 ) -> Simulated:
-    """Tune and judge all methods; DP-SGD is left out without dp-accounting, which is an extra."""
+    """Tune and judge all methods."""
     series: list[Series] = []
     failures: list[str] = []
     for name in names:
         experiment = SHOWN[name]
-        chosen = [method for method in methods if method != SAMPLED or _accounted(experiment, epsilons)]
         try:
-            series += _compared(run, experiment, chosen, epsilons, tuning, judging * math.isqrt(run.repeats))
+            series += _compared(run, experiment, methods, epsilons, tuning, judging * math.isqrt(run.repeats))
         except OSError:
             raise
         except Exception as fault:
             failures.append(f"{name}: {told(fault)}")
     return Simulated(tuple(series), tuple(failures))
-
-
-def _accounted(experiment: Experiment, epsilons: Sequence[float]) -> bool:
-    try:
-        prefix_error(experiment, SAMPLED, epsilons[0])
-    except ImportError:
-        return False
-    return True
 
 
 def _compared(
@@ -257,31 +251,34 @@ Mean (standard error) over the judged seeds, then the paired difference to DP-SG
 
 - Small bundled data stand in for the paper's CIFAR-10; corrnoise figures private_training --download is for a GPU.
 - {at_ends} of the {count} tuned learning rates are at an end of the grid.
-- DP-SGD has Poisson sampling, counted by loss distributions for add-remove adjacency; all others have a fixed order and
-  zero-out adjacency.  Without dp-accounting (pip install 'corrnoise[amplification]') it is left out.
+- DP-SGD has Poisson sampling, counted by the certified accountant; noise whose name says nothing of batches has a
+  fixed order.  All have zero-out adjacency.
 - Tuning looks at the data and is not covered by epsilon, nor is the standardisation of the tables."""
 
 
-def _figure(*, original: bool = False) -> PaperFigure:
-    """The figure on bundled data, or on CIFAR-10, which takes days on a GPU: fewer seeds, and one to tune with."""
-    shown = {CIFAR_10.name: CIFAR_10} if original else EXPERIMENTS
-    tuning = 1 if original else TUNING
-    judging = 12 if original else JUDGING
-    settings: dict[str, Any] = {
-        "methods": STREAMED if original else METHODS,
-        "epsilons": PAPER if original else EPSILONS,
-    }
-    sizes = "; ".join(f"{e.name}: n = {e.training}, B = {e.batch_size}, {e.epochs} epochs" for e in shown.values())
+def _figure(
+    name: str,
+    shown: Sequence[Experiment] = tuple(EXPERIMENTS.values()),
+    methods: Sequence[str] = METHODS,
+    epsilons: Sequence[float] = EPSILONS,
+    *,
+    tuning: int = TUNING,
+    judging: int = JUDGING,
+    original: Callable[[], PaperFigure] | None = None,
+) -> PaperFigure:
+    settings: dict[str, Any] = {"methods": methods, "epsilons": epsilons}
+    names = tuple(e.name for e in shown)
+    sizes = "; ".join(f"{e.name}: n = {e.training}, B = {e.batch_size}, {e.epochs} epochs" for e in shown)
     layers = ", ".join(
-        f"{e.name} {'the network of Appendix G' if e.network is None else e.network.sizes}" for e in shown.values()
+        f"{e.name} {'the network of Appendix G' if e.network is None else e.network.sizes}" for e in shown
     )
     return PaperFigure(
-        name="private_training_cifar" if original else "private_training",
-        source="Figure 4 of arXiv 2310.06771" + ("" if original else ", on other data"),
+        name=name,
+        source="Figure 4 of arXiv 2310.06771" + ("" if CIFAR_10 in shown else ", on other data"),
         title="private training under each mechanism, beside DP-SGD with sampled batches",
         panels={
-            panel(name, what): text
-            for name, experiment in shown.items()
+            panel(experiment.name, what): text
+            for experiment in shown
             for what, text in (
                 ("score", f"x = epsilon; y = {SCORES[experiment.task]}, its standard error, tuned values"),
                 ("difference to DP-SGD", "x = epsilon; y = paired difference of the scores, its bootstrap interval"),
@@ -294,12 +291,17 @@ def _figure(*, original: bool = False) -> PaperFigure:
             f"clip norm {CLIP_NORM:g}, delta = {DELTA:g}; rates {RATES[0]:g} to {RATES[-1]:g}, momentum {MOMENTA}",
             f"tuned with {tuning} seeds, judged with {judging} others; error bars: two standard errors; paired: 95 %",
         ),
-        data=partial(data, tuple(shown), **settings),
+        data=partial(data, names, **settings),
         draw=draw,
         report=report,
-        simulate=lambda run: simulate(run, tuple(shown), tuning=tuning, judging=judging, **settings),
-        on_original_data=None if original else lambda: _figure(original=True),
+        simulate=lambda run: simulate(run, names, tuning=tuning, judging=judging, **settings),
+        on_original_data=original,
     )
 
 
-FIGURE = _figure()
+#: On CIFAR-10, which takes days on a GPU: fewer seeds, and one to tune with.
+_cifar = partial(_figure, "private_training_cifar", (CIFAR_10,), STREAMED, PAPER, tuning=1, judging=12)
+FIGURES = {
+    "private_training": _figure("private_training", original=_cifar),
+    "sampled_training": _figure("sampled_training", (LINEAR,), SAMPLING, (1.0, 2.0, 5.0, 8.0)),
+}

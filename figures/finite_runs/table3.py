@@ -8,9 +8,9 @@ given size, and measured are
 * memory: the most that is held during the steps, in arrays of that size, matrices included;
 * the error of prefix sums, computed exactly.
 
-Streams do what the table counts.  A row of a matrix, or the coefficients of Toeplitz noise, are multiplied with all
-earlier draws, in O(n); the tree merges nodes as a binary counter carries, in O(log n); bands and poles keep an array
-each.
+Streams are those of this package.  A matrix is inverted row by row, and the coefficients of Toeplitz noise are
+multiplied with all earlier draws, in O(n); the tree merges nodes as a binary counter carries, in O(log n); bands and
+poles keep an array each.
 """
 
 from __future__ import annotations
@@ -18,24 +18,27 @@ from __future__ import annotations
 import time
 import tracemalloc
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
+from corrnoise.simulations.random_numbers import Seed
+from corrnoise.simulations.run.engines import streaming
+from corrnoise.simulations.run.stream import Stream
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds, fixed_epochs_strategy
 from corrnoise.solvers.families import toeplitz
 from corrnoise.solvers.families.buffers import best_buffers
 from corrnoise.solvers.objectives import run_objective
 from corrnoise.solvers.rational.approximation import rational
 from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.matrix import MatrixNoise
-from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL, ProductNoise
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
-from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.workloads import PrefixSums
 
@@ -49,94 +52,6 @@ PANELS = {
     "error": "sensitivity times the root of the mean squared error of prefix sums at unit noise",
     "bounded": "1 if neither the noise nor its sensitivity for one participation outgrows a bound in longer runs",
 }
-
-Stream = Callable[[Mechanism, int, int, np.random.Generator], Iterator[Array]]  # of a number of steps and a size
-
-
-def row_stream(mechanism: Mechanism, n: int, size: int, rng: np.random.Generator) -> Iterator[Array]:
-    """Each step is a row of N times all draws up to now."""
-    matrix = mechanism.noising_matrix(n)
-
-    def steps() -> Iterator[Array]:
-        kept = np.empty((n, size))
-        for t, row in enumerate(matrix):
-            rng.standard_normal(out=kept[t])
-            yield row[: t + 1] @ kept[: t + 1]
-
-    return steps()
-
-
-def coefficient_stream(mechanism: Mechanism, n: int, size: int, rng: np.random.Generator) -> Iterator[Array]:
-    """Each step is the coefficients of Toeplitz noise times all draws up to now, the latest first."""
-    assert isinstance(mechanism, ToeplitzNoise)
-    beta = mechanism.coefficients(n)
-
-    def steps() -> Iterator[Array]:
-        kept = np.empty((n, size))
-        for first in range(n - 1, -1, -1):
-            rng.standard_normal(out=kept[first])
-            yield beta[: n - first] @ kept[first:]
-
-    return steps()
-
-
-def band_stream(mechanism: Mechanism, n: int, size: int, rng: np.random.Generator) -> Iterator[Array]:
-    """Each step solves C y = z for one row, with as many earlier steps kept as C has bands beside the diagonal."""
-    count = mechanism.memory(n)
-    assert isinstance(mechanism, ToeplitzNoise)
-    strategy = mechanism.inverse_coefficients(count + 1)
-
-    def steps() -> Iterator[Array]:
-        kept = np.zeros((count, size))
-        slots = np.arange(count)
-        for t in range(n):
-            earlier = strategy[1 + (t - 1 - slots) % count] @ kept
-            kept[t % count] = (rng.standard_normal(size) - earlier) / strategy[0]
-            yield kept[t % count].copy()
-
-    return steps()
-
-
-def pole_stream(mechanism: Mechanism, n: int, size: int, rng: np.random.Generator) -> Iterator[Array]:
-    """One array for each pole: y_t = x_t + s_{t−1}, s_t = (1 − q) y_t − (1 − a) x_t for a zero a and a pole q."""
-    assert isinstance(mechanism, ProductNoise)
-    zeros, poles = mechanism.sections()
-
-    def steps() -> Iterator[Array]:
-        kept = np.zeros((poles.size, size))
-        for _ in range(n):
-            noise = rng.standard_normal(size)
-            for state, zero, pole in zip(kept, zeros, poles, strict=True):
-                entered = noise
-                noise = entered + state
-                np.multiply(noise, 1 - pole, out=state)
-                entered *= 1 - zero
-                state -= entered
-            yield noise
-
-    return steps()
-
-
-def independent_stream(_: Mechanism, n: int, size: int, rng: np.random.Generator) -> Iterator[Array]:
-    """The draws themselves."""
-    while True:
-        yield rng.standard_normal(size)
-
-
-def tree_stream(mechanism: Mechanism, n: int, size: int, rng: np.random.Generator) -> Iterator[Array]:
-    """The tree: kept are the last nodes of every height, of which a step makes one."""
-    assert isinstance(mechanism, BinaryTree)
-    tree = mechanism
-
-    def steps() -> Iterator[Array]:
-        kept = np.zeros((tree.draws.size, size))
-        for t in range(1, n + 1):
-            height = (t & -t).bit_length() - 1
-            node = tree.draws[height] * rng.standard_normal(size) + tree.estimates[height, :height] @ kept[:height]
-            yield node - tree.left[:height] @ kept[:height]
-            kept[height] = node
-
-    return steps()
 
 
 def _multi_epoch(who: Participation) -> Mechanism:
@@ -156,26 +71,36 @@ def _banded(who: Participation) -> Mechanism:
     return toeplitz.best_toeplitz(run_objective(PrefixSums(who.length)), who, who.period)
 
 
+def _all_coefficients(noise: Mechanism, who: Participation) -> Mechanism:
+    """Noise that a stream makes from all its coefficients."""
+    assert isinstance(noise, ToeplitzNoise)
+    return FiniteNoise(noise.coefficients(who.length))
+
+
 class Variant(NamedTuple):
-    """A row: what is printed of it, if it is in the paper, and how it is made."""
+    """A row: what is printed of it, if it is in the paper, how it is made, and what a stream runs in its place."""
 
     printed: tuple[str, str, str]  # anytime, generation, step
     make: Callable[[Participation], Mechanism]
-    stream: Stream
+    run: Callable[[Mechanism, Participation], Mechanism] = lambda noise, _: noise
+
+    def stream(self, mechanism: Mechanism, who: Participation, size: int, rng: Seed) -> Stream:
+        """The noise of the mechanism, an array a step."""
+        return Stream(streaming(self.run(mechanism, who), who, "float64"), size, rng=rng)
 
 
 NOT_PRINTED = ("", "", "")
 VARIANTS = {
-    "DP-SGD": Variant(("yes", "O(1)", "O(1)"), lambda who: DPSGD(), independent_stream),
-    "Honaker/TreeAgg": Variant(("yes", "O(1)", "O(log T)"), lambda who: BinaryTree(who.length), tree_stream),
-    "Optimal CC": Variant(("yes", "O(1)", "O(T)"), lambda who: NuFTRL(0), coefficient_stream),
-    "nu-DP-FTRL": Variant(("yes", "O(1)", "O(T)"), _nu, coefficient_stream),
-    "FFT": Variant(("no", "O(1)", "O(T log^2 T)"), lambda who: MatrixNoise.fourier(who.length), row_stream),
-    "Full Honaker": Variant(("no", "O(T^2)", "O(T^2)"), lambda who: MatrixNoise.honaker(who.length), row_stream),
-    "Multi-Epoch (ME)": Variant(("no", "O(T^3)", "O(T^2)"), _multi_epoch, row_stream),
-    "nu-DP-FTRL by poles": Variant(NOT_PRINTED, lambda who: rational(_nu(who), 1e-6), pole_stream),
-    "buffers": Variant(NOT_PRINTED, _buffers, pole_stream),
-    "best banded Toeplitz": Variant(NOT_PRINTED, _banded, band_stream),
+    "DP-SGD": Variant(("yes", "O(1)", "O(1)"), lambda who: DPSGD()),
+    "Honaker/TreeAgg": Variant(("yes", "O(1)", "O(log T)"), lambda who: BinaryTree(who.length)),
+    "Optimal CC": Variant(("yes", "O(1)", "O(T)"), lambda who: NuFTRL(0), _all_coefficients),
+    "nu-DP-FTRL": Variant(("yes", "O(1)", "O(T)"), _nu, _all_coefficients),
+    "FFT": Variant(("no", "O(1)", "O(T log^2 T)"), lambda who: MatrixNoise.fourier(who.length)),
+    "Full Honaker": Variant(("no", "O(T^2)", "O(T^2)"), lambda who: MatrixNoise.honaker(who.length)),
+    "Multi-Epoch (ME)": Variant(("no", "O(T^3)", "O(T^2)"), _multi_epoch),
+    "nu-DP-FTRL by poles": Variant(NOT_PRINTED, lambda who: rational(_nu(who), 1e-6)),
+    "buffers": Variant(NOT_PRINTED, _buffers),
+    "best banded Toeplitz": Variant(NOT_PRINTED, _banded),
 }
 
 
@@ -185,22 +110,21 @@ def _seconds(action: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def _exhaust(stream: Iterator[Array], steps: int) -> None:
+def _exhaust(stream: Stream, steps: int) -> None:
     """Take so many steps and keep none."""
     deque((next(stream) for _ in range(steps)), maxlen=0)
 
 
 def measured(variant: Variant, who: Participation, size: int) -> dict[str, float]:
     """The entries of a row by panel."""
-    rng = np.random.default_rng(0)
     n = who.length
     mechanism = variant.make(who)  # compiles what is not compiled yet
-    generation = min(_seconds(lambda: variant.stream(variant.make(who), n, size, rng)) for _ in range(2))
-    stream = variant.stream(mechanism, n, size, rng)
+    generation = min(_seconds(lambda: variant.stream(variant.make(who), who, size, 0)) for _ in range(2))
+    stream = variant.stream(mechanism, who, size, 0)
     step = _seconds(partial(_exhaust, stream, n)) / n
     tracemalloc.start()
     try:
-        stream = variant.stream(mechanism, n, size, rng)
+        stream = variant.stream(mechanism, who, size, 0)
         tracemalloc.reset_peak()
         _exhaust(stream, n)
         memory = tracemalloc.get_traced_memory()[1] / (8 * size)

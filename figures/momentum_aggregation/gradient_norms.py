@@ -81,7 +81,7 @@ def simulate(
 ) -> Simulated:
     """Run all candidates, the larger grid for an effort of 4 or more, three times as often for ten repeats.
 
-    A candidate that fails is left out and reported.  DP-SGD is left out without dp-accounting, which is an extra.
+    A candidate that fails is left out and reported.
     """
     count = repetitions * math.isqrt(run.repeats)
     points = [
@@ -226,8 +226,6 @@ def _order(curves: dict[tuple[str, str, str], Series]) -> str:
             lines.append(f"- {other}: ahead at {ahead}, behind at {behind} of {len(pairs) * len(EPSILONS)} points.")
     if not lines:
         return ""
-    if not any(method == "DP-SGD" for _, method, _ in curves):
-        lines.append("- DP-SGD is left out: it needs dp-accounting, pip install 'corrnoise[amplification]'.")
     return (
         "\nBeside the exact tree, by 95 % intervals of differences in runs with the same order:\n"
         + "\n".join(lines)

@@ -210,7 +210,7 @@ def theorem_c18_all_noise(
     The privacy term is true, and can be four times as large: (1/2π) ∫ sqrt(h) >= sqrt(Tr H) by Jensen's inequality.
     """
     if published:
-        return bounds.theorem_c18_universal_lower_bound(problem, printed=True), problem.optimal_error()
+        return bounds.printed_c18_universal_lower_bound(problem), problem.optimal_error()
     trace = problem.trace
     eta = problem.learning_rate
     bound = (

@@ -331,7 +331,7 @@ def theorem_d13(
         theta = (theta - problem.learning_rate * clipped).ravel()
         probability = (MASS[:, np.newaxis] * probability).ravel()
     error = float((probability * inside * theta**2).sum()) / 2
-    bound = finite_time.theorem_d13_upper_bound(problem, DPSGD(), steps, offset**2 / 2, budget=NO_PRIVACY)
+    bound = finite_time.theorem_d11_upper_bound(problem, DPSGD(), steps, offset**2 / 2, budget=NO_PRIVACY)
     return error, factor * float(bound)
 
 
@@ -367,7 +367,7 @@ def guarantee(run: FiniteRun, correlated: bool) -> float:
         at = FiniteRun(problem, run.steps, run.failure_probability, run.initial_offset, run.budget)
         noise = NuFTRL(eta * slowest) if correlated else DPSGD()
         budget = run.budget_at(at.theorem_d13_clip_norm(constant=1.0))
-        bound = finite_time.theorem_d13_upper_bound(problem, noise, float(run.steps), run.initial_error, budget=budget)
+        bound = finite_time.theorem_d11_upper_bound(problem, noise, float(run.steps), run.initial_error, budget=budget)
         found.append(float(bound))
     return min(found)
 

@@ -56,10 +56,7 @@ def _corners(dimension: int, seed: int) -> Iterator[Array]:
 
 
 def _sample(dimension: int, points: int, seed: int) -> Array:
-    """A Latin hypercube sample, shape (points, dimension): in each coordinate one point for each of equal intervals.
-
-    (``scipy.stats.qmc`` would take a second to import.)
-    """
+    """A Latin hypercube sample, shape (points, dimension): in each coordinate one point for each of equal intervals."""
     rng = np.random.default_rng(seed)
     intervals = rng.permuted(np.tile(np.arange(points), (dimension, 1)), axis=1).T
     return (intervals + rng.random((points, dimension))) / points

@@ -36,6 +36,7 @@ from corrnoise.theory.privacy import Budget
 
 _MARGIN = 1 - 1e-5  # gradients are clipped to this part of the clip norm, more than float32 loses in sums by halves
 _KEY_BYTES = 8
+_FEWEST_ROWS = 8  # to which a sampled batch is padded
 
 Memory = tuple[Any, ...]
 
@@ -55,7 +56,8 @@ def private_gradient(run: PrivateRun, loss: Callable[..., Any], parameters: Any,
     parameters
         A tree of arrays of float32 or float64, with as many numbers as the run.
     batch
-        Arrays with the examples along the first axis.
+        Arrays with the examples along the first axis.  Of a sampled run, rows beyond the examples of the step count as
+        zero: padded to few sizes (``padded_size``), batches of many sizes are compiled a few times.
 
     Returns
     -------
@@ -74,10 +76,14 @@ def private_gradient(run: PrivateRun, loss: Callable[..., Any], parameters: Any,
     if (found := sum(leaf.size for leaf in leaves)) != run.size:
         raise ValueError(f"parameters must be {run.size} numbers during the whole run, got {found}")
     batches = batches_of(run)
-    if not batch or {len(each) for each in batch} != {expected := due(run)}:
-        sizes = ", ".join(str(len(each)) for each in batch)
-        raise ValueError(f"batch must be arrays of the {expected} examples of the step, got {sizes}")
-    total = jax.tree.leaves(_clipped_sum(loss, run.budget.clip_norm * _MARGIN)(parameters, *batch))
+    expected = due(run)
+    sizes = {len(each) for each in batch}
+    padded = len(sizes) == 1 and sizes <= {expected, padded_size(run)}
+    if not padded:
+        found_sizes = ", ".join(str(len(each)) for each in batch)
+        raise ValueError(f"batch must be arrays of the {expected} examples of the step, got {found_sizes}")
+    takes_part = np.arange(len(batch[0])) < expected
+    total = jax.tree.leaves(_clipped_sum(loss, run.budget.clip_norm * _MARGIN)(parameters, takes_part, *batch))
     _check_types("sums", total)
     noisy_sum = run.add_noise(np.concatenate([np.ravel(each) for each in total]))
     parts = np.split(noisy_sum, np.cumsum([leaf.size for leaf in leaves])[:-1])
@@ -86,6 +92,23 @@ def private_gradient(run: PrivateRun, loss: Callable[..., Any], parameters: Any,
         for leaf, part in zip(leaves, parts, strict=True)
     ]
     return jax.tree.unflatten(tree, noisy)
+
+
+def padded_size(run: PrivateRun) -> int:
+    """The number of rows to which the next batch of a run is padded.
+
+    A sampled batch has the capacity, or the next multiple of a quarter of the expected size, and of 8 at least.
+
+    Parameters
+    ----------
+    run
+        A private run with batches.
+    """
+    order, size = batches_of(run), due(run)
+    if not order.participation.sampled:
+        return size
+    unit = order.participation.capacity or max(math.ceil(order.batch_size / 4), _FEWEST_ROWS)
+    return max(-(-size // unit), 1) * unit
 
 
 def check_parameters(leaves: list[Any]) -> None:
@@ -118,17 +141,17 @@ def _clipped_sum(loss: Callable[..., Any], clip_norm: float) -> Any:
     jax = extra_module("jax", "jax")
     jnp = jax.numpy
 
-    def total(parameters: Any, *batch: Any) -> Any:
-        def each(*example: Any) -> Any:
+    def total(parameters: Any, takes_part: Any, *batch: Any) -> Any:
+        def each(counts: Any, *example: Any) -> Any:
             gradient = jax.grad(loss)(parameters, *example)
             leaves = jax.tree.leaves(gradient)
             largest = jnp.max(jnp.stack([jnp.abs(leaf).max(initial=0.0) for leaf in leaves]))
             unit = jnp.where(largest > 0, largest, 1.0)  # so that squares neither overflow nor vanish
             norm = unit * jnp.sqrt(sum(_sum_by_halves(jnp.square(leaf / unit)) for leaf in leaves))
             factor = jnp.minimum(1.0, clip_norm / jnp.maximum(norm, clip_norm))
-            return jax.tree.map(lambda leaf: jnp.where(jnp.isfinite(norm), leaf * factor, 0.0), gradient)
+            return jax.tree.map(lambda leaf: jnp.where(counts & jnp.isfinite(norm), leaf * factor, 0.0), gradient)
 
-        return jax.tree.map(lambda leaf: leaf.sum(axis=0), jax.vmap(each)(*batch))
+        return jax.tree.map(lambda leaf: leaf.sum(axis=0), jax.vmap(each)(takes_part, *batch))
 
     return jax.jit(total)
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from corrnoise.simulations.adapters.jax import check_parameters, private_gradient
+from corrnoise.simulations.adapters.jax import check_parameters, padded_size, private_gradient
 from corrnoise.simulations.adapters.training import Arrays, DataRun, source
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.folder import Folder
@@ -79,7 +79,7 @@ class JaxRun(DataRun):
         RuntimeError
             No batch was handed out for this step, or the run is over.
         """
-        rows = self.rows(batch)
+        rows = self.rows(batch, at_least=padded_size(self))
         if self._key is not None:
             random = extra_module("jax.random", "jax")
             rows = (*rows, random.split(random.fold_in(self._key, self.position), len(rows[0])))
@@ -173,9 +173,9 @@ def make_private(
     budget
         What the whole run may spend, and the clip norm.
     batch_size
-        B, 1 <= B <= n.
+        B, 1 <= B <= n, by which sums are divided; the expected size of sampled batches.
     epochs
-        How often an example takes part, at least 1; or a participation, for other orders.
+        How often an example takes part, at least 1; or a participation, for other orders and for sampled batches.
     mechanism
         The noise; None for the best noise of two buffers for the running sums, which the folder keeps.
     folder

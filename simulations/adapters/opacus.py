@@ -1,4 +1,4 @@
-"""Correlated noise in Opacus, which gives the gradients of the examples (the extra ``torch``).
+"""Correlated noise in Opacus, which gives the gradients of the examples (the extra ``opacus``).
 
     model, optimizer, loader = make_private(model, optimizer, (inputs, targets), loss=torch.nn.functional.cross_entropy,
                                             budget=budget, batch_size=71, epochs=20, folder="digits")
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from corrnoise.simulations.adapters import torch_state
@@ -34,7 +34,7 @@ from corrnoise.simulations.adapters.torch import (
 )
 from corrnoise.simulations.adapters.training import DataRun, Parts, batches_of, due, source
 from corrnoise.simulations.extras import extra_module
-from corrnoise.simulations.run.batches import Batches
+from corrnoise.simulations.run.batches import AnyBatches
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.base import Mechanism
@@ -184,7 +184,7 @@ def optimizer_class(*, distributed: bool = False) -> type[Any]:
     ImportError
         Opacus is not installed.
     """
-    module = extra_module("opacus.optimizers", "torch")
+    module = extra_module("opacus.optimizers", "opacus")
     base = module.DistributedDPOptimizer if distributed else module.DPOptimizer
     return type("CorrelatedDPOptimizer", (CorrelatedNoise, base), {"_distributed": distributed})
 
@@ -209,11 +209,10 @@ class RunSampler:
 
     def __iter__(self) -> Iterator[list[int]]:
         rank = self._group.get_rank() if self._group else 0
-        position = None if rank else self.run.position
         if self._group is not None:
-            position = _from_first(self._group, position)
+            position, batches = _from_first(self._group, None if rank else (self.run.position, self.run.batches))
             if rank:
-                self.run.follow(position)
+                self.run.follow(position, batches)
         processes = self._group.get_world_size() if self._group else 1
         order = batches_of(self.run)
         coming = map(order.batch, range(self.run.position, order.steps)) if self._workers else self.run
@@ -277,7 +276,7 @@ def make_private(
     """A private run with Opacus, which the same command goes on with after a crash: model, optimizer and loader.
 
     The n examples have one random order for all epochs.  An epoch has floor(n/B) batches, so that the last n mod B
-    examples of the order are left out (``optimizer.run.batches.left_out``).
+    examples of the order are left out (``optimizer.run.batches.left_out``).  Sampled batches vary, and may be empty.
 
     Parameters
     ----------
@@ -314,14 +313,14 @@ def make_private(
     and share each batch.  The first process makes the noise and has the folder; the others begin with its model and
     optimizer, and their generators are not kept.  Those of workers are not kept either.
     """
-    extra_module("opacus.validators", "torch").ModuleValidator.validate(model, strict=True)
+    extra_module("opacus.validators", "opacus").ModuleValidator.validate(model, strict=True)
     torch_state.check_model(model, optimizer)
     own, dataset = torch_state.dataset_of(data)
     group = _group()
     first = group is None or group.get_rank() == 0  # which makes the noise
     parts = torch_state.parts(model, optimizer, carry)
 
-    def run_of(order: Batches) -> DataRun:
+    def run_of(order: AnyBatches) -> DataRun:
         return DataRun(
             loss,
             own,
@@ -341,15 +340,16 @@ def make_private(
         if not first:
             states.load(kept)
             run = run_of(order)
-        model = extra_module("opacus.distributed", "torch").DifferentiallyPrivateDistributedDataParallel(model)
+        model = extra_module("opacus.distributed", "opacus").DifferentiallyPrivateDistributedDataParallel(model)
     reduction = _reduction(loss)
-    wrapped = extra_module("opacus.grad_sample", "torch").GradSampleModule(model, loss_reduction=reduction)
+    wrapped = extra_module("opacus.grad_sample", "opacus").GradSampleModule(model, loss_reduction=reduction)
     wrapped.forbid_grad_accumulation()
     library = extra_module("torch.utils.data", "torch")
     loader = library.DataLoader(
         dataset,
         batch_sampler=RunSampler(run, workers=workers > 0),
         num_workers=workers,
+        collate_fn=partial(torch_state.collated, dataset),
         generator=extra_module("torch", "torch").Generator(),  # so that a loop draws nothing from that of the run
     )
     return (

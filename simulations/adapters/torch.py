@@ -6,8 +6,10 @@
         optimizer.step()
 
 ``torch.func`` gives the gradient of each example.  Each is clipped to the clip norm over all parameters together; their
-sum gets the noise of the step, and is divided by the batch size.  ``optimizer`` is any optimizer of PyTorch: what it
-makes of the noisy gradients is post-processing.  On other devices than the CPU the noise is made on the CPU and sent.
+sum gets the noise of the step, and is divided by the batch size.  This is the same number for all steps, also where
+sampled batches vary: a mean over the actual batch would depend on who takes part.  ``optimizer`` is any optimizer of
+PyTorch: what it makes of the noisy gradients is post-processing.  On other devices than the CPU the noise is made on
+the CPU and sent.
 
 A norm is that of the norms of blocks of 1024 numbers.  The relative error of a block in float32 is below 3.1e-5
 (1026/2 units in the last place), in whatever order it is added, and blocks are added in float64.  So gradients are
@@ -146,7 +148,11 @@ def _squared_norms(rows: Any) -> Any:
     """Squared norms of the rows of a matrix, float64, with a relative error below 6.2e-5 each."""
     torch = extra_module("torch", "torch")
     even = rows.shape[1] // _BLOCK * _BLOCK
-    blocks = torch.linalg.vector_norm(rows[:, :even].unflatten(1, (-1, _BLOCK)), dim=2).double() if even else None
+    blocks = (
+        torch.linalg.vector_norm(rows[:, :even].unflatten(1, (even // _BLOCK, _BLOCK)), dim=2).double()
+        if even
+        else None
+    )
     rest = torch.linalg.vector_norm(rows[:, even:], dim=1).double().square()
     return rest if blocks is None else rest + blocks.square().sum(dim=1)
 
@@ -211,7 +217,7 @@ def private_gradient(
 def example_gradients(
     model: Any, loss: Callable[[Any, Any], Any], inputs: Any, targets: Any, *, chunk_size: int | None = None
 ) -> dict[str, Any]:
-    """The gradient of each example by the name of the parameter, tensors of shape (batch, …).
+    """The gradient of each example by the name of the parameter, tensors of shape (batch, …); a batch may be empty.
 
     Parameters
     ----------
@@ -220,6 +226,8 @@ def example_gradients(
     """
     func = extra_module("torch.func", "torch")
     trained = {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
+    if not len(inputs):
+        return {name: value.new_zeros((0, *value.shape)) for name, value in trained.items()}
 
     def one(parameters: Any, example: Any, target: Any) -> Any:
         output = func.functional_call(model, parameters, (example.unsqueeze(0),))

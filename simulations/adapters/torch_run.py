@@ -106,9 +106,9 @@ def make_private(
     budget
         What the whole run may spend, and the clip norm.
     batch_size
-        B, 1 <= B <= n.
+        B, 1 <= B <= n, by which sums are divided; the expected size of sampled batches.
     epochs
-        How often an example takes part, at least 1; or a participation, for other orders.
+        How often an example takes part, at least 1; or a participation, for other orders and for sampled batches.
     mechanism
         The noise; None for the best noise of two buffers for the running sums, which the folder keeps.
     folder

@@ -84,8 +84,7 @@ class Examples:
 
     def rows(self, batch: NDArray[np.int64]) -> tuple[Any, ...]:
         """The items of a batch, collated as a ``DataLoader`` does."""
-        collate = extra_module("torch.utils.data", "torch").default_collate
-        return tuple(collate([self._dataset[number] for number in batch.tolist()]))
+        return tuple(collated(self._dataset, [self._dataset[number] for number in batch.tolist()]))
 
     def identity(self) -> dict[str, Any]:
         """A digest of all tensors of a ``TensorDataset``, and of some items of any other data set."""
@@ -100,6 +99,27 @@ class Examples:
         random.seed(number)
         np.random.seed(number)  # noqa: NPY002  # of the user's code
         return self._dataset[number]
+
+
+def collated(dataset: Any, items: list[Any]) -> Any:
+    """Items collated as a ``DataLoader`` does; of an empty batch, tensors without rows.
+
+    Parameters
+    ----------
+    dataset
+        A data set with the shapes of the items.
+    items
+        Those of a batch.
+    """
+    collate = extra_module("torch.utils.data", "torch").default_collate
+    return collate(items) if items else _emptied(collate([dataset[0]]))
+
+
+def _emptied(thing: Any) -> Any:
+    """Tensors, or several of them, without their rows."""
+    if isinstance(thing, Mapping):
+        return {name: _emptied(each) for name, each in thing.items()}
+    return thing[:0] if hasattr(thing, "dtype") else [_emptied(each) for each in thing]
 
 
 @contextmanager

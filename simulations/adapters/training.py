@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from corrnoise.simulations.adapters.identity import of_arrays, of_function
-from corrnoise.simulations.run.batches import Batches, batches
+from corrnoise.simulations.run.batches import AnyBatches, batches
 from corrnoise.simulations.run.durable import Carry
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
@@ -68,13 +68,14 @@ class Arrays:
         return of_arrays(self._arrays)
 
 
-def source(epochs: int | Participation, examples: int, batch_size: int) -> Batches:
+def source(epochs: int | Participation, examples: int, batch_size: int) -> AnyBatches:
     """The batches of a run over some data, of which a participation promises the order.
 
     Parameters
     ----------
     epochs
-        How often each example takes part, in one random order for all epochs of floor(n/B) batches; or a participation.
+        How often each example takes part, in one random order for all epochs of floor(n/B) batches; or a participation,
+        which may be sampled: then B is the expected size of a batch.
     examples, batch_size
         As for ``batches``.
     """
@@ -168,7 +169,7 @@ class DataRun(PrivateRun):
         *,
         budget: Budget,
         mechanism: Mechanism | None,
-        order: Batches,
+        order: AnyBatches,
         folder: str | os.PathLike[str] | Folder | None,
     ) -> None:
         self.data = data
@@ -182,22 +183,24 @@ class DataRun(PrivateRun):
         who = order.participation
         super().__init__(budget, who, mechanism, size, batches=order, folder=folder, carry=carry, settings=settings)
 
-    def rows(self, batch: ArrayLike) -> tuple[Any, ...]:
+    def rows(self, batch: ArrayLike, *, at_least: int = 0) -> tuple[Any, ...]:
         """The examples of the batch that was handed out last; ``ValueError`` for another batch.
 
         Parameters
         ----------
         batch
             The numbers of the examples.
+        at_least
+            How many rows are returned at least; further ones are those of the first example of the data.
         """
         chosen = np.asarray(batch)
         order = batches_of(self)
         if self.position < order.steps and not np.array_equal(chosen, order.batch(self.position)):
             raise ValueError(f"batch must be the one that the run has handed out for step {self.position}")
-        return self.data.rows(chosen)
+        return self.data.rows(np.pad(chosen, (0, max(0, at_least - chosen.size))))
 
 
-def batches_of(run: PrivateRun) -> Batches:
+def batches_of(run: PrivateRun) -> AnyBatches:
     """The batches of a run; ``ValueError`` for one that has none."""
     if run.batches is None:
         raise ValueError("run must have batches here, got one without")

@@ -21,10 +21,10 @@ from corrnoise.theory.auditing.findings import TESTS
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 
-_EXCESS_OF_OPPONENT = 16.0  # times the clip norm
-_EXCESS_OF_CANARY = 64.0
+EXCESS_OF_OPPONENT = 16.0  # times the clip norm
+EXCESS_OF_CANARY = 64.0
 _FACTOR = 2.0  # by which a batch that is clipped as a whole exceeds the sensitivity
-_MOST_RUNS = 150
+MOST_RUNS = 150
 
 
 def coins_of(runs: int, number: int, random: np.random.Generator) -> NDArray[np.bool_]:
@@ -63,7 +63,7 @@ def lone_scores(loop: Any, plan: Plan, layout: Layout, level: float, random: np.
         idle=pairs * each,
         level=level / len(TESTS),
     )
-    runs = min(2 * -(-needed // pairs), _MOST_RUNS)
+    runs = min(2 * -(-needed // pairs), MOST_RUNS)
     filters = signals / np.linalg.norm(signals, axis=1, keepdims=True) @ whitening.matrix / plan.scale
     coins = coins_of(runs, pairs, random)
     scores = np.empty((runs, pairs))
@@ -86,7 +86,7 @@ def _lone(coins: NDArray[np.bool_], patterns: list[NDArray[np.intp]], plan: Plan
     rows = [(np.zeros(0, dtype=np.intp), np.zeros(0))] * plan.who.length
     for canary, (there, steps) in enumerate(zip(coins, patterns, strict=True)):
         examples = np.full(1 + int(there) * plan.who.members, canary)
-        lengths = np.where(np.arange(examples.size) == 0, -_EXCESS_OF_OPPONENT, _EXCESS_OF_CANARY) * norm
+        lengths = np.where(np.arange(examples.size) == 0, -EXCESS_OF_OPPONENT, EXCESS_OF_CANARY) * norm
         for step in steps.tolist():
             rows[step] = examples, lengths
     return Gradients(rows, layout)

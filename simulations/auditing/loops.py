@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from corrnoise.simulations.auditing.layout import Layout
 from corrnoise.theory.numerics.checks import Array
 
-#: A loop: the gradients of the examples of each step, arrays of shape (examples, d), become releases, (steps, d).
-Release = Callable[[Sequence[Array]], Array]
+#: A loop: the gradients of the examples of each step, arrays of shape (examples, d), become releases, (steps, d).  A
+#: sampled loop gets the data set in place of each array, ``Examples``, and takes its own batches from it.
+Release = Callable[[Sequence[Any]], Array]
 
 
 class Stepwise(Protocol):
@@ -26,8 +27,63 @@ class Stepwise(Protocol):
     def begin(self, folder: Path) -> int:
         """Begin, or go on with what is in the folder; the number of the next step."""
 
-    def step(self, gradients: Array) -> Array:
-        """The release of the next step, shape (d,), for the gradients of its examples, (examples, d)."""
+    def step(self, gradients: Any) -> Array:
+        """The release of the next step, shape (d,), for gradients (examples, d), or for ``Examples``."""
+
+
+class Examples:
+    """The gradients that the examples of a data set have in one step; ``examples[batch]`` are those of a batch.
+
+    Parameters
+    ----------
+    pool, step
+        The data set, and the step.
+    """
+
+    def __init__(self, pool: Pool, step: int) -> None:
+        self._pool, self._step = pool, step
+
+    def __len__(self) -> int:
+        return self._pool.examples
+
+    def __getitem__(self, batch: Any) -> Array:
+        numbers = np.atleast_1d(np.arange(self._pool.examples)[batch])
+        self._pool.taken[self._step, numbers] = True
+        return self._pool.rule(self._step, numbers)
+
+
+class Pool(Sequence[Examples]):
+    """The data set of a sampled loop, ``pool[step][batch]``, which notes the batches that the loop draws.
+
+    Parameters
+    ----------
+    steps, examples
+        Their numbers.
+    rule
+        The gradients of some examples in a step, shape (numbers, d).
+    layout
+        Where they lie.
+
+    Attributes
+    ----------
+    taken
+        Who was in the batch of each step, shape (steps, examples).
+    """
+
+    def __init__(
+        self, steps: int, examples: int, rule: Callable[[int, NDArray[np.intp]], Array], layout: Layout
+    ) -> None:
+        self.examples = examples
+        self.rule = rule
+        self.layout = layout
+        self.taken = np.zeros((steps, examples), dtype=bool)
+
+    def __len__(self) -> int:
+        return len(self.taken)
+
+    def __getitem__(self, step: Any) -> Any:
+        steps = range(len(self))[step]
+        return [Examples(self, each) for each in steps] if isinstance(steps, range) else Examples(self, steps)
 
 
 class EndedError(Exception):
@@ -59,6 +115,9 @@ class Gradients(Sequence[Array]):
         return self.layout.gradients(*self._rows[step])
 
 
+Given = Gradients | Pool
+
+
 def stepwise(loop: object) -> bool:
     """Whether the loop is a class that can be restarted; anything but this and a function is refused."""
     if inspect.isclass(loop) and callable(getattr(loop, "begin", None)) and callable(getattr(loop, "step", None)):
@@ -72,7 +131,7 @@ def stepwise(loop: object) -> bool:
 
 
 def released(
-    loop: Any, gradients: Gradients, run: int, crashes: Sequence[int] = (), probe: Gradients | None = None
+    loop: Any, gradients: Given, run: int, crashes: Sequence[int] = (), probe: Given | None = None
 ) -> dict[int, Array]:
     """The releases of a run by their steps, the coordinates of canaries first.
 
@@ -107,7 +166,7 @@ def _called(function: Callable[..., Any], *arguments: Any) -> Any:
         ) from error
 
 
-def _whole(loop: Any, gradients: Gradients, run: int) -> dict[int, Array]:
+def _whole(loop: Any, gradients: Given, run: int) -> dict[int, Array]:
     shape = len(gradients), gradients.layout.size
     found = _numbers(_called(loop, gradients), shape, f"run {run + 1}")
     return dict(enumerate(found[:, gradients.layout.place]))
@@ -130,9 +189,7 @@ def _numbers(found: Any, shape: tuple[int, ...], where: str) -> Array:
     return values.astype(np.float64)
 
 
-def _step_by_step(
-    loop: Any, gradients: Gradients, probe: Gradients, crashes: Sequence[int], folder: Path
-) -> dict[int, Array]:
+def _step_by_step(loop: Any, gradients: Given, probe: Given, crashes: Sequence[int], folder: Path) -> dict[int, Array]:
     """The releases of a loop that is dropped and begun again before each of the steps ``crashes``."""
     layout = gradients.layout
     found: dict[int, Array] = {}

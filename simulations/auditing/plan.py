@@ -39,7 +39,15 @@ class Plan(Record):
         return self.program.participation.worst
 
     @property
+    def sampled(self) -> bool:
+        """Whether the loop draws its own batches."""
+        return self.program.participation.sampled
+
+    @property
     def mu(self) -> float:
+        """That of the claim; of a sampled loop, that of the worst example for somebody who knows the batches."""
+        if self.sampled:
+            return self.program.sensitivity * self.distance
         return math.sqrt(2 * self.budget.gaussian_rho)
 
     @property
@@ -58,7 +66,14 @@ def planned(claim: Any, pattern: Steps | None, idle: int, grid: float) -> Plan:
     """The plan for the arguments of ``audit``, checked."""
     budget, program = claim if isinstance(claim, tuple) and len(claim) == 2 else _parts(claim)
     checks.instance("the budget of claim", budget, Budget)
-    who = checks.instance("the program of claim", program, Program).participation.worst
+    promised = checks.instance("the program of claim", program, Program).participation
+    who = promised.worst
+    own = promised.examples is None and who.members == 1 and budget.adjacency == "zero-out" and pattern is None
+    if promised.sampled and not own:
+        raise ValueError(
+            "claim must be of zero-out adjacency, without examples, capacity and members, and pattern must be None, "
+            f"for a sampled loop, got {promised!r}, {budget.adjacency!r} and pattern={pattern!r}"
+        )
     if who.length > LARGEST_MATRIX:
         raise ValueError(f"claim must have at most {LARGEST_MATRIX} steps, got {who.length}; audit a shorter run")
     steps = who.largest if pattern is None else _checked_pattern(pattern, who)
@@ -106,6 +121,10 @@ class Whitening:
     def __call__(self, releases: Array) -> Array:
         """White releases of raw ones, shape (steps, …)."""
         return np.asarray(self.matrix @ releases)
+
+    def of_runs(self, raw: Array) -> Array:
+        """White releases of raw ones of several runs, shape (runs, steps, …)."""
+        return np.tensordot(self.matrix, raw, axes=(1, 1)).swapaxes(0, 1)
 
     def of(self, pattern: NDArray[np.intp]) -> Array:
         """The white gradients of a canary with another pattern."""

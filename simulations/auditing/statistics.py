@@ -31,11 +31,10 @@ def evidence(
     level: float,
 ) -> tuple[dict[str, Evidence], float, Array]:
     """Evidence of each test by its name, the lower bound of μ, and the scores of the canaries."""
-    runs, steps, size = releases.shape
     canaries = coins.shape[1]
     raw = releases / plan.scale
-    white = whitening(raw.transpose(1, 0, 2).reshape(steps, -1)).reshape(steps, runs, size).transpose(1, 0, 2)
-    found = dict(_about_noise(plan, whitening, layout, releases, raw, white))
+    white = whitening.of_runs(raw)
+    found = dict(about_noise(plan, whitening, layout, releases, raw, white))
     lower = [0.0]
     scores = np.zeros(coins.shape)
     if found["noise of all coordinates, near 0"].p > level / len(TESTS):
@@ -54,10 +53,10 @@ def evidence(
     return found, max(lower), scores
 
 
-def _about_noise(
+def about_noise(
     plan: Plan, whitening: Whitening, layout: Layout, releases: Array, raw: Array, white: Array
 ) -> Iterator[tuple[str, Evidence]]:
-    """The tests of the noise."""
+    """The tests of the noise; canaries that take part in steps of their own show none of it."""
     runs, steps, size = white.shape
     canaries = layout.canaries
     quiet = white[:, :, canaries:]
@@ -74,7 +73,7 @@ def _about_noise(
     freedom = np.append(np.full(canaries, runs * (steps - 1)), np.full(plan.idle, runs * steps))
     idle_raw = raw[:, :, canaries:]
     flat = quiet.reshape(runs * steps, -1)
-    if steps == 1:
+    if steps == 1 or plan.sampled:
         energies, freedom, places = energies[canaries:], freedom[canaries:], layout.idle_places
     yield (
         "noise of a coordinate, below a tenth",
@@ -82,7 +81,8 @@ def _about_noise(
     )
     across = _coordinates_of(direction)
     rotated = np.tensordot(across, white, axes=(0, 1)).transpose(1, 0, 2).reshape(-1, size)
-    yield "difference of two coordinates, near 0", idle_noise.shared_noise(rotated, mean_square, layout.place)
+    columns, columns_places = (flat, layout.idle_places) if plan.sampled else (rotated, layout.place)
+    yield "difference of two coordinates, near 0", idle_noise.shared_noise(columns, mean_square, columns_places)
     yield "noise of a step, near 0", idle_noise.step_without_noise(idle_raw, whitening.covariance)
     yield "difference of two steps, near 0", idle_noise.repeated_step(idle_raw, whitening.covariance)
     centre = idle_noise.centred(quiet)

@@ -7,25 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from corrnoise.simulations.momentum_aggregation.descent import (
-    Step,
-    Trajectories,
-    clipped_gradients,
-    direction,
-    run_steps,
-)
-from corrnoise.simulations.momentum_aggregation.private import (
-    Budgets,
-    broadcast_settings,
-    gradient_bound,
-    starting_points,
-)
+from corrnoise.simulations.momentum_aggregation.descent import Trajectories, clipped_gradients, direction
+from corrnoise.simulations.momentum_aggregation.private import Budgets, Settings
 from corrnoise.simulations.random_numbers import Seed, generator
 from corrnoise.theory.losses import EmpiricalRisk, MarginLoss, TwoLayerNetwork
 from corrnoise.theory.mechanisms.product import DPSGD
@@ -35,7 +22,6 @@ from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
 _PROVED = (MarginLoss, TwoLayerNetwork)  #: losses, subclasses not among them, whose stated bound is a theorem
-_ORDERS = [*range(2, 65), 80, 96, 128, 192, 256, 512, 1024]  #: of Rényi divergences; closed forms for whole numbers
 
 
 def private_gradient_descent(
@@ -60,62 +46,27 @@ def private_gradient_descent(
     steps : T >= 1, each of which reads all examples
     normalised : whether steps have length η
     """
-    run = _run(risk, budget, learning_rate, start, repetitions)
+    run = Settings.of(risk, budget, start, repetitions, records, learning_rate=learning_rate)
     t = checks.integer("steps", steps, 1)
     unit = checks.boolean("normalised", normalised)
     everywhere = DPSGD().sensitivity_upper_bound(Participation.min_sep(t, 1))
-    scales = run.scales(lambda one: one.multiplier(everywhere) / len(risk.examples))
+    scales = _scales(run, lambda one: one.multiplier(everywhere) / len(risk.examples))
+    lengths = run.column("learning_rate")
     draws = generator(rng)
 
     def step(_: int, w: Array) -> Array:
         gradients = mean_clipped_gradients(risk, w, risk.examples, run.clip) + risk.regulariser_gradients(w)
         gradients = gradients + scales * draws.standard_normal(run.start.shape)
-        return w - run.lengths * (direction(gradients) if unit else gradients)
+        return w - lengths * (direction(gradients) if unit else gradients)
 
-    return run.trajectories(step, t, records, "gradient descent")
-
-
-@dataclass(frozen=True)
-class _Run:
-    """Checked arguments of a baseline."""
-
-    budgets: list[Budget] | None  # one for each setting
-    rates: Array
-    bound: float  # of the gradients of examples
-    clip: float
-    start: Array
-
-    @property
-    def lengths(self) -> Array:
-        """η, shape (settings, 1, 1)."""
-        return self.rates.reshape(-1, 1, 1)
-
-    def scales(self, multiplier: Callable[[Budget], float]) -> Array:
-        """Standard deviations of the noise of each setting, shape (settings, 1, 1); 0 without a budget."""
-        if self.budgets is None:
-            return np.zeros((1, 1, 1))
-        known = {budget: multiplier(budget) * self.bound for budget in set(self.budgets)}
-        return np.array([known[budget] for budget in self.budgets]).reshape(-1, 1, 1)
-
-    def trajectories(self, step: Step, steps: int, records: int, name: str) -> Trajectories:
-        """Run all settings; their axis gets the shape that was asked for."""
-        points = np.broadcast_to(self.start, (self.rates.size, *self.start.shape)).copy()
-        found = run_steps(step, points, steps, checks.integer("records", records, 1), name=name)
-        return found._replace(points=found.points.reshape(-1, *self.rates.shape, *self.start.shape))
+    return run.run(step, t, "gradient descent")
 
 
-def _run(
-    risk: EmpiricalRisk,
-    budget: Budgets | None,
-    learning_rate: ArrayLike,
-    start: ArrayLike | None,
-    repetitions: int,
-) -> _Run:
-    budgets, values = broadcast_settings(budget, learning_rate=learning_rate)
-    loss = checks.instance("risk", risk, EmpiricalRisk).loss
-    bound, clip = gradient_bound(loss, None if budgets is None else budgets[0])
-    first = starting_points(loss, start, checks.integer("repetitions", repetitions, 1))
-    return _Run(budgets, values["learning_rate"], bound, clip, first)
+def _scales(run: Settings, multiplier: Callable[[Budget], float]) -> Array:
+    """Standard deviations of the noise of each setting, shape (settings, 1, 1); 0 without a budget."""
+    if run.budgets is None:
+        return np.zeros((1, 1, 1))
+    return run.each(lambda one, *_: (multiplier(one) * run.bound,))[0]
 
 
 def mean_clipped_gradients(risk: EmpiricalRisk, points: Array, examples: Array, clip_norm: float) -> Array:
@@ -127,61 +78,6 @@ def mean_clipped_gradients(risk: EmpiricalRisk, points: Array, examples: Array, 
     for example in examples:
         total += clipped_gradients(risk.loss, points, example, clip_norm)
     return total / len(examples)
-
-
-def poisson_noise_multiplier(
-    budget: Budget,
-    participation: Participation,
-    *,
-    accountant: Literal["divergences", "loss distributions"] = "divergences",
-) -> float:
-    """σ/G of DP-SGD with Poisson sampling for (ε, δ) and zero-out adjacency, by dp-accounting.
-
-    That of Rényi divergences is 5 to 9 per cent larger than that of numerical privacy loss distributions, which take a
-    hundred times longer.
-    Raises ``ImportError`` where dp-accounting is not installed (extra ``amplification``).
-
-    Parameters
-    ----------
-    budget : ε > 0 and 0 < δ < 1, zero-out adjacency
-    participation : of the kind ``"poisson"``: T steps, and the probability q with which each example takes part in a
-        step
-    accountant : ``"divergences"`` or ``"loss distributions"``
-    """
-    epsilon = checks.real("epsilon", checks.instance("budget", budget, Budget).epsilon, "(0, inf)")
-    delta = checks.real("delta", budget.delta, "(0, 1)")
-    checks.choice("adjacency", budget.adjacency, ("zero-out",))
-    t, q = _sampled(participation)
-    chosen = checks.choice("accountant", accountant, ("divergences", "loss distributions"))
-    try:
-        import dp_accounting
-        from dp_accounting.pld import PLDAccountant
-        from dp_accounting.rdp import RdpAccountant
-    except ImportError as error:
-        raise ImportError(
-            "amplification by sampling needs dp-accounting: pip install 'corrnoise[amplification]'"
-        ) from error
-
-    def event(multiplier: float) -> dp_accounting.DpEvent:
-        step = dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(multiplier))
-        return dp_accounting.SelfComposedDpEvent(step, t)
-
-    def calibrated(fresh: Callable[[], Any], bracket: Any) -> float:
-        return float(
-            dp_accounting.calibrate_dp_mechanism(fresh, event, epsilon, delta, bracket_interval=bracket, tol=1e-4)
-        )
-
-    found = calibrated(lambda: RdpAccountant(_ORDERS), dp_accounting.LowerEndpointAndGuess(0.01, 1.0))
-    if chosen == "loss distributions":  # which take much memory far below the answer
-        found = calibrated(PLDAccountant, dp_accounting.LowerEndpointAndGuess(0.7 * found, found))
-    return found
-
-
-def _sampled(participation: Participation) -> tuple[int, float]:
-    """T and q of Poisson sampling."""
-    if checks.instance("participation", participation, Participation).rate is None or participation.period != 1:
-        raise ValueError(f"participation must be of the kind 'poisson', got {participation!r}")
-    return participation.length, participation.rate  # type: ignore[return-value]
 
 
 def private_sgd(
@@ -201,15 +97,22 @@ def private_sgd(
     Parameters
     ----------
     risk, learning_rate, start, repetitions, records, rng : as for ``private.private_momentum``
-    budget, participation : as for ``poisson_noise_multiplier``, which gives z; an array of budgets is broadcast with η,
-        and None is a run without noise
+    budget : ε, δ and zero-out adjacency, which give z by the certified accountant; an array of budgets is broadcast
+        with η, and None is a run without noise
+    participation : of the kind ``"poisson"``: T steps, and the probability q with which each example takes part in a
+        step
     normalised : as for ``private_gradient_descent``
     """
-    t, q = _sampled(participation)
-    run = _run(risk, budget, learning_rate, start, repetitions)
+    if checks.instance("participation", participation, Participation).kind != "poisson":
+        raise ValueError(f"participation must be of the kind 'poisson', got {participation!r}")
+    t, q = participation.length, participation.rate
+    assert q is not None
+    run = Settings.of(risk, budget, start, repetitions, records, learning_rate=learning_rate)
     unit = checks.boolean("normalised", normalised)
     expected = q * len(risk.examples)
-    scales = run.scales(lambda one: poisson_noise_multiplier(one, participation) / expected)
+    program = DPSGD().program(participation)
+    scales = _scales(run, lambda one: program.multiplier(one) / expected)
+    lengths = run.column("learning_rate")
     samples, noise = generator(rng).spawn(2)
 
     def step(_: int, w: Array) -> Array:
@@ -218,6 +121,6 @@ def private_sgd(
             batch = risk.examples[sampled]
             if len(batch):
                 gradients[:, k] += mean_clipped_gradients(risk, w[:, k], batch, run.clip) * (len(batch) / expected)
-        return w - run.lengths * (direction(gradients) if unit else gradients)
+        return w - lengths * (direction(gradients) if unit else gradients)
 
-    return run.trajectories(step, t, records, "DP-SGD")
+    return run.run(step, t, "DP-SGD")

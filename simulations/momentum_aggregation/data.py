@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.datasets import DATA_SETS, load, standardised
-from corrnoise.theory.losses import EmpiricalRisk, MarginLink, MarginLoss, TwoLayerNetwork
+from corrnoise.theory.losses import EmpiricalRisk, MarginLoss
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 
@@ -31,18 +31,14 @@ LABELS: dict[str, Callable[[NDArray[Any]], NDArray[np.bool_]]] = {
 BUNDLED = tuple(name for name in LABELS if not DATA_SETS[name].downloaded)
 
 
-def examples(name: str, *, download: bool = False, cache: str | None = None) -> Array:
+def examples(name: str, *, download: bool = False) -> Array:
     """The examples a = y x of a data set, shape (N, features), each of norm 1.
 
-    Raises ``ValueError`` where the name is unknown, or all labels are equal.
-
-    Parameters
-    ----------
-    name : one of ``LABELS``
-    download, cache : as for ``datasets.load``, with its errors
+    Raises ``ValueError`` where the name is none of ``LABELS``, or all labels are equal, and what ``datasets.load``
+    raises.
     """
     checks.choice("name", name, tuple(LABELS))
-    features, targets, _ = load(name, download=download, cache=cache)
+    features, targets, _ = load(name, download=download)
     positive = LABELS[name](targets)
     if positive.all() or not positive.any():
         raise ValueError(f"the labels of {name!r} must be of two kinds, got one: {DATA_SETS[name].source} has changed")
@@ -51,24 +47,8 @@ def examples(name: str, *, download: bool = False, cache: str | None = None) -> 
     return np.asarray(np.where(positive, 1.0, -1.0)[:, np.newaxis] * rows)
 
 
-def momentum_risk(
-    name: str,
-    *,
-    link: MarginLink = "sigmoid",
-    hidden: int | None = None,
-    regularisation: float = REGULARISATION,
-    download: bool = False,
-    cache: str | None = None,
-) -> EmpiricalRisk:
-    """The risk of a classifier on a data set.
-
-    Parameters
-    ----------
-    name, download, cache : as for ``examples``
-    link : ``"sigmoid"``, ``"logistic"`` or ``"squares"``
-    hidden : number of hidden units of a network; None for a linear classifier
-    regularisation : λ >= 0 of the pseudo-Huber regulariser, which keeps minima from running off to infinity.  A network
-        has a stationary point at 0, which attracts runs if λ is as large as the default: take a tenth of it.
+def momentum_risk(name: str, *, download: bool = False) -> EmpiricalRisk:
+    """The sigmoid risk of a linear classifier on a data set; its regulariser keeps minima from running off to infinity.
 
     Examples
     --------
@@ -76,11 +56,5 @@ def momentum_risk(
     >>> risk.examples.shape, round(float(np.linalg.norm(risk.gradients(np.zeros(31)))), 4)
     ((569, 31), 0.1364)
     """
-    rows = examples(name, download=download, cache=cache)
-    features = rows.shape[1]
-    loss = (
-        MarginLoss(link, features, 1.0)
-        if hidden is None
-        else TwoLayerNetwork(link, features, 1.0, checks.integer("hidden", hidden, 1))
-    )
-    return EmpiricalRisk(loss, rows, regularisation)
+    rows = examples(name, download=download)
+    return EmpiricalRisk(MarginLoss("sigmoid", rows.shape[1], 1.0), rows, REGULARISATION)

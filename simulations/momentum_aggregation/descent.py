@@ -118,7 +118,7 @@ def run_steps(
             if t == times[kept]:
                 points[kept] = w
                 kept += 1
-                show(f"{name}: step {t} of {steps}")
+                show(f"{name}: step", t, steps)
             w = step(t, w)
     points[kept] = w
     if not np.isfinite(points).all():
@@ -136,17 +136,10 @@ def momentum_step(
     scales: Array,
     clip_norm: float = math.inf,
 ) -> Step:
-    """One step of Algorithm 1.
+    """One step of Algorithm 1: m_t = (1 − α) m_{t−1} + α ∇f(w_t; x_t), m_0 = 0, and m̂_t = m_t + scale × n_t.
 
-    Parameters
-    ----------
-    risk : F and its examples
-    orders : the example of each step, shape (steps, repetitions)
-    alpha : m_t = (1 − α) m_{t−1} + α ∇f(w_t; x_t), m_0 = 0
-    lengths : η, shape (settings, 1, 1)
-    noise : the noise n_t of the momentum, shape (repetitions, d) each; None for none
-    scales : m̂_t = m_t + scale × n_t, shape (settings, 1, 1)
-    clip_norm : norm to which gradients of examples are clipped; ``inf`` for none
+    ``orders`` has the example of each step, shape (steps, repetitions).  The ``lengths`` η and the scales have the
+    shape (settings, 1, 1), the noise n_t (repetitions, d).
     """
     momentum: Array | float = 0.0
 
@@ -174,14 +167,9 @@ class ReducedMomentum:
     and m̂_t = α (M_t + r_[1, t]).  A sum over a window is S_t − a S_{t−N} with the running sums S of the leaves.
     The last N steps of S, H and M are kept.
 
-    Parameters
-    ----------
-    risk, orders, alpha, lengths, clip_norm : as for ``momentum_step``; at least two examples
-    gammas : γ, shape (settings, 1, 1)
-    noise : noise of the nodes; None for none
-    smoothness : L, on which the noise rests: gradients of an example that differ by more than L times the distance of
-        their points are moved together, which changes nothing for a loss that is as smooth as it says; ``inf`` for
-        none
+    There are at least two examples.  The noise rests on the ``smoothness`` L: gradients of an example that differ by
+    more than L times the distance of their points are moved together, which changes nothing for a loss that is as
+    smooth as it says.
     """
 
     def __init__(

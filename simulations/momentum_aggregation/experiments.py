@@ -91,20 +91,8 @@ def gradient_norms(
 ) -> Array:
     """‖∇F‖ of all runs of a candidate.
 
-    Raises ``ImportError`` where DP-SGD lacks dp-accounting (extra ``amplification``).
-
-    Parameters
-    ----------
-    risk : F with its examples
-    candidate : what runs
-    epsilons, delta : the guarantees, zero-out adjacency
-    repetitions, seed : runs of each setting, and what determines their orders and noise
-    start : as for ``private.private_momentum``
-
-    Returns
-    -------
-    Shape (budgets, settings, 2, repetitions): of the last iterate, and on average over the run.  A setting is a pair of
-    γ and path length, γ slowest.
+    Returns the shape (budgets, settings, 2, repetitions): of the last iterate, and on average over the run.  A setting
+    is a pair of γ and path length, γ slowest.  Orders and noise of a repetition depend on the seed alone.
     """
     budgets = checks.reals("epsilons", epsilons, "(0, inf)", ndim=1)
     together = _budgets_together(risk, candidate, repetitions)
@@ -164,13 +152,8 @@ def _momentum(
 def tuned(norms: Array) -> tuple[NDArray[np.intp], Array]:
     """Choose the setting with the smallest mean over the first half of the repetitions, and judge it by the others.
 
-    Parameters
-    ----------
-    norms : of all candidates, shape (budgets, settings, 2, repetitions) with at least two repetitions
-
-    Returns
-    -------
-    The chosen settings, shape (budgets, 2), and their norms, shape (budgets, 2, judged repetitions).
+    The norms of all candidates have the shape (budgets, settings, 2, repetitions) with at least two repetitions.
+    Returns the chosen settings, shape (budgets, 2), and their norms, shape (budgets, 2, judged repetitions).
     """
     half = norms.shape[-1] // 2
     chosen = norms[..., :half].mean(axis=-1).argmin(axis=1)

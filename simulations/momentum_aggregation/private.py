@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from corrnoise.simulations.momentum_aggregation.descent import (
     Orders,
     ReducedMomentum,
+    Step,
     Trajectories,
     draw_orders,
     momentum_step,
@@ -32,7 +32,7 @@ from corrnoise.simulations.momentum_aggregation.descent import (
 )
 from corrnoise.simulations.momentum_aggregation.noise import PublishedTrees, ReducedTrees, WeightedSums, unit_noise
 from corrnoise.simulations.random_numbers import Seed, generator
-from corrnoise.theory.losses import EmpiricalRisk, SmoothLoss
+from corrnoise.theory.losses import EmpiricalRisk
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.momentum_aggregation.calibration import published_node_std, reduced_noise
@@ -43,22 +43,6 @@ from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
 Budgets = Budget | Sequence[Budget] | NDArray[np.object_]  #: one for all settings, or an array that is broadcast
-
-
-def gradient_bound(loss: SmoothLoss, budget: Budget | None) -> tuple[float, float]:
-    """The bound of the gradients of examples that a run uses, and the norm to which it clips (``inf``: not at all).
-
-    A private run clips also where the loss states a bound itself, so that its noise covers a loss that exceeds it.
-
-    Parameters
-    ----------
-    loss : the loss of an example
-    budget : its clip norm counts; None for a run without noise, which does not clip
-    """
-    if budget is None:
-        return loss.lipschitz, math.inf
-    bound = min(budget.clip_norm, loss.lipschitz)
-    return bound, bound
 
 
 def private_momentum(
@@ -163,7 +147,7 @@ def _momentum(
     """Algorithm 1, with noise of these standard deviations, relative to the sums Σ (1 − α)^{t−τ} y_τ."""
     noise = None
     if stds is not None:
-        noise = WeightedSums(unit_noise(mechanism, plan.steps, plan.shape, plan.noise), plan.alpha)
+        noise = WeightedSums(unit_noise(mechanism, plan.steps, plan.start.shape, plan.noise), plan.alpha)
     step = momentum_step(
         plan.risk,
         plan.orders,
@@ -173,7 +157,7 @@ def _momentum(
         scales=np.ones((1, 1, 1)) if stds is None else stds[0],
         clip_norm=plan.clip,
     )
-    return plan.run(step, name, progress)
+    return plan.run(step, plan.steps, name, progress)
 
 
 def private_reduced_momentum(
@@ -224,7 +208,9 @@ def private_reduced_momentum(
             return found.gradients, found.combined, found.remainders
 
         first, second, third = plan.each(stds)
-        noise = ReducedTrees(plan.steps, plan.examples, plan.alpha, plan.shape, (first, second, third), plan.noise)
+        noise = ReducedTrees(
+            plan.steps, len(risk.examples), plan.alpha, plan.start.shape, (first, second, third), plan.noise
+        )
     return _reduced_momentum(plan, noise, "reduced momentum", progress)
 
 
@@ -246,11 +232,7 @@ def published_reduced_momentum(
 
     Raises ``ValueError`` where ``published_reduced_noise`` does.
 
-    Parameters
-    ----------
-    risk, participation, alpha, gamma, learning_rate, start, repetitions, records, rng, progress : as for
-        ``private_reduced_momentum``; γ may be 1 here
-    budget : as for ``published_reduced_noise``; an array of budgets is broadcast with η and γ
+    The arguments are those of ``private_reduced_momentum`` and ``published_reduced_noise``; γ may be 1 here.
     """
     settings = {"learning_rate": learning_rate, "gamma": checks.reals("gamma", gamma, "[0, 1]")}
     plan = _plan(risk, budget, participation, alpha, start, repetitions, records, rng, **settings)
@@ -264,9 +246,9 @@ def published_reduced_momentum(
     early, differences, remainders, late = plan.each(stds)
     noise = PublishedTrees(
         plan.steps,
-        plan.examples,
+        len(risk.examples),
         plan.alpha,
-        plan.shape,
+        plan.start.shape,
         (early, differences, remainders),
         plan.noise,
         gammas=plan.column("gamma"),
@@ -287,44 +269,100 @@ def _reduced_momentum(plan: _Plan, noise: ReducedTrees | None, name: str, progre
         clip_norm=plan.clip,
         smoothness=math.inf if plan.budgets is None else plan.smoothness(),
     )
-    return plan.run(step, name, progress)
+    return plan.run(step, plan.steps, name, progress)
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """What the runs share: checked arguments, settings, orders, starts, and the generator of the noise."""
+class Settings:
+    """What all runs share: checked arguments, with one setting for each budget and learning rate that are broadcast.
+
+    A private run clips also where the loss states a bound itself, so that its noise covers a loss that exceeds it.
+    """
 
     risk: EmpiricalRisk
-    examples: int
     bound: float  # of the gradients of examples
-    clip: float
-    steps: int
-    alpha: float
-    records: int
+    clip: float  # the norm to which they are clipped; ``inf`` without a budget: not at all
     budgets: list[Budget] | None  # one for each setting
-    settings: dict[str, Array]  # by name, of the broadcast shape
-    orders: Orders
-    start: Array
-    noise: np.random.Generator
+    values: dict[str, Array]  # the other parameters by name, of the broadcast shape
+    start: Array  # w_1 of each repetition, shape (repetitions, d)
+    records: int
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(repetitions, d)."""
-        return self.start.shape
+    @classmethod
+    def of(
+        cls,
+        risk: EmpiricalRisk,
+        budget: Budgets | None,
+        start: ArrayLike | None,
+        repetitions: int,
+        records: int,
+        **settings: ArrayLike,
+    ) -> Settings:
+        """Check and broadcast: learning rates, which must be positive, and others, which are checked already."""
+        loss = checks.instance("risk", risk, EmpiricalRisk).loss
+        budgets, values = _broadcast(budget, **settings)
+        bound = loss.lipschitz if budgets is None else min(budgets[0].clip_norm, loss.lipschitz)
+        d = loss.dimension
+        repetitions = checks.integer("repetitions", repetitions, 1)
+        first = np.zeros(d) if start is None else checks.reals("start", start)
+        if first.shape not in ((d,), (repetitions, d)):
+            raise ValueError(f"start must have shape ({d},) or ({repetitions}, {d}), got {first.shape}")
+        return cls(
+            risk=risk,
+            bound=bound,
+            clip=math.inf if budgets is None else bound,
+            budgets=budgets,
+            values=values,
+            start=np.broadcast_to(first, (repetitions, d)).copy(),
+            records=checks.integer("records", records, 1),
+        )
 
     def column(self, name: str) -> Array:
-        """A setting, shape (settings, 1, 1)."""
-        return self.settings[name].reshape(-1, 1, 1)
+        """A parameter, shape (settings, 1, 1)."""
+        return self.values[name].reshape(-1, 1, 1)
 
     def each(self, value: Callable[..., tuple[float, ...]]) -> list[Array]:
         """The numbers of every setting, from its budget and its other parameters; shape (settings, 1, 1) each."""
         assert self.budgets is not None
-        if len(self.settings) == 1:
-            found = [value(budget) for budget in self.budgets]
+        if len(self.values) == 1:
+            known = {budget: value(budget) for budget in set(self.budgets)}
+            found = [known[budget] for budget in self.budgets]
         else:
-            rows = zip(*(values.ravel().tolist() for values in self.settings.values()), strict=True)
+            rows = zip(*(values.ravel().tolist() for values in self.values.values()), strict=True)
             found = [value(budget, *row) for budget, row in zip(self.budgets, rows, strict=True)]
         return [np.array(numbers).reshape(-1, 1, 1) for numbers in zip(*found, strict=True)]
+
+    def run(self, step: Step, steps: int, name: str, progress: bool | None = False) -> Trajectories:
+        """Run all settings from the start; their axis gets the shape that was asked for."""
+        shape = self.values["learning_rate"].shape
+        start = np.broadcast_to(self.start, (math.prod(shape), *self.start.shape)).copy()
+        found = run_steps(step, start, steps, self.records, name=name, progress=progress)
+        return found._replace(points=found.points.reshape(-1, *shape, *self.start.shape))
+
+
+def _broadcast(budget: Budgets | None, **settings: ArrayLike) -> tuple[list[Budget] | None, dict[str, Array]]:
+    """Budgets, which have one clip norm, and the other parameters by name, all of the same broadcast shape."""
+    rates = checks.reals("learning_rate", settings.pop("learning_rate"), "(0, inf)")
+    given = np.array(budget, dtype=object)
+    shaped, *values = np.broadcast_arrays(given, rates, *settings.values())
+    found = {
+        name: np.array(value, dtype=float) for name, value in zip(("learning_rate", *settings), values, strict=True)
+    }
+    if budget is None:
+        return None, found
+    budgets = [checks.instance("budget", one, Budget) for one in shaped.ravel()]
+    if len({one.clip_norm for one in budgets}) > 1:
+        raise ValueError(f"budgets must have one clip norm, got {sorted({one.clip_norm for one in budgets})}")
+    return budgets, found
+
+
+@dataclass(frozen=True)
+class _Plan(Settings):
+    """A run with momentum: its orders, and the generator of its noise."""
+
+    steps: int
+    alpha: float
+    orders: Orders
+    noise: np.random.Generator
 
     def bounded(self, budget: Budget) -> Budget:
         """The budget for the gradients of this run, which may be shorter than its clip norm."""
@@ -332,18 +370,11 @@ class _Plan:
 
     def smoothness(self) -> float:
         """L, of a run that rests on it, with at least two examples."""
-        if self.examples < 2:
-            raise ValueError(f"risk must have at least 2 examples, got {self.examples}")
+        if len(self.risk.examples) < 2:
+            raise ValueError(f"risk must have at least 2 examples, got {len(self.risk.examples)}")
         if self.risk.loss.smoothness == math.inf:
             raise ValueError(f"loss must have a finite smoothness, got {self.risk.loss!r}")
         return self.risk.loss.smoothness
-
-    def run(self, step: Any, name: str, progress: bool | None) -> Trajectories:
-        """Run all settings from the start; their axis gets the shape that was asked for."""
-        shape = self.settings["learning_rate"].shape
-        start = np.broadcast_to(self.start, (math.prod(shape), *self.shape)).copy()
-        found = run_steps(step, start, self.steps, self.records, name=name, progress=progress)
-        return found._replace(points=found.points.reshape(-1, *shape, *self.shape))
 
 
 def _plan(
@@ -361,53 +392,12 @@ def _plan(
     who = checks.instance("participation", participation, Participation).worst
     if who.kind not in ("fixed epochs", "reshuffled") or who.period != n or not who.saturated:
         raise ValueError(f"participation must be in epochs of one step an example, period={n}, got {participation!r}")
-    budgets, values = broadcast_settings(budget, **settings)
-    bound, clip = gradient_bound(risk.loss, None if budgets is None else budgets[0])
-    first = starting_points(risk.loss, start, checks.integer("repetitions", repetitions, 1))
+    shared = Settings.of(risk, budget, start, repetitions, records, **settings)
     orders, noise = generator(rng).spawn(2)
     return _Plan(
-        risk=risk,
-        examples=n,
-        bound=bound,
-        clip=clip,
+        **vars(shared),
         steps=who.length,
         alpha=checks.real("alpha", alpha, "(0, 1]"),
-        records=checks.integer("records", records, 1),
-        budgets=budgets,
-        settings=values,
-        orders=draw_orders(who, len(first), orders),
-        start=first,
+        orders=draw_orders(who, len(shared.start), orders),
         noise=noise,
     )
-
-
-def starting_points(loss: SmoothLoss, start: ArrayLike | None, repetitions: int) -> Array:
-    """w_1 of each repetition, shape (repetitions, d)."""
-    first = np.zeros(loss.dimension) if start is None else checks.reals("start", start)
-    if first.shape not in ((loss.dimension,), (repetitions, loss.dimension)):
-        raise ValueError(
-            f"start must have shape ({loss.dimension},) or ({repetitions}, {loss.dimension}), got {first.shape}"
-        )
-    return np.broadcast_to(first, (repetitions, loss.dimension)).copy()
-
-
-def broadcast_settings(budget: Budgets | None, **settings: ArrayLike) -> tuple[list[Budget] | None, dict[str, Array]]:
-    """Budgets, one for each setting, and the other parameters by name, all of the same broadcast shape.
-
-    Parameters
-    ----------
-    budget : one, or a sequence or array of budgets with one clip norm; None for none
-    **settings : learning rates, which are positive, and others, which are checked already
-    """
-    rates = checks.reals("learning_rate", settings.pop("learning_rate"), "(0, inf)")
-    given = np.array(budget, dtype=object)
-    shaped, *values = np.broadcast_arrays(given, rates, *settings.values())
-    found = {
-        name: np.array(value, dtype=float) for name, value in zip(("learning_rate", *settings), values, strict=True)
-    }
-    if budget is None:
-        return None, found
-    budgets = [checks.instance("budget", one, Budget) for one in shaped.ravel()]
-    if len({one.clip_norm for one in budgets}) > 1:
-        raise ValueError(f"budgets must have one clip norm, got {sorted({one.clip_norm for one in budgets})}")
-    return budgets, found

@@ -152,10 +152,7 @@ def run_distributed(
         those that it has.
     after_round : called with the server and the Dask client after each round
 
-    Returns
-    -------
-    FederatedResult
-        Equal to that of ``simulate_federation`` with the same seed.
+    Returns a result equal to that of ``simulate_federation`` with the same seed.
     """
     check_examples(protocol, examples)
     workers = checks.integer("workers", workers, 1)
@@ -175,7 +172,7 @@ def run_distributed(
                     write_server(home, server.state())
                     if after_round is not None:
                         after_round(server, client)
-    return result_of(server, ())
+    return result_of(server)
 
 
 def _round(server: Server, homes: Sequence[Path], client: Any) -> None:

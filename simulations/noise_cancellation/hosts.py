@@ -27,13 +27,9 @@ Replies = dict[int, "tuple[Message, ...] | Refusal"]
 
 
 class MachineHost:
-    """Machines in the memory of one process, from the beginning of a run.
+    """Machines in the memory of one process, from the beginning of a run; each by its number has features and targets.
 
-    Parameters
-    ----------
-    protocol : the public parameters
-    examples : the features and targets of each machine, by its number
-    seed : what all machines draw their noise from; None draws it from the operating system
+    All draw their noise from the ``seed``, or with None from the operating system.
     """
 
     def __init__(self, protocol: Protocol, examples: Mapping[int, Examples], *, seed: int | None) -> None:
@@ -61,7 +57,6 @@ def prepare_folder(
 ) -> None:
     """Write the examples and the first states of a group of machines to ``folder``, which is made.
 
-    Parameters are those of ``MachineHost``.
     Raises ``ValueError`` where the folder has states already: to begin again would repeat noise.
     """
     folder = Path(folder)

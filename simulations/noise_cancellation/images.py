@@ -45,14 +45,9 @@ class Images:
         return sum(len(targets) for _, targets in self.training)
 
     def protocol(self, budget: Budget, *, participants: int, rounds: int | None = None, **changes: Any) -> Protocol:
-        """A run with per-example clipping.
+        """A run with per-example clipping to the norm of the budget, of which ``CLIP_NORM`` is a good one.
 
-        Parameters
-        ----------
-        budget : of every machine, with the norm to which it clips; ``CLIP_NORM`` is a good one
-        participants : as in ``Protocol``
-        rounds : T; None for a single pass
-        changes : other fields of ``Protocol``, in place of those that are chosen here
+        ``rounds`` is None for a single pass.  The ``changes`` are of other fields of ``Protocol``.
         """
         rounds = max(1, self.examples // participants) if rounds is None else rounds
         fields: dict[str, Any] = {
@@ -70,19 +65,15 @@ class Images:
         return Protocol(**{**fields, **changes})
 
 
-def dealt_images(name: str, machines: int, *, download: bool = False, cache: str | None = None) -> Images:
+def dealt_images(name: str, machines: int, *, download: bool = False) -> Images:
     """Images of digits: the first ones to train on, the next to tune on, the others to test on.
 
-    Parameters
-    ----------
-    name : ``"digits"``, 1077 images to train on and 360 each to tune and to test on, in one random order; or
-        ``"mnist"``, its 60 000 training images to train on, and half of its 10 000 test images each to tune and to test
-        on
-    machines : M, among which the images to train on are dealt out
-    download, cache : as for ``datasets.load``, with its errors
+    ``"digits"`` are 1077 images to train on and 360 each to tune and to test on, in one random order; ``"mnist"`` its
+    60 000 training images, and half of its 10 000 test images each to tune and to test on.  Those to train on are dealt
+    out among the machines.  Raises what ``datasets.load`` raises.
     """
     source, white, training, tuning = _IMAGES[checks.choice("name", name, tuple(_IMAGES))]
-    pixels, labels, _ = load(source, download=download, cache=cache)
+    pixels, labels, _ = load(source, download=download)
     order = np.random.default_rng(0).permutation(len(labels)) if name == "digits" else slice(None)
     features = np.column_stack([pixels[order] / white, np.ones(len(pixels))])
     targets = labels[order].astype(float)

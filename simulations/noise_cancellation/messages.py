@@ -19,24 +19,12 @@ from corrnoise.theory.numerics.checks import Array
 
 
 def start(noise: Mechanism, dimension: int) -> Array:
-    """What a machine keeps before its first participation, shape (vectors, dimension).
-
-    Parameters
-    ----------
-    noise : at unit scale
-    dimension : d >= 1
-    """
+    """What a machine keeps before its first participation, shape (vectors, dimension)."""
     return np.zeros((vectors(noise, 0), dimension))
 
 
 def vectors(noise: Mechanism, participations: int) -> int:
-    """How many vectors a machine keeps after so many participations.
-
-    Parameters
-    ----------
-    noise : at unit scale
-    participations : k >= 0
-    """
+    """How many vectors a machine keeps after ``participations`` >= 0."""
     plain = noise.noise if isinstance(noise, ScaledNoise) else noise
     if isinstance(plain, BinaryTree):
         return plain.memory()
@@ -51,18 +39,10 @@ def vectors(noise: Mechanism, participations: int) -> int:
 
 
 def step(noise: Mechanism, kept: Array, fresh: Array, participation: int) -> tuple[Array, Array]:
-    """The noise of a message, and what the machine keeps after it.
+    """The noise (N z)_k, shape (d,), of the message of participation k >= 1, and what the machine keeps after it.
 
-    Parameters
-    ----------
-    noise : at unit scale
-    kept : what it kept, shape (vectors, d); of ``start`` before the first message
-    fresh : z_k, independent standard normal numbers, shape (d,)
-    participation : k >= 1, of this message
-
-    Returns
-    -------
-    (N z)_k, shape (d,), and a new array of kept vectors.  Arguments are not changed.
+    ``kept`` is what it kept, shape (vectors, d), and ``fresh`` z_k: independent standard normal numbers, shape (d,).
+    Arguments are not changed.
     """
     k = participation - 1
     if isinstance(noise, ScaledNoise):

@@ -10,9 +10,8 @@ A machine sends a ``Message``, and nothing else leaves it.  Which algorithm runs
 * ``"gradients"`` is projected SGD with fresh noise.  Without noise ``"cancellation"`` is μ²-SGD.
 
 Every machine guards its sensitivity itself, against its data and against the server.  ``"centred"`` moves s_t into the
-ball about (L/2)(t−1)(x_t − x_{t−1}) of radius R_t = G + LD(t−1)/(t+1).  With convex losses of these constants and a
-server that follows its rule this changes nothing; with any other it keeps the sensitivity at 2R_t.  ``"norm"`` clips
-s_t to the clip norm of the budget, which the convergence theorems do not cover.
+ball in which it lies for convex losses and a server that follows its rule (docs/noise-cancellation.md).  ``"norm"``
+clips s_t to the clip norm of the budget, which the convergence theorems do not cover.
 """
 
 from __future__ import annotations

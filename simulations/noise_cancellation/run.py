@@ -1,8 +1,8 @@
-"""A whole run in one process: the server, its machines, and what can go wrong between them."""
+"""A whole run in one process: the server and its machines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,17 +22,10 @@ class FederatedResult:
     point: Array  #: x_T, shape (d,); the average of the iterates of projected SGD
     refusals: int  #: how often a machine was asked that takes part no more
     participations: NDArray[np.int64]  #: messages of each machine that the server has received, shape (M,)
-    measured: tuple[float, ...]  #: what ``measure`` returned after each round, empty without it
 
 
 def split_examples(features: Array, targets: Array, machines: int) -> list[Examples]:
-    """Deal examples out to machines in turn: machine i has the examples i, i + M, i + 2M, …
-
-    Parameters
-    ----------
-    features, targets : shapes (n, k) and (n,), n >= M
-    machines : M >= 1
-    """
+    """Deal examples out to machines in turn: machine i has the examples i, i + M, i + 2M, …, of at least M in all."""
     machines = checks.integer("machines", machines, 1)
     if len(targets) < machines:
         raise ValueError(f"targets must have at least one example a machine, {machines}, got {len(targets)}")
@@ -48,13 +41,12 @@ def check_examples(protocol: Protocol, examples: Sequence[Examples]) -> None:
         raise ValueError(f"examples must have at least one example of each machine, got none of machine {empty[0]}")
 
 
-def result_of(server: Server, measured: Sequence[float]) -> FederatedResult:
+def result_of(server: Server) -> FederatedResult:
     """What came of the run of a server that has finished."""
     return FederatedResult(
         point=server.output.copy(),
         refusals=server.refused,
         participations=server.received.copy(),
-        measured=tuple(measured),
     )
 
 
@@ -64,8 +56,6 @@ def simulate_federation(
     *,
     seed: int,
     start: Array | None = None,
-    measure: Callable[[Server], float] | None = None,
-    lost: Callable[[int, int], bool] | None = None,
 ) -> FederatedResult:
     """Run a protocol on data.
 
@@ -78,20 +68,12 @@ def simulate_federation(
     seed : of the schedule and of all noise, an integer >= 0.  A simulation: a run whose noise has a known seed is not
         private.
     start : x_1, in the ball; None for 0
-    measure : a function of the server, called after each round
-    lost : whether the message of a machine in a round, ``lost(round, machine)``, is lost on the way to the server; None
-        for never
     """
     check_examples(protocol, examples)
     server = Server(protocol, seed=[checks.seed("seed", seed), 0], start=start)
     host = MachineHost(protocol, dict(enumerate(examples)), seed=seed)
-    measured = []
     while not server.finished:
-        t = server.round
-        for index, reply in host.answer(server.requests()).items():
-            if lost is None or not lost(t, index):
-                server.receive(reply)
+        for reply in host.answer(server.requests()).values():
+            server.receive(reply)
         server.finish_round()
-        if measure is not None:
-            measured.append(float(measure(server)))
-    return result_of(server, measured)
+    return result_of(server)

@@ -44,11 +44,8 @@ _KEPT = tuple(field.name for field in fields(ServerState) if field.name not in (
 class Server:
     """The server of a run, between the rounds t = 1, …, T.
 
-    Parameters
-    ----------
-    protocol : the public parameters
-    seed : of the schedule, and of the noise of a trusted server; None for one of the operating system
-    start : x_1 = w_1 in the ball, shape (d,); None for 0
+    ``seed`` is that of the schedule, and of the noise of a trusted server; None for one of the operating system.  x_1 =
+    w_1 is ``start``, in the ball; None for 0.
     """
 
     def __init__(self, protocol: Protocol, *, seed: int | Sequence[int] | None, start: Array | None = None) -> None:

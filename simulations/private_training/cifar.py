@@ -2,9 +2,7 @@
 
 One run takes minutes on a GPU, and hours without one.  Images come from OpenML.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771: Section 4, Figure 4 (a), Appendix G.
+Source: Choquette-Choo et al., arXiv 2310.06771: Section 4, Figure 4 (a), Appendix G.
 """
 
 from __future__ import annotations
@@ -49,31 +47,21 @@ class Images(NamedTuple):
     classes: NDArray[np.int64]
 
 
-def cifar_10(cache: str | None = None) -> Images:
+def cifar_10() -> Images:
     """The 60 000 images of CIFAR-10, from OpenML.
 
     Raises ``ImportError`` or ``OSError`` where scikit-learn is not installed, or OpenML cannot be reached.
-
-    Parameters
-    ----------
-    cache : folder for what is fetched; None for that of scikit-learn
     """
-    pixels, classes, _ = load("CIFAR-10", download=True, cache=cache)
+    pixels, classes, _ = load("CIFAR-10", download=True)
     return Images((pixels / 127.5 - 1).astype(np.float32).reshape(-1, 3, 32, 32), classes.astype(np.int64))
 
 
 def paper_network(seed: int, *, side: int = 32) -> Any:
     """The network of Appendix G: six convolutions, each pair followed by pooling, two dense layers, tanh.
 
-    Parameters
-    ----------
-    seed : of the initial weights: normal of variance 1/inputs in convolutions, uniform after Glorot in dense layers;
-        biases are 0
-    side : height and width of the images, a multiple of 8
-
-    Returns
-    -------
-    A ``torch.nn.Sequential``, of 550 570 parameters for a side of 32.
+    Its initial weights are normal of variance 1/inputs in convolutions, uniform after Glorot in dense layers; biases
+    are 0.  The ``side`` of the images is a multiple of 8; with 32 it is a ``torch.nn.Sequential`` of 550 570
+    parameters.
     """
     torch = extra_module("torch", "torch")
     nn = torch.nn
@@ -106,13 +94,8 @@ def scores(
 ) -> Array:
     """The test accuracy of each run, shape (len(runs),).
 
-    Parameters
-    ----------
-    experiment : the numbers of examples, of batches and epochs; the first ``training`` images are for training
-    runs : they share the order and the initial weights
-    seed : of both
-    images : where the images come from
-    device : that of PyTorch; None for a GPU if there is one
+    The first ``training`` images are for training.  The runs share the order and the initial weights, which come from
+    the seed.  The device is that of PyTorch; None for a GPU if there is one.
     """
     torch = extra_module("torch", "torch")
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")

@@ -5,7 +5,7 @@ Runs of one seed share the split of the data, the order, the initial parameters 
 methods are compared in pairs.  The learning rate falls linearly over the last quarter of the run.
 
 The methods are the mechanisms of a fixed order of the data; DP-SGD, whose batches are drawn by Poisson sampling, with
-the noise multiplier of a numerical accountant; full batches with independent noise; and training without privacy.
+the noise multiplier of the certified accountant; full batches with independent noise; and training without privacy.
 
 References
 ----------
@@ -23,12 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.datasets import load, standardised
-from corrnoise.simulations.momentum_aggregation.baselines import poisson_noise_multiplier
 from corrnoise.simulations.private_training.networks import Floats, Network, Runs, Task, trained
 from corrnoise.simulations.run.batches import batches
 from corrnoise.solvers.families.toeplitz import damped_root, nu_ftrl
 from corrnoise.solvers.objectives import RunObjective, run_objective
 from corrnoise.solvers.optimise import DENSE, optimise
+from corrnoise.solvers.optimum import Optimum
+from corrnoise.solvers.sampled import ways
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.matrix import MatrixNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
@@ -46,8 +47,10 @@ LAST = 0.05
 RATES = tuple(float(f"{0.02 * 1000 ** (k / 9):.2g}") for k in range(10))  #: 0.02 to 20
 MOMENTA = (0.0, 0.9)
 SAMPLED = "DP-SGD, sampled batches"
+CYCLIC, BINS = "best bands, cyclic Poisson", "one buffer, balls in bins"
 FULL = "full batches"
 PUBLIC = "no privacy"
+_BANDS = 16  # at most, less one
 _AT_ONCE = 64  # runs, for the cache of the processor
 
 
@@ -69,6 +72,8 @@ MECHANISMS: dict[str, Callable[[Participation], Mechanism]] = {
     "damped root": lambda who: damped_root(_sums(who), who, who.length),
     "dense optimum": _optimal,
 }
+#: Noise for sampled batches, which depends on ε.
+AMPLIFIED = (CYCLIC, BINS)
 #: Those of the small networks, and those of the paper's network, whose noise must stream.
 METHODS = (*(name for name in MECHANISMS if name != "online tree"), SAMPLED, FULL, PUBLIC)
 STREAMED = ("independent noise", "online tree", "square root", "ν-DP-FTRL", "damped root", SAMPLED, PUBLIC)
@@ -96,6 +101,9 @@ class Experiment(Record):
         """That of a fixed order."""
         return Participation.fixed_epochs(self.epochs * (self.training // self.batch_size), epochs=self.epochs)
 
+
+#: Softmax regression, for noise with sampled batches.
+LINEAR = Experiment("digits, linear", Network((64, 10)), 1437, 71, 10)
 
 EXPERIMENTS = {
     experiment.name: experiment
@@ -126,22 +134,28 @@ def grid(method: str, epsilon: float) -> list[Run]:
 def noise_multiplier(experiment: Experiment, method: str, epsilon: float) -> float:
     """Standard deviation over clip norm of the independent noise, for (ε, ``DELTA``).
 
-    Zero-out adjacency; add-remove adjacency for DP-SGD, which its accountant has.
+    Zero-out adjacency; that of DP-SGD is amplified by its Poisson batches.
     """
     if method == PUBLIC:
         return 0.0
     who = experiment.participation
     if method == SAMPLED:
-        rate = experiment.batch_size / experiment.training
-        return _sampled_multiplier(epsilon, rate, who.length)
+        sampled = Participation.poisson(who.length, experiment.batch_size / experiment.training)
+        return DPSGD().program(sampled).multiplier(Budget(epsilon=epsilon, delta=DELTA, clip_norm=CLIP_NORM))
     gamma = math.sqrt(experiment.epochs) if method == FULL else mechanism(method, who).sensitivity_upper_bound(who)
     return Budget(epsilon=epsilon, delta=DELTA, clip_norm=CLIP_NORM).multiplier(gamma)
 
 
 @cache
-def _sampled_multiplier(epsilon: float, rate: float, steps: int) -> float:
-    budget = Budget(epsilon=epsilon, delta=DELTA)
-    return poisson_noise_multiplier(budget, Participation.poisson(steps, rate), accountant="loss distributions")
+def amplified(experiment: Experiment, method: str, epsilon: float) -> Optimum:
+    """The best noise for prefix sums with sampled batches, of one buffer in bins or of p bands for the best p."""
+    budget, who = Budget(epsilon=epsilon, delta=DELTA), experiment.participation
+    rate = experiment.batch_size / experiment.training
+    tried = ways(who.length, who.period, rate, _BANDS)
+    kind, memory = ("cyclic poisson", _BANDS) if method == CYCLIC else ("balls in bins", 1)
+    chosen = [one for one in tried if one.kind == kind]
+    found = [optimise(PrefixSums(who.length), one, memory=memory, budget=budget) for one in chosen]
+    return min(found, key=lambda one: one.error_at(budget))
 
 
 @cache
@@ -161,6 +175,8 @@ def prefix_error(experiment: Experiment, method: str, epsilon: float) -> float:
     For a mechanism of ``MECHANISMS`` or DP-SGD.
     """
     who = experiment.participation
+    if method in AMPLIFIED:
+        return amplified(experiment, method, epsilon).error_at(Budget(epsilon=epsilon, delta=DELTA))
     made = mechanism("independent noise" if method == SAMPLED else method, who)
     return noise_multiplier(experiment, method, epsilon) * math.sqrt(float(made.errors(PrefixSums(who.length)).mean()))
 
@@ -172,8 +188,8 @@ def _data(name: str) -> tuple[Floats, Floats]:
     Pixels lie in [0, 1].  Features of tables are standardised over all rows, and targets of regression as well, which
     is not private.
     """
-    features, targets, _ = load(name)
-    if name == "digits":
+    features, targets, _ = load("digits" if name == LINEAR.name else name)
+    if name in ("digits", LINEAR.name):
         return (features / 16).astype(np.float32), np.eye(10, dtype=np.float32)[targets]
     scaled = standardised(features).astype(np.float32)
     if name == "breast cancer":
@@ -241,6 +257,18 @@ def scores(experiment: Experiment, runs: Sequence[Run], seed: Sequence[int]) -> 
         chosen = [i for i, run in enumerate(runs) if run.method == method]
         if chosen:
             run_all(chosen, taken, draws[np.newaxis, : len(taken)], [0] * len(chosen), size)
+    bins = for_order.integers(who.period, size=n)
+    uniform = for_order.random((steps, n))
+    for method, epsilon in dict.fromkeys(run[:2] for run in runs if run.method in AMPLIFIED):
+        made = amplified(experiment, method, epsilon)
+        p, rate = made.participation.period, made.participation.rate
+        groups = bins if rate is None else np.arange(n) % p
+        takes = [(groups == step % p) & (uniform[step] < (rate or 1.0)) for step in range(steps)]
+        noise = (made.mechanism.noising_matrix(steps) @ draws).astype(np.float32)
+        chosen = [i for i, run in enumerate(runs) if run[:2] == (method, epsilon)]
+        run_all(
+            chosen, [np.flatnonzero(one) for one in takes], noise[np.newaxis], [0] * len(chosen), experiment.batch_size
+        )
     return found
 
 

@@ -68,24 +68,11 @@ class Network(Record):
         return found
 
     def outputs(self, parameters: Floats, inputs: Floats) -> Floats:
-        """What the runs predict, shape (runs, examples, outputs): logits for classification.
-
-        Parameters
-        ----------
-        parameters : shape (runs, P)
-        inputs : shape (examples, inputs)
-        """
+        """What runs with parameters of shape (runs, P) predict, shape (runs, examples, outputs): logits for classes."""
         return self._activations(self._layers(parameters), inputs)[-1]
 
     def clipped_sum(self, parameters: Floats, inputs: Floats, targets: Floats, clip_norm: float) -> Floats:
-        """Sum over the examples of their clipped gradients, shape (runs, P).
-
-        Parameters
-        ----------
-        parameters : shape (runs, P)
-        inputs, targets : shapes (examples, inputs) and (examples, outputs)
-        clip_norm : G > 0; ``inf`` does not clip.  A gradient that is not finite counts as 0.
-        """
+        """Sum over the examples of their clipped gradients, shape (runs, P).  One that is not finite counts as 0."""
         layers = self._layers(parameters)
         activations = self._activations(layers, inputs)
         delta = activations[-1]
@@ -117,12 +104,7 @@ class Network(Record):
 
     @np.errstate(over="ignore", invalid="ignore")
     def score(self, parameters: Floats, inputs: Floats, targets: Floats) -> NDArray[np.float64]:
-        """Accuracy, or the coefficient of determination of a regression, which counts as −1 below −1; shape (runs,).
-
-        Parameters
-        ----------
-        parameters, inputs, targets : as for ``clipped_sum``
-        """
+        """Accuracy, or the coefficient of determination of a regression, which counts as −1 below −1; shape (runs,)."""
         outputs = self.outputs(parameters, inputs)
         if self.task == "classification":
             return np.asarray((outputs.argmax(axis=2) == targets.argmax(axis=1)).mean(axis=1))
@@ -159,16 +141,8 @@ def trained(
     A step adds noise to the sum of the clipped gradients, divides by ``batch_size``, and moves by momentum:
     m ← momentum m + gradient, θ ← θ − learning rate × schedule × m.
 
-    Parameters
-    ----------
-    network, inputs, targets : the network, and the data, shapes (n, inputs) and (n, outputs)
-    batches : the examples of each of the T steps, numbers below n
-    runs : what the R runs differ in
-    start : initial parameters of all runs, shape (P,)
-    noise : correlated noise of unit scale of K kinds, shape (K, T, P)
-    schedule : factors of the learning rate, shape (T,)
-    batch_size : by which sums are divided
-    clip_norm : as for ``Network.clipped_sum``
+    ``batches`` has the examples of each of the T steps.  All start at the parameters ``start``, shape (P,), and their
+    noise is one of K kinds of unit scale, shape (K, T, P).
     """
     column = np.asarray(runs.scales, dtype=np.float32)[:, np.newaxis]
     rates = np.asarray(runs.learning_rates, dtype=np.float32)[:, np.newaxis] / np.float32(batch_size)

@@ -7,10 +7,10 @@ single              one permutation of the examples, cut into batches
 fixed epochs        the same batches in every epoch
 min-sep             those of fixed epochs, of the separation or longer where few participations are allowed
 reshuffled          a permutation of its own for every epoch
-balls in bins       the examples of a bin, which each example draws once
+sampled kinds       those that each example draws for itself from the secret of the run (``sampled``)
 ==================  ================================================================================================
 
-The order may be known to everybody, unless the participation says that it is secret.  It must not depend on what the
+An order may be known to everybody, unless the participation says that it is secret.  It must not depend on what the
 examples hold.
 """
 
@@ -20,28 +20,29 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from corrnoise.simulations.random_numbers import Seed, generator
+from corrnoise.simulations.run.sampled import SampledBatches
 from corrnoise.support.serialise import digest
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.participation import Participation
 
-_ORDERED = ("single", "min-sep", "fixed epochs", "reshuffled", "balls in bins")
+_ORDERED = ("single", "min-sep", "fixed epochs", "reshuffled")
 
 
 @record
 class Batches(Record):
-    """The examples of each step.
+    """The examples of each step, batches of equal size.
 
     Parameters
     ----------
     participation
-        Who takes part when: of a kind in the table of the module, and with a number of steps.
+        Who takes part when: single, min-sep, fixed epochs or reshuffled, and with a number of steps.
     orders
         Shape (rows, n): a permutation of the numbers of the n examples, for all epochs or one for each reshuffled
-        epoch; for balls in bins the bin of each example.
+        epoch.
     batch_size
         B, 1 <= B <= n.  The last batch of an epoch is smaller, or the examples that are last in an order are left out,
-        as the number of steps of an epoch demands.  For balls in bins B is n/b, rounded down or up.
+        as the number of steps of an epoch demands.
     drawn
         Whether the order was drawn for this object alone, without a seed of the caller.  A run that goes on then takes
         the order that it began with.
@@ -77,21 +78,13 @@ class Batches(Record):
             raise ValueError(f"orders must have {epochs} rows for this participation, got {own.shape[0]}")
         examples = own.shape[1]
         size = checks.integer("batch_size", batch_size, 1, largest=examples)
-        if who.kind == "balls in bins":
-            if own.min() < 0 or own.max() >= who.period:
-                raise ValueError(f"orders must hold bins from 0 to {who.period - 1}, got {own.min()} to {own.max()}")
-            if abs(examples - size * who.period) >= who.period:
-                raise ValueError(
-                    f"batch_size must be the {examples} examples over {who.period} bins, rounded, got {size}"
-                )
-        else:
-            if any(not np.array_equal(np.sort(row), np.arange(examples)) for row in own):
-                raise ValueError("orders must have each of the numbers 0, …, n − 1 once in a row")
-            if (_period(who) - 1) * size >= examples:
-                raise ValueError(
-                    f"batch_size must be smaller, got {size}: {_period(who)} batches of it are more than the "
-                    f"{examples} examples by a whole batch"
-                )
+        if any(not np.array_equal(np.sort(row), np.arange(examples)) for row in own):
+            raise ValueError("orders must have each of the numbers 0, …, n − 1 once in a row")
+        if (_period(who) - 1) * size >= examples:
+            raise ValueError(
+                f"batch_size must be smaller, got {size}: {_period(who)} batches of it are more than the "
+                f"{examples} examples by a whole batch"
+            )
         self._set(participation=who, orders=own, batch_size=size, drawn=checks.boolean("drawn", drawn))
 
     @property
@@ -107,15 +100,11 @@ class Batches(Record):
     @property
     def left_out(self) -> int:
         """How many examples take no part in an epoch (in the run, if the order is one)."""
-        if self.participation.kind == "balls in bins":
-            return 0
         return max(0, self.examples - _period(self.participation) * self.batch_size)
 
     @property
     def last_size(self) -> int:
-        """The number of examples of the last batch of an epoch; B for balls in bins, whose sizes are random."""
-        if self.participation.kind == "balls in bins":
-            return self.batch_size
+        """The number of examples of the last batch of an epoch."""
         return min(self.batch_size, self.examples - (_period(self.participation) - 1) * self.batch_size)
 
     @property
@@ -137,16 +126,12 @@ class Batches(Record):
         Their numbers, shape (batch_size,), or fewer in the last batch of an epoch.
         """
         epoch, place = divmod(checks.integer("step", step, 0, largest=self.steps - 1), _period(self.participation))
-        if self.participation.kind == "balls in bins":
-            return np.flatnonzero(self.orders[0] == place).astype(np.int64)
         order = self.orders[epoch if len(self.orders) > 1 else 0]
         return order[place * self.batch_size : (place + 1) * self.batch_size].copy()
 
     def in_words(self) -> str:
         """The sizes of the batches, and what is left out."""
         each = f"batches of {self.batch_size} of {self.examples} examples"
-        if self.participation.kind == "balls in bins":
-            return f"{each} on average"
         if self.left_out:
             unit = "epoch" if self.participation.kind == "reshuffled" else "run"
             return f"{each}; the last {self.left_out} of the order are left out of the {unit}"
@@ -155,20 +140,30 @@ class Batches(Record):
         return each
 
 
-def batches(participation: Participation, examples: int, batch_size: int, rng: Seed = None) -> Batches:
+AnyBatches = Batches | SampledBatches
+
+
+def batches(participation: Participation, examples: int, batch_size: int | None = None, rng: Seed = None) -> AnyBatches:
     """Random batches that keep the promise of a participation.
 
     Parameters
     ----------
     participation
-        Who takes part when.  Its number of steps of an epoch is that of the batches: n // B of them leave the rest of
-        the examples out, one more has a smaller last batch.
+        Who takes part when.  A run draws the batches of a sampled kind from its secret.  Of the other kinds, the number
+        of steps of an epoch is that of the batches: n // B of them leave the rest of the examples out, one more has a
+        smaller last batch.
     examples
         n >= 1, the size of the data set.
     batch_size
-        B, 1 <= B <= n.
+        B, 1 <= B <= n; for a sampled kind the expected size or this rounded, or None for it.
     rng
-        Seed or generator of the order, which need not be secret for a participation that does not say so.
+        Seed or generator of the order, which need not be secret for a participation that does not say so; None for a
+        sampled kind.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An argument is out of its range, or there is a seed for a sampled kind.
 
     Examples
     --------
@@ -177,12 +172,21 @@ def batches(participation: Participation, examples: int, batch_size: int, rng: S
     'batches of 128 of 50000 examples; the last 80 of the order are left out of the run'
     >>> batches(Participation.fixed_epochs(782, period=391), examples=50_000, batch_size=128, rng=0).in_words()
     'batches of 128 of 50000 examples; the last batch of an epoch has 80'
+    >>> batches(Participation.poisson(391, 128 / 50_000), examples=50_000).batch_size
+    128.0
     """
+    if checks.instance("participation", participation, Participation).sampled:
+        if rng is not None:
+            raise ValueError(
+                f"rng must be None for the kind {participation.kind!r}, got {rng!r:.80}: sampled batches must stay "
+                "secret (H4), so that a run draws them from its own secret"
+            )
+        return SampledBatches(participation, examples, batch_size)
     count = checks.integer("examples", examples, 1)
+    if batch_size is None:
+        raise ValueError(f"batch_size must be given for the kind {participation.kind!r}, got None")
     who = _kept(participation)
     random = generator(rng)
-    if who.kind == "balls in bins":
-        return Batches(who, random.integers(who.period, size=(1, count)), batch_size, rng is None)
     return Batches(who, np.array([random.permutation(count) for _ in range(_rows(who))]), batch_size, rng is None)
 
 
@@ -190,7 +194,7 @@ def _kept(participation: object) -> Participation:
     """The participation that the batches really have, which is covered by the given one."""
     who = checks.instance("participation", participation, Participation)
     if who.kind not in _ORDERED:
-        raise ValueError(f"participation must be one of {', '.join(_ORDERED)} for batches, got {who.kind!r}")
+        raise ValueError(f"participation must be one of {', '.join(_ORDERED)} for orders, got {who.kind!r}")
     n = who.length
     if who.kind != "min-sep":
         return who

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from corrnoise.simulations.run.normals import fill
+from corrnoise.simulations.run.normals import fill, philox
 from corrnoise.support.serialise import digest
 from corrnoise.theory.numerics import checks
 
@@ -46,19 +46,7 @@ def keyed(secret: bytes, size: int, data: bytes = b"") -> hashlib.blake2b:
 
 
 def derived(secret: bytes, purpose: bytes, *parts: bytes, size: int = 16) -> bytes:
-    """A keyed hash of parts, none of which can take bytes of its neighbours.
-
-    Parameters
-    ----------
-    secret
-        The key, 16 to 64 bytes.
-    purpose
-        What the hash is for.
-    parts
-        What is hashed.
-    size
-        Bytes of the hash, 1 to 64.
-    """
+    """A keyed hash of ``size`` bytes of ``parts``, none of which can take bytes of its neighbours."""
     text = purpose + b"".join(len(part).to_bytes(8, "little") + part for part in parts)
     return keyed(secret, size, text).digest()
 
@@ -70,13 +58,7 @@ def _seed(secret: bytes, step: int, draw: int, nonce: bytes) -> int:
 
 
 def filler(secret: bytes, step: int, first: int, nonce: bytes = b"") -> Callable[[NDArray[Any]], None]:
-    """What fills vectors with the normals of a step from the coordinate ``first`` on; each call is a further draw.
-
-    Parameters
-    ----------
-    secret, step, first, nonce
-        As for ``normals``.
-    """
+    """What fills vectors with the normals of a step from the coordinate ``first`` on; each call is a further draw."""
     numbers = counting()
 
     def draw(values: NDArray[Any]) -> None:
@@ -98,23 +80,15 @@ def normals(
 ) -> NDArray[Any]:
     """The draws of a span of coordinates, shape (count,).
 
+    Raises ``ValueError`` or ``TypeError`` where an argument is out of its range.
+
     Parameters
     ----------
-    secret
-        The key, 16 to 64 bytes.
-    step, draw
-        The step of the run, and which of its draws, from 0.
-    first, count
-        The first coordinate of the flattened model, from 0, and how many.
-    nonce
-        Of the step, at most 64 bytes.
-    dtype
-        float64, or float32 for the same numbers rounded once.
-
-    Raises
-    ------
-    ValueError, TypeError
-        An argument is out of its range.
+    secret : the key, 16 to 64 bytes
+    step, draw : the step of the run, and which of its draws, from 0
+    first, count : the first coordinate of the flattened model, from 0, and how many
+    nonce : of the step, at most 64 bytes
+    dtype : float64, or float32 for the same numbers rounded once
 
     Examples
     --------
@@ -136,6 +110,27 @@ def normals(
     seed = _seed(secret, *place, nonce)
     fill(values, np.uint64(seed & 0xFFFFFFFFFFFFFFFF), np.uint64(seed >> 64), start)
     return values
+
+
+def words(secret: bytes, purpose: bytes, step: int, count: int, *, attempt: int = 0) -> NDArray[np.uint64]:
+    """Uniform integers of 64 bits, those of the first ``count`` examples at a step.
+
+    Parameters
+    ----------
+    secret
+        A key of its own, 16 to 64 bytes, such as ``derived`` gives.
+    purpose
+        What they are for, bytes without a zero.
+    step, attempt
+        The step, and which of the draws of this purpose, from 0.
+    count
+        How many.
+    """
+    place = step.to_bytes(8, "little") + attempt.to_bytes(8, "little")
+    seed = int.from_bytes(keyed(secret, 16, purpose + b"\0" + place).digest(), "little")
+    halves = np.empty((2, -(-count // 2)), np.uint64)
+    philox(np.uint64(seed & 0xFFFFFFFFFFFFFFFF), np.uint64(seed >> 64), np.uint64(0), halves[0], halves[1])
+    return halves.T.reshape(-1)[:count].copy()
 
 
 def fingerprint() -> str:

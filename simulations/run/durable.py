@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from corrnoise.simulations.run import draws
-from corrnoise.simulations.run.batches import Batches
+from corrnoise.simulations.run.batches import AnyBatches, Batches
 from corrnoise.simulations.run.engines import TOLERANCE, streaming
 from corrnoise.simulations.run.folder import Arrays, Folder, Home, check_agreement
 from corrnoise.simulations.run.noise import ModelNoise
@@ -36,19 +36,10 @@ class Carry(Protocol):
 
 
 class Durable:
-    """A run in its folder, locked for this process.
+    """A run in its folder, locked for this process; the arguments are those of ``PrivateRun``.
 
-    Parameters
-    ----------
-    folder, carry, budget, participation, size, settings
-        As for ``PrivateRun``.
-
-    Attributes
-    ----------
-    keeps
-        Whether noisy sums are kept until the next checkpoint.
-    skipped
-        How many steps were begun before a crash and are not shown.
+    Noisy sums are kept until the next checkpoint where it ``keeps``, and ``skipped`` counts the steps that were begun
+    before a crash and are not shown.
     """
 
     def __init__(
@@ -98,14 +89,22 @@ class Durable:
 
     # -- opening -------------------------------------------------------------------------------------------------------
 
-    def batches(self, given: Batches | None) -> Batches | None:
-        """The batches with which the run began, where their order was drawn for it; otherwise those of the command."""
+    def batches(self, given: AnyBatches | None) -> AnyBatches | None:
+        """The batches with which the run began, where their order was drawn for it; otherwise those of the command.
+
+        Sampled batches have no order here: the key of the folder draws them, again the same after a restart.
+        """
         found = given
         stored = self.home.settings
-        if given is not None and given.drawn and stored is not None and stored.items() >= _sizes(given).items():
+        if (
+            isinstance(given, Batches)
+            and given.drawn
+            and stored is not None
+            and stored.items() >= _sizes(given).items()
+        ):
             found = Batches(given.participation, self.home.order(), given.batch_size, drawn=True)
         self._settings |= _sizes(found) | {"order": None if found is None else found.identity}
-        self._order = None if found is None else found.orders
+        self._order = found.orders if isinstance(found, Batches) else None
         return found
 
     def program(self, mechanism: Mechanism | None, dtype: Dtype | None) -> Program:
@@ -128,15 +127,7 @@ class Durable:
         return made
 
     def start(self, noise: ModelNoise, multiplier: float, scale: float, steps: int | None) -> int:
-        """Begin the run, or go on with it; the first step that is to be handed out.
-
-        Parameters
-        ----------
-        noise
-            The noise, before its first step; afterwards before the step that is returned.
-        multiplier, scale, steps
-            As of the run.
-        """
+        """Begin the run, or go on with it, and with the noise to its place; the first step that is to be handed out."""
         self._noise = noise
         self._steps = steps
         self._settings["multiplier"] = multiplier
@@ -221,7 +212,7 @@ class Durable:
             self.home.journal.clean(self._begun)
 
 
-def _sizes(given: Batches | None) -> dict[str, Any]:
+def _sizes(given: AnyBatches | None) -> dict[str, Any]:
     """What two drawn orders must share to stand for each other."""
     if given is None:
         return {"batches": None, "examples": None, "batch size": None}

@@ -117,15 +117,7 @@ def _substitute(ring, step, entries, values):  # type: ignore[no-untyped-def]
 
 
 class Engine(ABC):
-    """The noise of a program, for ``size`` coordinates, before its first step; scales of steps are the caller's.
-
-    Parameters
-    ----------
-    program
-        The program, whose numbers are those that run.
-    size
-        The number of coordinates.
-    """
+    """The noise of a program, for ``size`` coordinates, before its first step; scales of steps are the caller's."""
 
     memory: Array  #: what later steps need, shape (rows, size), oldest last; to be read and set between two steps
 
@@ -133,17 +125,7 @@ class Engine(ABC):
         self._draw_scales = program.draw_scales
 
     def step(self, draw: Draw, values: Array, position: int) -> None:
-        """Fill ``values`` with the noise of the step ``position``; steps come one after the other.
-
-        Parameters
-        ----------
-        draw
-            The function that fills vectors with normals.
-        values
-            Vector of the type of the program, shape (size,).
-        position
-            Number of the step, from 0.
-        """
+        """Fill ``values``, shape (size,), with the noise of the step ``position``; steps come one after the other."""
         if self._draw_scales is None:
             self._step(draw, values, position)
             return
@@ -280,55 +262,23 @@ ENGINES: Mapping[Form, type[Engine]] = {
 
 
 def engine(program: Program, size: int) -> Engine:
-    """The engine of a program.
-
-    Parameters
-    ----------
-    program
-        A program of a form in ``ENGINES``.
-    size
-        The number of coordinates.
-
-    Raises
-    ------
-    ValueError
-        The form is run by other libraries.
-    """
+    """The engine of a program.  Raises ``ValueError`` where its form is run by other libraries."""
     return ENGINES[checks.choice("form", program.form, tuple(ENGINES))](program, size)
 
 
 def step_scale(program: Program, scale: float, position: int) -> float:
-    """What the finished noise of a step is multiplied by: the scale of the run times the factor of the step.
-
-    Parameters
-    ----------
-    program, scale
-        The program, and the standard deviation of its independent noise.
-    position
-        Number of the step, from 0.
-    """
+    """What the finished noise of a step is multiplied by: the scale of the run times the factor of the step."""
     scales = program.step_scales
     return scale if scales is None else scale * float(scales[position])
 
 
 def streaming(mechanism: Mechanism | None, participation: Participation, dtype: Dtype | None = None) -> Program:
-    """The program that makes the noise of a mechanism step by step here.
+    """The program that makes the noise of a mechanism step by step here; its ``mechanism`` is what really runs.
 
-    Parameters
-    ----------
-    mechanism
-        Any mechanism.  Noise with a memory as long as the run is replaced by rational noise, within ``TOLERANCE``;
-        the ``mechanism`` of the program is what really runs.  None for the noise of two buffers whose running sums have
-        the smallest mean squared error that is found.
-    participation
-        Who takes part when.
-    dtype
-        As for ``Mechanism.program``.
-
-    Raises
-    ------
-    ValueError, TypeError
-        There is no rational noise within the tolerance, or the sensitivity is not bounded.
+    Noise with a memory as long as the run is replaced by rational noise, within ``TOLERANCE``.  None stands for the
+    noise of two buffers whose running sums have the smallest mean squared error that is found.
+    Raises ``ValueError`` or ``TypeError`` where there is no rational noise within the tolerance, or the sensitivity is
+    not bounded.
     """
     if mechanism is None:
         who = checks.instance("participation", participation, Participation)

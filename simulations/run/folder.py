@@ -53,30 +53,20 @@ _PATIENCE = 10.0  # seconds for another process that makes a folder
 class Folder(Record):
     r"""Where a run is kept, and how.
 
+    Raises ``ValueError`` or ``TypeError`` where an argument is out of its range.
+
     Parameters
     ----------
-    path
-        The folder, of one run alone; made if it does not exist.
-    ahead
-        How many steps one record of the journal covers, at most 10⁶; a crash skips at most so many steps.
-    checkpoint_every
-        Steps between two checkpoints; None for an epoch, or a tenth of a run without epochs.
-    keep_releases
-        Whether each noisy sum is kept on the disk before it is returned, so that a crash loses nothing; needs
-        ``carry`` and ``ahead=1``.  None for yes where this takes at most 256 MB between two checkpoints.
-    marks
-        The folder of the outside marks; None for ``$XDG_STATE_HOME/corrnoise``, ``~/.local/state/corrnoise`` or
-        ``%LOCALAPPDATA%\corrnoise``.
-    moved
-        True states that the folder comes from another machine, and that the run does not go on there.
-    data
-        A name of the data, which a restart compares in place of what the data hold; None for a digest, where the run
-        has its data.
-
-    Raises
-    ------
-    ValueError, TypeError
-        An argument is out of its range.
+    path : the folder, of one run alone; made if it does not exist
+    ahead : how many steps one record of the journal covers, at most 10⁶; a crash skips at most so many steps
+    checkpoint_every : steps between two checkpoints; None for an epoch, or a tenth of a run without epochs
+    keep_releases : whether each noisy sum is kept on the disk before it is returned, so that a crash loses nothing;
+        needs ``carry`` and ``ahead=1``.  None for yes where this takes at most 256 MB between two checkpoints.
+    marks : the folder of the outside marks; None for ``$XDG_STATE_HOME/corrnoise``, ``~/.local/state/corrnoise`` or
+        ``%LOCALAPPDATA%\corrnoise``
+    moved : True states that the folder comes from another machine, and that the run does not go on there
+    data : a name of the data, which a restart compares in place of what the data hold; None for a digest, where the run
+        has its data
 
     Examples
     --------
@@ -122,14 +112,8 @@ def _state_folder() -> Path:
 class Home:
     """The folder of one run, locked for this process; ``opened`` makes or opens it.
 
-    Attributes
-    ----------
-    settings
-        What the run is, as it was begun; None for a folder that is not there yet.
-    journal
-        The journal, after ``begin`` or ``go_on``.
-    closed
-        Whether the locks were given back.
+    ``settings`` is what the run is, as it was begun; None for a folder that is not there yet.  ``journal`` is there
+    after ``begin`` or ``go_on``, and ``closed`` says whether the locks were given back.
     """
 
     journal: Journal
@@ -192,19 +176,7 @@ class Home:
     def begin(
         self, settings: Mapping[str, Any], files: Mapping[str, bytes], order: NDArray[Any] | None, kept: Arrays
     ) -> None:
-        """Make the folder, with its first checkpoint.
-
-        Parameters
-        ----------
-        settings
-            What the run is, of JSON types.
-        files
-            Further files by their names.
-        order
-            The order of the examples, where there is one.
-        kept
-            What the first checkpoint holds.
-        """
+        """Make the folder with these files, the order of the examples, if there is one, and the first checkpoint."""
         lock = _locked(self._marks / "lock", _PATIENCE, "another process is making a folder of a run")
         try:
             if self._there():
@@ -263,15 +235,7 @@ class Home:
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 
     def write_checkpoint(self, position: int, kept: Arrays) -> None:
-        """Write the checkpoint after ``position`` steps; the last two stay, and releases before it go.
-
-        Parameters
-        ----------
-        position
-            Number of steps made.
-        kept
-            Arrays by their names.
-        """
+        """Write the checkpoint after ``position`` steps; the last two stay, and releases before it go."""
         records = self.journal.length
         link = self.journal.link(records)
         assert link is not None
@@ -387,15 +351,7 @@ def _locked(path: Path, patience: float, message: str) -> FileLock:
 
 
 def check_agreement(stored: Mapping[str, Any], own: Mapping[str, Any]) -> None:
-    """Refuse settings that are not those with which a run began, and list each difference; digests are not shown.
-
-    Parameters
-    ----------
-    stored
-        The settings of the run.
-    own
-        Those of the command, or a part of them.
-    """
+    """Refuse settings that are not those with which a run began, and list each difference; digests are not shown."""
     found = [
         f"{name} differs" if name.endswith("digest") else f"{name} was {stored.get(name)!r}, is {value!r}"
         for name, value in own.items()

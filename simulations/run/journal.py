@@ -19,8 +19,7 @@ number of records and the link of the last, in two slots that are written in tur
 drawn.  At the opening each mark must be a prefix of the journal, at most one record shorter; an unfinished last line
 was never followed by noise, and is cut off; and both marks are brought to the journal before anything else is written.
 
-So no step is released twice as long as one of journal, mark and outside mark is the newest at every opening: a step is
-released only after all three know it, and links commit to all records before them.
+So no step is released twice as long as one of journal, mark and outside mark is the newest at every opening.
 """
 
 from __future__ import annotations
@@ -58,32 +57,11 @@ class Note(NamedTuple):
 
 
 class Journal:
-    """The open journal of a run, which the caller has locked.
+    """The open journal of a run, which the caller has locked: the records, and the first step that was never begun.
 
-    Parameters
-    ----------
-    path
-        The journal; its mark is ``mark`` beside it.
-    outside
-        The outside mark.
-    secret
-        The key of the run.
-    settings
-        The bytes of the settings, to which the first link commits.
-    moved
-        Whether the outside mark may be missing or old, because the folder comes from another machine.
-
-    Attributes
-    ----------
-    notes
-        The records.
-    free
-        The first step that was never begun.
-
-    Raises
-    ------
-    ValueError
-        Journal and marks do not belong together.
+    The first link commits to the bytes of the settings.  ``moved`` says that the outside mark may be missing or old,
+    because the folder comes from another machine.
+    Raises ``ValueError`` where journal and marks do not belong together.
     """
 
     def __init__(self, path: Path, outside: Path, secret: bytes, settings: bytes, *, moved: bool = False) -> None:

@@ -24,16 +24,9 @@ _PART = 65_536
 
 
 class ModelNoise:
-    """The noise of a program, one vector a step, from the first step on.
+    """The noise of a program, one vector of ``size`` numbers a step, from the first step on.
 
-    Parameters
-    ----------
-    program
-        The program.
-    size
-        Number of coordinates.
-    threads
-        How many threads make the parts; None for one a core.
+    So many ``threads`` make the parts; None for one a core.
     """
 
     def __init__(self, program: Program, size: int, threads: int | None) -> None:
@@ -57,15 +50,7 @@ class ModelNoise:
             each.memory = np.array(rows[:, end - each.memory.shape[1] : end], each.memory.dtype)
 
     def made(self, secret: bytes, step: int, nonce: bytes, scale: float) -> NDArray[np.float32]:
-        """The noise of a step; steps come one after the other.
-
-        Parameters
-        ----------
-        secret, step, nonce
-            As for ``draws.normals``.
-        scale
-            Standard deviation of the independent noise.
-        """
+        """The noise of a step, by the normals of ``draws`` times ``scale``; steps come one after the other."""
         factor = step_scale(self._program, scale, step)
         found = np.empty(self._size, np.float32)
 

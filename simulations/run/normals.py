@@ -80,7 +80,7 @@ def _turned(radii, words, cosines, sines):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _philox(key, number, first, radial, angular):  # type: ignore[no-untyped-def]
+def philox(key, number, first, radial, angular):  # type: ignore[no-untyped-def]
     """Philox4x32-10 of the counters (first + j, number), whose four words are two words of 64 bits."""
     for j in range(radial.size):
         counter = first + np.uint64(j)
@@ -125,7 +125,7 @@ def fill(values, key, number, first):  # type: ignore[no-untyped-def]
             start = low - _BLOCK
             end = high - _BLOCK
         pairs = end - start
-        _philox(key, number, np.uint64(block * _BLOCK + start), radial[:pairs], angular[:pairs])
+        philox(key, number, np.uint64(block * _BLOCK + start), radial[:pairs], angular[:pairs])
         _logarithms(radial[:pairs], radii[:pairs])
         _turned(radii[:pairs], angular[:pairs], cosines[:pairs], sines[:pairs])
         if low < _BLOCK:

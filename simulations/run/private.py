@@ -10,7 +10,8 @@
 The run has the noise multiplier of the program that really makes the noise, under the participation that is stated,
 which must cover its batches.  It hands out a batch only for a step whose noise is still to come, and noise only for a
 batch that was handed out.  Without batches it hands out the numbers of the steps, and the caller keeps the promise.  It
-ends with the last step that the multiplier covers.
+ends with the last step that the multiplier covers.  Under a sampled participation the run draws its batches from its
+own secret: sizes vary, and an empty batch gets noise like any other.
 
 With a ``folder`` the same command begins the run, goes on with it after a crash, and does nothing once it is finished.
 A step that was begun before a crash is not begun again; with kept releases its noisy sum is returned again, otherwise
@@ -40,19 +41,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.run import draws
-from corrnoise.simulations.run.batches import Batches
+from corrnoise.simulations.run.batches import AnyBatches, Batches
 from corrnoise.simulations.run.durable import Carry, Durable
 from corrnoise.simulations.run.engines import step_scale, streaming
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.guard import Guarded
 from corrnoise.simulations.run.noise import ModelNoise
+from corrnoise.simulations.run.sampled import SampledBatches
 from corrnoise.simulations.run.termination import Termination
+from corrnoise.theory.amplification.curve import DIRECTIONS, epsilon_of
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.rounding import UNITS, Dtype
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.privacy import Budget
+from corrnoise.theory.privacy import Budget, gaussian_epsilon
 
 _ENDLESS = 2**53  # steps, in place of any number
 _SLACK = 1e-3  # of the norm of a sum, for the rounding errors of clipping and adding
@@ -69,7 +72,8 @@ class PrivateRun(Guarded):
         What the whole run may spend, on gradients of which norm.  The standard deviation of the independent noise must
         lie in [1e-30, 1e30], because noise is float32.
     participation
-        Who takes part when; the worst case of a random order or of sampled batches counts.
+        Who takes part when.  For a sampled kind the accountant uses the sampling; of any other random order the worst
+        case counts (``participation.worst``).
     mechanism
         The noise; one with a long memory is replaced by rational noise (``program.mechanism``).  None for the best
         noise of two buffers for the running sums.  Noise that is found is kept in the folder.
@@ -77,7 +81,8 @@ class PrivateRun(Guarded):
         Number of parameters of the model, over all arrays.
     batches
         The examples of each step, whose participation must be covered by ``participation``; None for a loop that
-        makes its batches itself and keeps the promise.
+        makes its batches itself and keeps the promise.  Under a sampled participation those of
+        ``cn.batches(participation, examples)`` for exactly this one, which the run draws from its own secret.
     folder
         Where the run is kept, a path or a ``Folder``: the same command then begins the run or goes on with it.  None
         for a run that ends with the process.
@@ -120,7 +125,7 @@ class PrivateRun(Guarded):
         mechanism: Mechanism | None,
         size: int,
         *,
-        batches: Batches | None = None,
+        batches: AnyBatches | None = None,
         folder: str | os.PathLike[str] | Folder | None = None,
         carry: Carry | None = None,
         settings: Mapping[str, Any] | None = None,
@@ -134,10 +139,7 @@ class PrivateRun(Guarded):
         if asked is not None:
             checks.instance("mechanism", asked, Mechanism)  # type: ignore[type-abstract]
         self._size = checks.integer("size", size, 1)
-        self._batches = None if batches is None else checks.instance("batches", batches, Batches)
-        if self._batches is not None and not self._batches.participation.covered_by(promised):
-            own = self._batches.participation
-            raise ValueError(f"batches must be covered by the participation of the run, {promised!r}, got {own!r}")
+        self._batches = _checked_batches(batches, promised)
         self._steps = promised.steps if self._batches is None else self._batches.steps
         self._position = self._examples = 0
         self._handed = self._follows = self._closed = False
@@ -165,9 +167,11 @@ class PrivateRun(Guarded):
         self._noise = ModelNoise(self._program, self._size, threads)
         if durable is None:
             self._secret = draws.fresh(draws.KEY_BYTES)
-            return
-        self._position = durable.start(self._noise, self._multiplier, self.scale, self._steps)
-        self._secret = durable.home.secret
+        else:
+            self._position = durable.start(self._noise, self._multiplier, self.scale, self._steps)
+            self._secret = durable.home.secret
+        if isinstance(self._batches, SampledBatches):
+            self._batches = self._batches.bound(self._secret)
 
     # -- what the run guarantees ---------------------------------------------------------------------------------------
 
@@ -202,7 +206,7 @@ class PrivateRun(Guarded):
         return self.program.participation
 
     @property
-    def batches(self) -> Batches | None:
+    def batches(self) -> AnyBatches | None:
         """The examples of each step; None where the caller makes the batches."""
         return self._batches
 
@@ -222,20 +226,31 @@ class PrivateRun(Guarded):
         return self._multiplier * self._budget.clip_norm
 
     def epsilon(self, delta: float) -> float:
-        """ε of the whole run, which is one Gaussian mechanism, rounded up.
+        """ε of the whole run, rounded up: of one Gaussian mechanism, or of the accountant of its sampled batches.
 
         Parameters
         ----------
         delta
             In (0, 1).
         """
-        return self._budget.epsilon_at(delta)
+        if not self.participation.sampled:
+            return self._budget.epsilon_at(delta)
+        if delta == self._budget.delta:  # for which the multiplier was verified
+            return float(self._budget.epsilon)  # type: ignore[arg-type]
+        ends = [epsilon_of(self._program.curve, delta, self._multiplier, each).upper for each in DIRECTIONS]
+        worst = gaussian_epsilon((self._program.sensitivity / self._multiplier) ** 2 / 2 * (1 + 1e-12), delta)
+        return min(max(ends), worst)
 
     def in_words(self) -> str:
         """What the run guarantees, in sentences."""
         length = "any number of" if self.steps is None else f"all {self.steps}"
+        privacy = (
+            f"({self._budget.epsilon}, {self._budget.delta})-DP by the accountant of their sampling"
+            if self.participation.sampled
+            else f"{self._budget.gaussian_rho:.4g}-zCDP as one Gaussian mechanism"
+        )
         words = (
-            f"The noisy sums of {length} steps are {self._budget.gaussian_rho:.4g}-zCDP as one Gaussian mechanism, for "
+            f"The noisy sums of {length} steps are {privacy}, for "
             f"{self._budget.adjacency} adjacency and gradients clipped to norm {self._budget.clip_norm:.4g}, with "
             f"{self.participation.in_words()}; the noise multiplier is {self._multiplier:.4g}."
         )
@@ -386,16 +401,18 @@ class PrivateRun(Guarded):
 
     # -- distributed runs ----------------------------------------------------------------------------------------------
 
-    def follow(self, position: int) -> None:
-        """Leave the noise to another process of a distributed run, and take its position.
+    def follow(self, position: int, batches: AnyBatches | None = None) -> None:
+        """Leave the noise to another process of a distributed run, and take its position and its batches.
 
         Parameters
         ----------
-        position
-            That of the process that makes the noise, which alone has the folder.
+        position, batches
+            Those of the process that makes the noise, which alone has the folder.
         """
         if self._durable is not None:
             raise ValueError("folder must be None in a process that follows another")
+        if batches is not None:
+            self._batches = _checked_batches(batches, self.participation)
         self._position = checks.integer("position", position, 0, largest=self.steps or _ENDLESS)
         self._handed = False
         self._follows = True
@@ -451,3 +468,24 @@ class PrivateRun(Guarded):
             f"PrivateRun({self._budget!r}, {self.participation!r}, {self._program.mechanism!r:.60}, size={self._size}, "
             f"position={self.position} of {self.steps}, multiplier={self._multiplier!r})"
         )
+
+
+def _checked_batches(given: AnyBatches | None, promise: Participation) -> AnyBatches | None:
+    """The batches, if they keep the promise."""
+    drawn = isinstance(given, SampledBatches)
+    if given is not None and not drawn:
+        checks.instance("batches", given, Batches)
+    if promise.sampled and not drawn:
+        why = (
+            "the sampler's secret is the run's own (H4), and batches that the caller makes are not covered"
+            if given is None
+            else "equal-size random batches are not covered, because their examples depend on each other (H2)"
+        )
+        raise ValueError(
+            f"batches must be cn.batches(participation, examples) for the kind {promise.kind!r}, got "
+            f"{type(given).__name__}: {why}; participation.worst takes any"
+        )
+    if given is not None and not given.participation.keeps(promise):
+        how = "have exactly" if promise.sampled else "be covered by"
+        raise ValueError(f"batches must {how} the participation of the run, {promise!r}, got {given.participation!r}")
+    return given

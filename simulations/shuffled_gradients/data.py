@@ -4,16 +4,13 @@ A data set is split into private and public records that are unlike each other: 
 rotation.  Those of the paper come from OpenML, and only on request (``download=True``).  Stand-ins are made from data
 that scikit-learn carries, and say so in their names.
 
-References
-----------
-Jiang, Sharma, Wu and Joshi, 2026: Section 6, Appendix H.2.
+Source: Jiang, Sharma, Wu and Joshi, 2026: Section 6, Appendix H.2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,11 +35,10 @@ class Split:
     data: str  #: its name in ``datasets.DATA_SETS``
     link: LinearLink
     regulariser: Regulariser
-    parts: Callable[..., Parts]  #: splits the table; it takes the rotation too if there is one
+    parts: Callable[[Table], Parts]  #: splits the table
     #: A bound of the features of admissible private records, part of the problem, not of the data: longer ones are
     #: scaled down to it.
     feature_norm: float
-    rotation: float | None = None  #: the scale s of public features turned by I + s N(0, 1); None: nothing is turned
 
     @property
     def downloaded(self) -> bool:
@@ -99,9 +95,9 @@ def _halves(features: Array, targets: Array, most: int, rotation: float) -> Part
     return a, b, c @ turn, d
 
 
-def _crime(table: Table, rotation: float) -> Parts:
+def _crime(table: Table) -> Parts:
     """With the rotation that is printed, I + N(0, 1), which is not a small one."""
-    return _halves(table.features, table.targets.astype(float), len(table.features), rotation)
+    return _halves(table.features, table.targets.astype(float), len(table.features), 1.0)
 
 
 def _diabetes(table: Table) -> tuple[Array, Array, Array]:
@@ -110,9 +106,9 @@ def _diabetes(table: Table) -> tuple[Array, Array, Array]:
     return features, standardised(table.targets[:, np.newaxis])[:, 0], table.features[:, 1]
 
 
-def _diabetes_rotated(table: Table, rotation: float) -> Parts:
+def _diabetes_rotated(table: Table) -> Parts:
     features, response, _ = _diabetes(table)
-    return _halves(features, response, 200, rotation)
+    return _halves(features, response, 200, 0.3)
 
 
 def _diabetes_by_sex(table: Table) -> Parts:
@@ -155,36 +151,22 @@ def _credit(table: Table) -> Parts:
 SPLITS = {
     "digits-69 (stand-in)": Split("digits", "mean", _BALL, _six_and_nine(16, 180), 8.0),
     "diabetes by sex (stand-in)": Split("diabetes", "squares", _RIDGE, _diabetes_by_sex, 7.0),
-    "diabetes rotated (stand-in)": Split("diabetes", "squares", _RIDGE, _diabetes_rotated, 7.0, 0.3),
+    "diabetes rotated (stand-in)": Split("diabetes", "squares", _RIDGE, _diabetes_rotated, 7.0),
     "breast cancer (stand-in)": Split("breast cancer", "logistic", _LASSO, _breast_cancer, 20.0),
     "MNIST-69": Split("MNIST", "mean", _BALL, _six_and_nine(255, 1000), 28.0),
     "CIFAR-10": Split("CIFAR-10", "squares", _RIDGE, _cifar, 55.5),
-    "Crime": Split("Crime", "squares", _RIDGE, _crime, 60.0, 1.0),
+    "Crime": Split("Crime", "squares", _RIDGE, _crime, 60.0),
     "COMPAS": Split("COMPAS", "logistic", _LASSO, _compas, 10.0),
     "CreditCard": Split("CreditCard", "logistic", _LASSO, _credit, 20.0),
 }
 BUNDLED = tuple(name for name, split in SPLITS.items() if not split.downloaded)
 
 
-def task(name: str, *, download: bool = False, cache: str | None = None, rotation: float | None = None) -> Task:
-    """The task of a data set, one of ``SPLITS``.
-
-    Raises ``ValueError`` where the name is unknown, or nothing of the data set is rotated.
-
-    Parameters
-    ----------
-    name : its name; stand-ins are called so
-    download, cache : as for ``datasets.load``, with its errors
-    rotation : scale of the rotation of public features, for the data sets that have one; None for that of the data set
-    """
+def task(name: str, *, download: bool = False) -> Task:
+    """The task of a data set, one of ``SPLITS``; raises what ``datasets.load`` raises."""
     entry = SPLITS[checks.choice("name", name, tuple(SPLITS))]
-    arguments: list[Any] = []
-    if entry.rotation is not None:
-        arguments.append(entry.rotation if rotation is None else checks.real("rotation", rotation, "[0, inf)"))
-    elif rotation is not None:
-        raise ValueError(f"rotation must be None for {name!r}, of which nothing is rotated, got {rotation!r}")
-    table = load(entry.data, download=download, cache=cache)
-    features, targets, public_features, public_targets = entry.parts(table, *arguments)
+    table = load(entry.data, download=download)
+    features, targets, public_features, public_targets = entry.parts(table)
     lengths = np.linalg.norm(features, axis=1, keepdims=True)
     admissible = np.where(
         lengths > entry.feature_norm, features * (entry.feature_norm / np.maximum(lengths, 1e-300)), features

@@ -3,18 +3,16 @@
 Every algorithm gets the noise multiplier that its accountant asks for, runs several times at every learning rate of a
 grid, and is shown at the one whose last iterates have the smallest mean excess risk, as in the paper.  (That choice
 looks at the private data, and no accountant covers it.)  Learning rates above 2/smoothness, where amplification by
-iteration has no guarantee, are left out.  The grid is swept in parallel.
+iteration has no guarantee, are left out.
 
 With one rate for both kinds of records a large one lets Priv-Pub forget its private phase, and a small one never ends
-the public phase of Pub-Priv: ``public_learning_rates`` gives these two a rate of their own for public epochs.  The
+the public phase of Pub-Priv: ``Setting.two_rates`` gives these two a rate of their own for public epochs.  The
 interleaved algorithm has one rate only, for its public steps hide the private ones with noise that scales with it.
 
 ``"published"`` accounting composes epochs and converts by ρ + 2 sqrt(ρ log(1/δ)); ``"sharp"`` takes the tightest
 accountant that holds.  Neither uses the regulariser's strong convexity, so that the noise is the same at every rate.
 
-References
-----------
-Jiang, Sharma, Wu and Joshi, 2026: Section 6, Appendix H.
+Source: Jiang, Sharma, Wu and Joshi, 2026: Section 6, Appendix H.
 """
 
 from __future__ import annotations
@@ -136,15 +134,6 @@ def _excess(task: Task, run: ShuffledGradients, least: float, multiplier: float,
     return np.array(runs)
 
 
-def _admitted(name: str, rates: Sequence[float], largest: float) -> list[float]:
-    """The learning rates that are at most ``largest``."""
-    given = checks.vector(name, rates, "(0, inf)").tolist()
-    admitted = [rate for rate in given if rate <= largest]
-    if not admitted:
-        raise ValueError(f"{name} must hold one of at most 2/smoothness = {largest!r}, got {given}")
-    return admitted
-
-
 def experiment(
     task: Task,
     algorithm: str,
@@ -154,44 +143,30 @@ def experiment(
     setting: Setting = USUAL,
     epochs: int = 50,
     learning_rates: Sequence[float] = LEARNING_RATES,
-    public_learning_rates: Sequence[float] | None = None,
     runs: int = 10,
-    seed: int = 0,
-    jobs: int = 1,
 ) -> Experiment:
     """Run one algorithm at every learning rate and keep the best.
 
     Raises ``ValueError`` where no learning rate is left, a record is less smooth than stated, or an argument is out of
     its range.
 
-    Parameters
-    ----------
-    task : losses and records; as many public records as private ones
-    algorithm : one of ``ALGORITHMS``
-    budget : ε and δ of a run at a fixed learning rate; its clip norm is G
-    smoothness : an upper bound of the smoothness of every admissible record, private or public, > 0; see
-        ``ShuffledGradients``.  The private records must not decide it.
-    setting : order, share of private steps, and accounting
-    epochs : K
-    learning_rates : learning rates > 0; those above 2/smoothness are left out
-    public_learning_rates : learning rates of the public epochs of Priv-Pub and Pub-Priv, tried with each of
-        ``learning_rates``; None for the same ones, which the setting pairs or crosses
-    runs, seed : number of runs, and the seed of the first; the others follow
-    jobs : processes
+    There are as many public records as private ones.  The budget is ε and δ of a run at a fixed learning rate; its clip
+    norm is G.  The ``smoothness`` is an upper bound of that of every admissible record, see ``ShuffledGradients``: the
+    private records must not decide it.  Learning rates above 2/smoothness are left out; the setting pairs or crosses
+    those of private and public epochs.  Runs have the seeds 0, 1, …
     """
-    from joblib import Parallel, delayed
-
     name = checks.choice("algorithm", algorithm, tuple(ALGORITHMS))
     n = len(checks.instance("task", task, Task).features)
     share = checks.real("private_share", setting.private_share, "(0, 1]")
     schedule = ALGORITHMS[name](n, checks.integer("epochs", epochs, 1), share)
     bound = checks.real("smoothness", smoothness, "(0, inf)")
-    private = _admitted("learning_rates", learning_rates, 2 / bound)
-    tried = [(rate, rate) for rate in private]
-    if (setting.two_rates or public_learning_rates is not None) and name in TWO_PHASES:
-        given = learning_rates if public_learning_rates is None else public_learning_rates
-        public = _admitted("public_learning_rates", given, 2 / bound)
-        tried = [(rate, other) for rate in private for other in public]
+    given = checks.vector("learning_rates", learning_rates, "(0, inf)").tolist()
+    admitted = [rate for rate in given if rate <= 2 / bound]
+    if not admitted:
+        raise ValueError(f"learning_rates must hold one of at most 2/smoothness = {2 / bound!r}, got {given}")
+    tried = [(rate, rate) for rate in admitted]
+    if setting.two_rates and name in TWO_PHASES:
+        tried = [(rate, other) for rate in admitted for other in admitted]
     candidates = [
         private_run(
             budget, schedule, learning_rate=rate, public_learning_rate=other, smoothness=bound, order=setting.order
@@ -203,9 +178,8 @@ def experiment(
     if multiplier * budget.clip_norm == math.inf:
         raise ValueError(f"budget must be large enough for some finite noise, got {budget!r}")
     _, least = empirical_risk_minimiser(task)
-    first = checks.seed("seed", seed)
-    seeds = range(first, first + checks.integer("runs", runs, 1))
-    results = Parallel(n_jobs=jobs)(delayed(_excess)(task, run, least, multiplier, seeds) for run in candidates)
+    seeds = range(checks.integer("runs", runs, 1))
+    results = [_excess(task, run, least, multiplier, seeds) for run in candidates]
     best = min(range(len(tried)), key=lambda k: float(results[k][:, -1].mean()))
     chosen = results[best]
     std = chosen.std(axis=0, ddof=1) if runs > 1 else np.zeros(epochs + 1)

@@ -13,9 +13,7 @@ Kernels are compiled and draw their normals as they go; a run of K epochs of n s
 n K d (3 ns for a normal + 1 ns).  The generator is an ordinary one and arithmetic is idealised: nothing here is a
 floating-point-safe release.
 
-References
-----------
-Jiang, Sharma, Wu and Joshi, 2026: Algorithms 1 to 5, Section 6.
+Source: Jiang, Sharma, Wu and Joshi, 2026: Algorithms 1 to 5, Section 6.
 """
 
 from __future__ import annotations
@@ -193,22 +191,11 @@ def trajectory(
 ) -> Array:
     """The iterates of the algorithm at the starts of the epochs and at the end, with any noise: no promise of privacy.
 
-    Parameters
-    ----------
-    task : losses, regulariser and records; as many private ones as the schedule has steps an epoch
-    schedule : which steps are private, and where noise is added
-    participation : ``fixed_epochs`` (incremental gradients in the order of the records), the same with ``secret=True``
-        (one permutation), or ``reshuffled``, which None stands for
-    learning_rate, public_learning_rate : η of private and of public steps, > 0; the same if None.  The proximal step of
-        an epoch uses that of its last step.
-    noise_std : σ >= 0, of the noise added to gradients
-    clipped_to : norm to which gradients are clipped, ``inf`` for none
-    start : x_1, shape (d,); zero if None
-    rng : as ``numpy.random.default_rng`` takes it.  A permutation is drawn before the noise of its epoch.
-
-    Returns
-    -------
-    Array of shape (K + 1, d).
+    Returns the shape (K + 1, d).  There are as many private records as the schedule has steps an epoch.  Their order is
+    ``fixed_epochs`` (incremental gradients in the order of the records), the same with ``secret=True`` (one
+    permutation), or ``reshuffled``, which None stands for; a permutation is drawn before the noise of its epoch.  The
+    proximal step of an epoch uses the learning rate of its last step.  Noise of ``noise_std`` is added to gradients
+    that are ``clipped_to`` a norm, and x_1 is ``start``; None for 0.
     """
     checks.instance("task", task, Task).require_records(schedule)
     n, d = task.features.shape

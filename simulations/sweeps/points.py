@@ -99,12 +99,8 @@ def grid(
 ) -> list[Point]:
     """All combinations of problems, noises and seeds; the seed varies fastest, the problem slowest.
 
-    Parameters
-    ----------
-    problems, noises : one, several, or a dictionary whose keys become labels.  In place of a noise stands also a
-        function of the problem that returns it, such as ``lambda problem: NuFTRL(problem.rates.min())``.
-    seeds : integers >= 0
-    options : as for ``Point``
+    Each is one, several, or a dictionary whose keys become labels.  In place of a noise stands also a function of the
+    problem that returns it, such as ``lambda problem: NuFTRL(problem.rates.min())``.  Options are those of ``Point``.
     """
     seeds = list(seeds)
 

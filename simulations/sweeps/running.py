@@ -12,7 +12,6 @@ that differences between noises are paired comparisons.
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 from collections import deque
@@ -199,10 +198,7 @@ def sweep(
         They need the same version of this package, and use one thread a point: start them with ``--nthreads 1``.
     progress : show progress on standard error; None for: if it is a terminal
 
-    Warns
-    -----
-    RuntimeWarning
-        The fourth moments of some points diverge: their standard errors mean nothing.
+    Warns with a ``RuntimeWarning`` where the fourth moments of some points diverge: their standard errors mean nothing.
     """
     points = list(points)
     for point in points:
@@ -218,18 +214,16 @@ def sweep(
         found = {key: outcome for key, point in missing.items() if (outcome := _stored(directory, point))}
     _warn_of_heavy_tails(missing.values())
     left = [point for key, point in missing.items() if key not in found]
-    start = perf_counter()
     failed = 0
     with closing(_results(left, jobs, cluster)) as results, progress_line(progress) as show:
         if left:
-            show(f"points 0/{len(left)}")
+            show("points", 0, len(left))
         for done, (index, simulation, error, seconds) in enumerate(results if left else (), 1):
             outcome = found[left[index].key] = Outcome(left[index], simulation, error, seconds)
             if directory is not None and simulation is not None:
                 _store(directory, outcome)
             failed += error is not None
-            rest = math.ceil((perf_counter() - start) / done * (len(left) - done))
-            show(f"points {done}/{len(left)}" + f", {failed} failed" * (failed > 0) + f", about {rest} s left")
+            show("points" + f", {failed} failed" * (failed > 0), done, len(left))
     outcomes = [(point, found[point.key]) for point in points]
     return [Outcome(point, o.simulation, o.error and f"{point.name}: {o.error}", o.seconds) for point, o in outcomes]
 

@@ -29,12 +29,7 @@ def coarse_lower_bound(weights: Array, participation: Participation, *, coarse_s
     """A lower bound of the squared error of all strategies.
 
     Returns the bound, in float64: the error of the eigenvalues is taken off, that of forming the matrix is about 1e-12.
-
-    Parameters
-    ----------
-    weights : W, symmetric and positive semidefinite, shape (n, n)
-    participation : fixed epochs in a run of n steps; one epoch of n steps for single participation
-    coarse_steps : about the number of steps of the coarse run
+    The participation is in fixed epochs, or single.
     """
     n = participation.length
     b = min(participation.period, n)

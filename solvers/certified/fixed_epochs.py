@@ -5,11 +5,9 @@ without loss, and the optimum is the maximum over R = ⊕_r R_r >= 0 of
 
     (tr (R^½ G R^½)^½)² / Σ_r μ_r,    μ_r = max diag R_r,    G = AᵀA.
 
-Proof: docs/certified-optimum.md.  With R_r = L_r L_rᵀ the trace is |A L|_* = max ⟨Y, A L⟩ over ‖Y‖_2 <= 1.  The plain
-step maximises over Y, which gives AᵀY = X L with X = R^{−½} (R^½ G R^½)^½ R^{−½}, and then over L at a fixed budget:
-row i of L_r becomes sqrt(μ_r) times the direction of row i of (X L)_rr, with μ_r proportional to the square of the sum
-of the lengths of these rows.  X is also a strategy: its squared error is tr S, and its squared sensitivity at most the
-largest sum of the absolute values of a block X_rr.
+With R_r = L_r L_rᵀ the trace is |A L|_* = max ⟨Y, A L⟩ over ‖Y‖_2 <= 1, and the plain step maximises over Y and over L
+in turn.  The matrix X = R^{−½} (R^½ G R^½)^½ R^{−½} is also a strategy: its squared error is tr S, and its squared
+sensitivity at most the largest sum of the absolute values of a block X_rr.  Proof: docs/certified-optimum.md.
 
 For prefix sums the blocks X_rr are those of a sum of resolvents of block cyclic tridiagonal matrices, in O(b k³) each.
 """
@@ -151,15 +149,9 @@ def fixed_epochs_bounds(
     Up to 2048 steps the lower bound is rigorous.  Its array holds L_r of the strategy, shape (b, k, k), in the order of
     the epochs; 0 at places that are no steps.
     Raises ``ValueError`` where the kind of the participation is another one, the numbers of steps differ, the columns
-    of A are dependent, or A is too large.
-
-    Parameters
-    ----------
-    workload : A, with independent columns
-        ``PrefixSums`` takes O(n k²) an iteration, any other workload O(n³), up to 4096 steps.
-    participation : fixed epochs, or one participation
-    tolerance : the iteration ends when ``gap`` is at most this, in [1e-12, 1]
-    max_iterations : it also ends after this many iterations, >= 1.  The bounds hold all the same.
+    of A are dependent, or A is too large.  ``PrefixSums`` takes O(n k²) an iteration, any other workload O(n³), up to
+    4096 steps.  The iteration ends when ``gap`` is at most the tolerance, or after ``max_iterations``; the bounds hold
+    all the same.
     """
     checks.instance("workload", workload, Workload)  # type: ignore[type-abstract]
     checks.instance("participation", participation, Participation)
@@ -213,11 +205,6 @@ def fixed_epochs_strategy(workload: Workload, participation: Participation, cert
 
     Its sensitivity is 1 up to rounding, for fixed epochs only: under min-sep participation it is larger, as it will
     say.
-
-    Parameters
-    ----------
-    workload : A, at most 4096 steps
-    participation, certificate : those of ``fixed_epochs_bounds``
     """
     n = dense_size(workload)
     places = _places(participation)

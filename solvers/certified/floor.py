@@ -19,11 +19,6 @@ def floor(objective: RunObjective, participation: Participation) -> tuple[float 
     """A lower bound of the squared error of all strategies, whether it is rigorous, and its certificate.
 
     Returns the dual optimum over all strategies; None, and the reason in words, where it would take too long.
-
-    Parameters
-    ----------
-    objective : of the run
-    participation : a worst case
     """
     n, who, what = objective.steps, participation, objective.what
     prefix = isinstance(what, PrefixSums)

@@ -5,12 +5,10 @@ v >= 0, S = (V^½ G V^½)^½,
 
     (tr S)²/Σv  <=  optimum  <=  tr S · max_i X_ii,    X = V^{−½} S V^{−½}.
 
-The plain step v_i ← v_i X_ii² alternates between the two arguments of |M|_* = max ⟨Y, U^½ A V^½⟩ over ‖Y‖_2 <= 1 and
-over V^½ of given norm, so it never lowers the lower bound.  For the mean error u_t = 1/rows.  For the maximal error
-u is found as v is, u_t ← u_t (error_t)², and the optimum is γ_2(A).
+The plain step v_i ← v_i X_ii² never lowers the lower bound.  For the mean error u_t = 1/rows.  For the maximal error u
+is found as v is, u_t ← u_t (error_t)², and the optimum is γ_2(A).  Proofs: docs/certified-optimum.md.
 
-For prefix sums only the diagonal of S is needed, and it costs O(n m): V^{−½} A⁻¹ U^{−½} = L is bidiagonal, and S is
-(L Lᵀ)^{−½}, a sum of m resolvents.  Reversing time maps A to its transpose, so u is v reversed for the maximal error.
+For prefix sums only the diagonal of S is needed, and it costs O(n m): S is a sum of m resolvents of a bidiagonal L Lᵀ.
 The mean error of workloads with a banded inverse, such as momentum, costs O(n m) in the same way, by elimination, which
 is used above 1024 steps.  All else takes singular value decompositions, O(n³) a step.
 
@@ -155,16 +153,10 @@ def single_participation_bounds(
     too; otherwise it is a float64 value.
     Raises ``ValueError`` where the columns of A are dependent, or A is too large.
 
-    Parameters
-    ----------
-    workload : A, with independent columns
-        ``PrefixSums``, and the mean error of more than 1024 steps of a workload with a banded inverse
-        (``MomentumSGD``), take O(n) time and memory an iteration.  All else takes O(n³) time and has at most 4096
-        steps.
-    objective : ``"mean"``, the root mean squared error over the rows of A; or ``"max"``, the root of the largest
-        squared error of a row, whose optimum is γ_2(A)
-    tolerance : the iteration ends when ``gap`` is at most this, in [1e-15, 1]; rounding errors may leave more
-    max_iterations : it also ends after this many iterations, >= 1.  The bounds hold all the same.
+    ``PrefixSums``, and the mean error of more than 1024 steps of a workload with a banded inverse (``MomentumSGD``),
+    take O(n) time and memory an iteration.  All else takes O(n³) time and has at most 4096 steps.  The objective
+    ``"max"`` is the root of the largest squared error of a row, whose optimum is γ_2(A).  The iteration ends when
+    ``gap`` is at most the tolerance, or after ``max_iterations``; the bounds hold all the same.
     """
     checks.instance("workload", workload, Workload)  # type: ignore[type-abstract]
     checks.choice("objective", objective, get_args(Objective))
@@ -216,13 +208,7 @@ def single_participation_bounds(
 
 
 def single_participation_strategy(workload: Workload, certificate: Certificate) -> MatrixNoise:
-    """The noise of the strategy C with CᵀC = V^{−½} (V^½ AᵀUA V^½)^½ V^{−½}, scaled to sensitivity 1 up to rounding.
-
-    Parameters
-    ----------
-    workload : A, at most 4096 steps
-    certificate : that of ``single_participation_bounds``
-    """
+    """The noise of the strategy C with CᵀC = V^{−½} (V^½ AᵀUA V^½)^½ V^{−½}, scaled to sensitivity 1 up to rounding."""
     v, u = (np.asarray(array) for array in certificate.arrays)
     n = dense_size(workload)
     if isinstance(workload, PrefixSums):

@@ -5,19 +5,14 @@ sum of X_ii over steps that are b or more apart.  Two choices of the column norm
 
 ``"window sums"``
     X_ii is the sum of the weights of all windows of b consecutive steps that contain i, for weights δ >= 0 of sum 1.
-    Where the number of participations is limited by their separation alone, k = ceil(n/b), these are all strategies of
-    sensitivity 1 (Theorem 3 of docs/certified-optimum.md).
+    Where no count of participations binds, these are all strategies of sensitivity 1 (docs/certified-optimum.md).
 ``"unit"``
     All columns have norm 1, and the squared sensitivity is k.
 
 The columns of C are free apart from their norms; the logarithm of the error is minimised by L-BFGS with bounds, because
-most windows have the weight 0.  The lower bound is
-for strategies of the same form.  It holds for every R >= 0 whose entries beside the diagonal, within the band, are 0:
-
-    min tr(G X⁻¹) >= (tr (R^½ G R^½)^½)² / budget,
-
-where the budget is the largest sum of diag R in a window, or for unit columns the sum of diag R.  At the optimum
-R = X⁻¹ G X⁻¹ has this form and the two sides are equal.
+most windows have the weight 0.  The lower bound is for strategies of the same form: (tr (R^½ G R^½)^½)²/budget for
+R >= 0 whose entries beside the diagonal, within the band, are 0, where the budget is the largest sum of diag R in a
+window, or for unit columns the sum of diag R.  At the optimum R = X⁻¹ G X⁻¹ has this form and the two sides are equal.
 """
 
 from __future__ import annotations
@@ -184,14 +179,8 @@ def best_bands(
     The lower bound of ``fixed_epochs_bounds`` with the same b holds for *every* strategy under min-sep participation,
     because the patterns of fixed epochs are min-sep patterns.
 
-    Parameters
-    ----------
-    workload : A, with independent columns; at most 4096 steps.  An iteration takes O(n³).
-    participation : min-sep, with separation b
-    norms : ``"window sums"``, the best column norms, if k = ceil(n/b); or ``"unit"``
-    bands : number of bands, at most min(b, n), which None stands for
-    tolerance : the iteration ends when ``gap`` is at most this, in [1e-10, 1]
-    max_iterations : it also ends after this many iterations of L-BFGS, >= 1.  The bounds hold all the same.
+    With at most 4096 steps an iteration takes O(n³).  None stands for min(b, n) bands.  The search ends when ``gap`` is
+    at most the tolerance, or after ``max_iterations`` of L-BFGS; the bounds hold all the same.
     """
     checks.instance("workload", workload, Workload)  # type: ignore[type-abstract]
     checks.instance("participation", participation, Participation)

@@ -37,14 +37,7 @@ def best_buffers(objective: RunObjective, participation: Participation, buffers:
     """The buffered linear Toeplitz mechanism with the smallest error.
 
     Its zeros and poles interlace.  The search is local: nothing certifies that no other set of d buffers is better.
-
-    Parameters
-    ----------
-    objective : of the run
-        For prefix sums a search takes as long for 10⁷ steps as for ten; for others a step of it takes as long as
-        ``objective.power``.
-    participation : length of the run, and how often and how far apart an example takes part
-    buffers : the largest number d of buffers, 1 to 16; fewer where more do not help
+    Of the 1 to 16 ``buffers`` fewer are kept where more do not help.
     """
     count = checks.integer("buffers", buffers, 1, largest=MOST)
     for used in range(min(count, objective.steps // 2), 0, -1):  # so many have the n − 1 parameters of any strategy

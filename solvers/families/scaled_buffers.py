@@ -4,13 +4,9 @@ The noise is N = diag(d) T(β), where β are the coefficients of a buffered line
 The scales decide when the privacy budget is used: a small d_t gives step t little noise and a large share of the
 sensitivity.  They cost a stream one multiplication a step.
 
-With K = T(β) T(β)ᵀ and X = T(c)ᵀ T(c) >= 0 the squared error is dᵀ (W ∘ K) d, and the squared sensitivity in fixed
-epochs is the largest of
-
-    g_r(d) = Σ_{i,j in class r} X_ij/(d_i d_j)
-
-over the classes r: blocks of non-negative entries are balanced, so that equal gradients are the worst.  For given β the
-best d solves a convex program, because W ∘ K is positive semidefinite (Schur) and 1/(d_i d_j) is convex.
+The squared error is dᵀ (W ∘ K) d with K = T(β) T(β)ᵀ, and the squared sensitivity in fixed epochs is the largest g_r(d)
+= Σ_{i,j in class r} X_ij/(d_i d_j) over the classes r, with X = T(c)ᵀ T(c) >= 0.  For given β the best d solves a
+convex program (S5 and S6 of docs/finite-runs.md).
 
 *Search.*  The variables are the logarithms e of positive numbers, one for each step, and those of ``buffers`` for the
 gaps of zeros and poles.  With d_i = exp(e_i) sqrt(g_r(exp e)), r the class of i, all classes have the sensitivity 1.
@@ -165,15 +161,9 @@ def scaled_buffers(
 ) -> ScaledNoise:
     """Buffers with a scale for each step, with the smallest error in fixed epochs that a search finds.
 
-    Its sensitivity in fixed epochs is 1 up to rounding.
-    Raises ``ValueError`` where there are too many steps.
-
-    Parameters
-    ----------
-    objective : of a run of at most 4096 steps
-    participation : the run.  Every promise is taken for fixed epochs of as many steps, or for one participation.
-    buffers : d >= 1, the number of arrays that a run keeps
-    max_iterations : iterations of L-BFGS, of O(n³) each, >= 1
+    Its sensitivity in fixed epochs is 1 up to rounding.  Every promise is taken for fixed epochs of as many steps, or
+    for one participation.  There are ``max_iterations`` of L-BFGS, of O(n³) each.
+    Raises ``ValueError`` where there are more than 4096 steps.
     """
     checks.integer("max_iterations", max_iterations, 1)
     n = checks.integer("steps", objective.steps, 1, largest=LARGEST_MATRIX)

@@ -50,14 +50,10 @@ _SEEN = 0.1  # the smallest rate that is compared, in units of 1/T
 
 
 def compared_rates(participation: Participation, rates: ArrayLike | None = None) -> Array:
-    """The rates x = ηλ at which a form is compared with the noise, between the smallest and the largest of ``rates``.
+    """The rates x = ηλ in (0, 2) at which a form is compared with the noise, between the ends of ``rates``, shape (n,).
 
-    They lie in (0, 2), shape (n,).
-
-    Parameters
-    ----------
-    participation : the run.  Rates far below 1/T are left out, because a run of T steps averages over T steps at most.
-    rates : those of the problem, > 0; None where it is not known: up to rate 1
+    Rates far below 1/T are left out, because a run of T steps averages over T steps at most.  Where those of the
+    problem are not known they reach up to 1.
     """
     steps = participation.steps
     seen = 0.0 if steps is None else _SEEN / steps
@@ -77,14 +73,9 @@ def handed_over(
 ) -> Program:
     """The program of a form that another library runs, if it holds.
 
+    ``mechanism`` is Toeplitz noise, or Toeplitz noise with scales; for the form ``"buffers"`` of rational noise.  It
+    ``stands_for`` the noise that it was fitted to, or for itself.
     Raises ``ValueError`` where the form does not hold, with the reason.
-
-    Parameters
-    ----------
-    mechanism : Toeplitz noise, or Toeplitz noise with scales; for the form ``"buffers"`` of rational noise
-    form : ``"buffers"``, ``"strategy column"`` or ``"noising column"``
-    rates : x = ηλ of the problem; None where it is not known
-    stands_for : the noise that ``mechanism`` was fitted to; None for ``mechanism`` itself
     """
     wanted = mechanism if stands_for is None else stands_for
     check_scales(mechanism, participation, form)
@@ -162,15 +153,10 @@ def _invert(decay, scale, noise):  # type: ignore[no-untyped-def]
 
 
 def noise_as_run(noise: BufferNoise, independent: ArrayLike, dtype: Dtype) -> Array:
-    """C⁻¹ times independent noise, as the recurrence of buffers computes it in an arithmetic.
+    """C⁻¹ times independent noise z, shape (T,), as the recurrence of buffers, rounded to ``dtype``, computes it.
 
     Returns y, shape (T,), with y_t = z_t − Σ_i ω_i x_i and then x_i ← θ_i x_i + y_t.  It may hold ``inf`` and ``nan``
-    where the recurrence diverges.
-
-    Parameters
-    ----------
-    noise : its numbers are rounded to ``dtype``
-    independent : z, shape (T,).  The unit vector (1, 0, …) gives the noise coefficients of the program.
+    where the recurrence diverges.  Of the unit vector (1, 0, …) these are the noise coefficients of the program.
     """
     values = np.array(checks.reals("independent", independent, ndim=1)).astype(dtype)
     _invert(noise.buf_decay.astype(dtype), noise.output_scale.astype(dtype), values)
@@ -193,11 +179,8 @@ def fitted_buffers(
 ) -> Mechanism | None:
     """Buffers of the most accurate fit that holds in both types, or else in float64; None where there is none.
 
-    Parameters
-    ----------
-    mechanism : Toeplitz noise, or Toeplitz noise with scales, which the fit keeps
-    rates : x = ηλ of the problem; None where it is not known
-    tolerance : of the first fit; later ones have larger ones.  Rational noise is tried as it is first.
+    The noise is Toeplitz noise, or Toeplitz noise with scales, which the fit keeps.  Rational noise is tried as it is
+    first.
     """
     second: Mechanism | None = None
     noise = _unscaled(mechanism)

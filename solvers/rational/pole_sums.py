@@ -97,16 +97,11 @@ def _fill_zeros(poles, weights, symmetric, zeros):  # type: ignore[no-untyped-de
 
 
 def interlacing_zeros(gaps: Array, weights: Array, *, symmetric: bool = False) -> Array:
-    """Gaps of the zeros of Σ weights/(1 − (1 − gaps) z), one between any two neighbouring poles.
+    """Gaps of the zeros of Σ weights/(1 − (1 − gaps) z), one between any two neighbouring poles, shape (n − 1,).
 
-    Shape (n − 1,), with relative errors of about 1e-15, also where poles are close or weights have different sizes. The
-    equation Σ_below = Σ_above and all distances are computed without subtractions of computed numbers.
-
-    Parameters
-    ----------
-    gaps : 0 < q_1 < … < q_n < 2
-    weights : positive, shape (n,)
-    symmetric : find the zeros of Σ weights/((1 − p z) (1 − p/z)) with p = 1 − q instead
+    Relative errors are about 1e-15, also where poles are close or weights have different sizes.  The equation Σ_below =
+    Σ_above and all distances are computed without subtractions of computed numbers.  The gaps are in ascending order.
+    ``symmetric``: the zeros of Σ weights/((1 − p z) (1 − p/z)) with p = 1 − q instead.
     """
     zeros = np.empty(gaps.size - 1)
     _fill_zeros(gaps, weights, symmetric, zeros)

@@ -130,12 +130,8 @@ def reduced_noise(noise: CepstralNoise, tolerance: float) -> PoleNoise | FiniteN
     tolerance of 1e-6.
     Raises ``ValueError`` where None of them reaches the tolerance.
 
-    Parameters
-    ----------
-    noise : ``CepstralNoise``
-    tolerance : bound of the relative error of the limiting sensitivity and of the averaged variances b(x) at all rates
-        x from the narrowest feature of |B|² at ω = 0 or π, estimated from the decay of the cepstrum, up to 1; in
-        [1e-12, 1)
+    The tolerance in [1e-12, 1) bounds the relative error of the limiting sensitivity and of the averaged variances b(x)
+    at all rates x from the narrowest feature of |B|² at ω = 0 or π, estimated from the decay of the cepstrum, up to 1.
     """
     if not isinstance(noise, CepstralNoise):
         raise TypeError(f"noise must be CepstralNoise, got {noise!r}")

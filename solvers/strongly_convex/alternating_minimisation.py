@@ -1,13 +1,9 @@
 """The noise that minimises the strongly convex bound, by alternating between multiplier and noise.
 
-The privacy part of the bound is γ_∞² (1/2π) ∫ |B|² ξ dω, and γ_∞² is the mean of |B|^{−2} for minimum-phase noise.  For
-a given gain ξ the Cauchy–Schwarz inequality gives the best noise, |B|² = ξ^{−1/2}, and the value ((1/2π) ∫ ξ^{1/2})².
-For given noise the best gain is the solution of a convex problem.  Each half-step lowers the bound, so the values
-converge; in practice they converge linearly and fast.  As a problem in ξ a concave function is minimised over a convex
-set, so the limit could depend on the start.  Several starts are used, and they have agreed in all cases tried.  The
-gradient noise does not enter the first half-step, and is one more weight in the second.
-
-The bound and its proof: ``docs/strongly-convex-bound-proofs.md``.
+For a given gain ξ the best noise is |B|² = ξ^{−1/2}, and for given noise the best gain solves a convex problem.  Each
+half-step lowers the bound, so the values converge; in practice they converge linearly and fast.  The limit could depend
+on the start.  Several starts are used, and they have agreed in all cases tried (docs/strongly-convex-bound-proofs.md).
+The gradient noise does not enter the first half-step, and is one more weight in the second.
 
 Source: Choquette-Choo et al., arXiv 2310.06771, Section 3.
 """
@@ -17,19 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
-from corrnoise.solvers.strongly_convex import cone_program
-from corrnoise.solvers.strongly_convex.bound import (
-    Method,
-    checked,
-    checked_rates,
-    search_program,
-    strongly_convex_bound,
-)
+from corrnoise.solvers.strongly_convex.bound import checked, checked_rates, search_program, strongly_convex_bound
 from corrnoise.solvers.strongly_convex.frequency_grid import graded_edges, halved
+from corrnoise.solvers.strongly_convex.interior_point import MultiplierProgram
 from corrnoise.solvers.strongly_convex.multiplier_proof import Drive, prove
 from corrnoise.solvers.strongly_convex.multipliers import Multiplier
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
@@ -48,16 +37,6 @@ _CLEARANCES = (
     0.1,
 )  # of the constant; the second avoids a narrow dip of |B|² at 0, for less than 1 % of the bound
 _AGREE = 1e-6  # largest relative difference of the limits from different starts
-
-
-class Program(Protocol):
-    """A discretised problem that finds the best gains for a spectrum: ``ConeProgram`` or ``MultiplierProgram``."""
-
-    frequencies: Array
-    quadrature: Array
-
-    def best(self, spectrum: Array) -> tuple[Array, Multiplier]:
-        """The gains at the frequencies and the multiplier that minimise Σ quadrature × spectrum × ξ."""
 
 
 @dataclass(frozen=True)
@@ -90,29 +69,17 @@ class MinimisedBound(Record):
 
 
 def minimise_strongly_convex_bound(
-    problem: StronglyConvex,
-    *,
-    budget: Budget = UNIT_BUDGET,
-    method: Method = "fast",
-    frequencies: int = 1000,
-    lags: int = 100,
-    criterion: Criterion = "distance",
+    problem: StronglyConvex, *, budget: Budget = UNIT_BUDGET, criterion: Criterion = "distance"
 ) -> MinimisedBound:
     """Find the noise with the smallest ``strongly_convex_bound`` ("Optimized" in Figure 3 of arXiv 2310.06771).
 
     Raises ``ValueError`` where the learning rate is not below 2/smoothness: no noise has a finite bound.
-    Raises ``ArithmeticError`` where the optimal power spectrum has features too narrow to be factorised (or ``"socp"``
-    is too coarse).
+    Raises ``ArithmeticError`` where the optimal power spectrum has features too narrow to be factorised.
 
-    Parameters
-    ----------
-    problem : the class of losses, with ημ >= 1e-9 and ηL <= 1.9999.  The gradient noise shifts the optimum.
-    budget : ρ, clip norm G and adjacency.  The noise depends on them only if there is gradient noise.
-    method, frequencies, lags, criterion : as in ``strongly_convex_bound``
-        With ``"socp"`` both half-steps are taken on the uniform grid, as in the paper, and ``history`` has its values;
-        ``bound`` is certified for both methods.
+    ημ >= 1e-9 and ηL <= 1.9999.  The gradient noise shifts the optimum, and only with it does the noise depend on the
+    budget.
     """
-    count, lags = checked(problem, method, frequencies, lags, criterion)
+    checked(problem, criterion)
     unit = problem.dimension * budget.unit_variance
     slow, fast = problem.rates
     if not problem.stable:
@@ -130,7 +97,7 @@ def minimise_strongly_convex_bound(
         reason = "at condition number 1 the gain is l/|1 − l − exp(iω)|², and the optimum is NuFTRL(l), l = ηL"
         return MinimisedBound(NuFTRL(fast), best, (best,), (best,), True, reason)
     unresolved: ArithmeticError | None = None
-    for program in _programs(slow, fast, criterion, method, count, lags):
+    for program in _programs(slow, fast, criterion):
         starts = _starts(program.frequencies, slow, fast, criterion)
         runs = [_alternate(program, start, unit, problem.gradient_noise_std**2) for start in starts]
         chosen = min(runs, key=lambda run: run.limit)
@@ -144,7 +111,7 @@ def minimise_strongly_convex_bound(
     else:
         raise ArithmeticError(
             f"no multiplier of {problem!r} has positive slack at all frequencies and a gain that can be factorised: "
-            'use more frequencies, or for method="fast" a learning rate further below 2/smoothness'
+            "use a learning rate further below 2/smoothness"
         ) from unresolved
     half = problem.learning_rate / 2
     limits = tuple(half * run.limit for run in runs)
@@ -158,13 +125,8 @@ def minimise_strongly_convex_bound(
     return MinimisedBound(noise, bound(noise), history, limits, chosen.settled and agree, reason)
 
 
-def _programs(
-    slow: float, fast: float, criterion: Criterion, method: Method, count: int, lags: int
-) -> Iterator[Program]:
+def _programs(slow: float, fast: float, criterion: Criterion) -> Iterator[MultiplierProgram]:
     """The programs to try, one after the other, until one of them gives noise."""
-    if method == "socp":
-        yield cone_program.compiled(slow, fast, criterion, count, lags)
-        return
     edges = graded_edges(slow, fast)
     for panels in (edges, halved(edges)):
         for clearance in _CLEARANCES:
@@ -184,7 +146,7 @@ def _starts(frequencies: Array, slow: float, fast: float, criterion: Criterion) 
     return [np.ones(frequencies.size), ftrl, 1 / np.sqrt(envelope)]
 
 
-def _alternate(program: Program, spectrum: Array, unit: float, extra: float) -> _Run:
+def _alternate(program: MultiplierProgram, spectrum: Array, unit: float, extra: float) -> _Run:
     """Alternate from ``spectrum`` on, with ``unit`` = d G²/(2ρ) and ``extra`` = σ_sgd²."""
     history: list[float] = []
     q = program.quadrature

@@ -160,20 +160,15 @@ def strongly_convex_certificate(
     Parameters
     ----------
     problem, noise, budget, method, frequencies, lags, criterion : as in ``strongly_convex_bound``
-
-    Examples
-    --------
-    >>> import corrnoise as cn
-    >>> from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound, strongly_convex_certificate
-    >>> from corrnoise.theory.mechanisms.product import NuFTRL
-    >>> losses = cn.StronglyConvex(strong_convexity=0.1, smoothness=1.0, learning_rate=0.5)
-    >>> certificate = strongly_convex_certificate(losses, NuFTRL(0.05))
-    >>> certificate.upper_bound == strongly_convex_bound(losses, NuFTRL(0.05))
-    True
-    >>> certificate.value <= certificate.upper_bound
-    True
     """
-    count, lags = checked(problem, method, frequencies, lags, criterion)
+    checked(problem, criterion)
+    checks.choice("method", method, METHODS)
+    count = checks.integer("frequencies", frequencies, 4)
+    lags = checks.integer("lags", lags, 1)
+    if method == "socp" and count % 2:
+        raise ValueError(f"frequencies must be even, so that π is among them, got {count}")
+    if method == "socp" and not lags < count / 2:
+        raise ValueError(f"lags must lie below frequencies/2 = {count / 2:g}, beyond which they alias, got {lags}")
     scale = budget.scale(checked_noise(noise).sensitivity_upper_bound(ANY_LENGTH))
     nothing = StronglyConvexCertificate(math.inf, math.inf, None, -math.inf, 0.0, 0.0, 0.0, method, criterion)
     if not problem.stable or math.isinf(scale) or np.isinf(noise.averaged_variance(problem.rates[0])):
@@ -205,19 +200,11 @@ def strongly_convex_certificate(
     )
 
 
-def checked(problem: StronglyConvex, method: str, frequencies: int, lags: int, criterion: str) -> tuple[int, int]:
-    """Check the arguments that all entry points share, and return the numbers of frequencies and lags."""
+def checked(problem: StronglyConvex, criterion: str) -> None:
+    """Check the arguments that all entry points share."""
     if not isinstance(problem, StronglyConvex):
         raise TypeError(f"problem must be StronglyConvex(…), got {problem!r}")
-    checks.choice("method", method, METHODS)
     checks.choice("criterion", criterion, CRITERIA)
-    count = checks.integer("frequencies", frequencies, 4)
-    lags = checks.integer("lags", lags, 1)
-    if method == "socp" and count % 2:
-        raise ValueError(f"frequencies must be even, so that π is among them, got {count}")
-    if method == "socp" and not lags < count / 2:
-        raise ValueError(f"lags must lie below frequencies/2 = {count / 2:g}, beyond which they alias, got {lags}")
-    return count, lags
 
 
 def checked_rates(problem: StronglyConvex) -> None:
@@ -256,10 +243,7 @@ def _improved(program: MultiplierProgram, c: Array, spectrum: Array) -> tuple[Mu
 
 
 def _search(problem: StronglyConvex, drive: Drive, criterion: Criterion) -> _Candidate:
-    """The best multiplier found, with its proof.
-
-    If the mean on the search grid differs from the proved one, the search is repeated on a finer grid.
-    """
+    """The best multiplier found, with its proof; a mean that differs from the proved one asks for a finer grid."""
     slow, fast = problem.rates
     edges = clear_edges(graded_edges(slow, fast), drive.spectrum)
     if slow == fast:
@@ -284,10 +268,7 @@ def _search(problem: StronglyConvex, drive: Drive, criterion: Criterion) -> _Can
 
 
 def _regridded(edges: Array, found: _Candidate, drive: Drive) -> Array:
-    """Halve the panels on which the quadrature of the search does not reproduce the proved mean of drive × gain.
-
-    The panels of the proof subdivide those of the search, so their means add up.
-    """
+    """Halve the panels on which the quadrature of the search does not reproduce the proved mean of drive × gain."""
     proof = found.proof
     below = np.append(0.0, np.cumsum(proof.parts))
     edges = np.unique(np.concatenate([edges, proof.edges[[0, -1]]]))
@@ -324,10 +305,7 @@ def _by_cones(
 
 
 def _discretised(problem: StronglyConvex, noise: ToeplitzNoise, unit: float, count: int) -> Array:
-    """E ‖ζ‖² at the uniform frequencies, with γ_∞² by quadrature on them; not finite if that diverges.
-
-    Noise with a finite γ_∞ is minimum phase, so γ_∞² is the mean of |B|^{−2}.
-    """
+    """E ‖ζ‖² at the uniform frequencies, with γ_∞² by quadrature on them; not finite if that diverges."""
     frequencies, weights = cone_program.uniform_frequencies(count)
     power = noise.power_spectrum(frequencies)
     with np.errstate(divide="ignore", invalid="ignore"):

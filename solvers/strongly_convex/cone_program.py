@@ -68,12 +68,8 @@ class ConeSolution:
 class ConeProgram:
     """The cone program for one (m, l), criterion and grid, compiled once and solved for any spectrum.
 
-    Parameters
-    ----------
-    slow, fast : m = ημ and l = ηL, 0 < m < l < 2
-    criterion : ``"distance"`` or ``"objective"``
-    count : number of uniform frequencies on the full circle, even, so that 0 and π are among them
-    lags : T, below count/2: on the grid a longer lag is the same as a shorter one
+    0 < m < l < 2.  ``count`` is the number of uniform frequencies on the full circle, even, so that 0 and π are among
+    them, and ``lags`` T, below count/2: on the grid a longer lag is the same as a shorter one.
     """
 
     def __init__(self, slow: float, fast: float, criterion: Criterion, count: int, lags: int) -> None:
@@ -152,11 +148,6 @@ class ConeProgram:
         return ConeSolution(
             value, gains, multiplier.without_negligible(), _accuracy(data, raw), tolerance, raw.iterations
         )
-
-    def best(self, spectrum: Array) -> tuple[Array, Multiplier]:
-        """The gains at the frequencies and the multiplier that minimise Σ quadrature × spectrum × ξ."""
-        solution = self.solve(spectrum)
-        return solution.gains, solution.multiplier
 
     def _run(self, tolerance: float) -> tuple[str, dict[str, Any], Any]:
         """Solve once; return the status, the cone program in standard form, and the solver's raw answer."""

@@ -45,14 +45,9 @@ class Evaluation:
 class MultiplierProgram:
     """The best mixture of ``kernels`` on a grid, for one (m, l) and criterion; it can be solved for many spectra.
 
-    Parameters
-    ----------
-    slow, fast : m = ημ and l = ηL, 0 < m < l < 2
-    criterion : ``"distance"`` or ``"objective"``
-    kernels : the lag distributions that, with a constant, make up the multiplier
-    frequencies, quadrature : nodes in [0, π] and the weights that average over them, shape (n,)
-    clearance : the constant exceeds the least one that gives positive slack at frequency 0 by at least this relative
-        amount.  If slow tails would replace the constant, it sets the width of the narrow peak of the gain at 0.
+    The frequencies are nodes in [0, π], and the quadrature has the weights that average over them, shape (n,).  The
+    constant exceeds the least one that gives positive slack at frequency 0 by at least the relative amount
+    ``clearance``.  If slow tails would replace the constant, it sets the width of the narrow peak of the gain at 0.
     """
 
     def __init__(

@@ -9,6 +9,9 @@
 Names are loaded when they are first used; ``__init__.pyi`` lists them.
 """
 
+import logging
+
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # what is logged is shown where a program asks for it

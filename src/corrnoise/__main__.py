@@ -7,6 +7,7 @@ on stderr), 2 misuse, 130 interruption, 143 termination by SIGTERM, which ends a
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -28,6 +29,7 @@ COMMANDS = {
     "audit": audit,
     "report": report,
 }
+_BEFORE_COMMANDS = ("-h", "--help", "--version")
 
 
 def _parser() -> ArgumentParser:
@@ -45,13 +47,18 @@ def _parser() -> ArgumentParser:
             name, help=command.SUMMARY, description=command.SUMMARY, epilog=f"example: {command.EXAMPLE}"
         )
         command.add_arguments(subparser)
+        subparser.add_argument(
+            "-v", "--verbose", action="store_true", help="log each piece of the work, and where an error arose"
+        )
         options = [option for action in subparser._actions for option in action.option_strings]
         subparser.set_defaults(run=command.run, options=options)
     return parser
 
 
 def _unknown(word: str) -> str:
-    """The message about a command that does not exist."""
+    """The message about a first word that is no command."""
+    if word.startswith("-"):
+        return f"COMMAND must come before its options, got {word!r}{did_you_mean(word, _BEFORE_COMMANDS)}"
     return f"COMMAND must be one of {', '.join(COMMANDS)}, got {word!r}{did_you_mean(word, COMMANDS)}"
 
 
@@ -82,21 +89,46 @@ def _ended_by_termination() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
+@contextmanager
+def _logged(verbose: bool) -> Iterator[None]:
+    """A block whose log goes to standard error; with ``verbose`` the details, too, and where an error arose."""
+    logger = logging.getLogger("corrnoise")
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("corrnoise: %(asctime)s %(message)s", "%H:%M:%S"))
+    logger.addHandler(handler)
+    before = logger.level
+    logger.setLevel(logging.DEBUG if verbose else logging.INFO)
+    try:
+        yield
+    except Exception:
+        logger.debug("the error arose here:", exc_info=True)
+        raise
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line with the arguments ``argv`` (None: those of the process) and return the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     parser = _parser()
+    if "_ARGCOMPLETE" in os.environ:  # the shell asks what may come next
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
+    if words[:1] == ["help"]:
+        words = [*words[1:2], "--help"]
     if not words:
         parser.print_help()
         return 0
     try:
-        if not words[0].startswith("-") and words[0] not in COMMANDS:
+        if words[0] not in (*COMMANDS, *_BEFORE_COMMANDS):
             parser.error(_unknown(words[0]))
         arguments, rest = parser.parse_known_args(words)
         if rest:
             near = did_you_mean(rest[0].partition("=")[0], arguments.options)
             parser.error(f"unrecognized arguments: {' '.join(rest)}{near}")
-        with _ended_by_termination():
+        with _ended_by_termination(), _logged(arguments.verbose):
             status: int = arguments.run(arguments)
             sys.stdout.flush()
     except SystemExit as stop:  # argparse: help, version, misuse

@@ -5,26 +5,6 @@
 array([ 1.       , -0.495    , -0.1225125])
 """
 
-from corrnoise.solvers.rational.approximation import rational
-from corrnoise.solvers.spectral_factorisation import noise_from_power_spectrum as from_power_spectrum
-from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise
-from corrnoise.theory.mechanisms.poles import PoleNoise
-from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
-from corrnoise.theory.mechanisms.scaled import ScaledNoise
-from corrnoise.theory.mechanisms.tree import BinaryTree
+import lazy_loader
 
-__all__ = [
-    "DPSGD",
-    "AntiPGD",
-    "BandedNoise",
-    "BinaryTree",
-    "FiniteNoise",
-    "MatrixNoise",
-    "NuFTRL",
-    "PoleNoise",
-    "ProductNoise",
-    "ScaledNoise",
-    "from_power_spectrum",
-    "rational",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub("corrnoise", __file__)

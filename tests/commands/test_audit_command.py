@@ -35,7 +35,7 @@ class Steps:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("audit") / "design"
     budget = cn.Budget(epsilon=5.0, delta=1e-5)
-    cn.save(cn.design(budget, cn.Participation.min_sep(24, 8), memory=2), path)
+    cn.save(cn.design(budget, cn.Participation.min_sep(24, 8), family="buffers", memory=2), path)
     return path
 
 
@@ -86,6 +86,7 @@ def test_what_is_refused(folder: Path, capsys: pytest.CaptureFixture[str], words
 
 def test_designs_that_cannot_be_audited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", str(tmp_path / "absent")]) == 2
+    assert "DESIGN must be what corrnoise design --output has written, got " in capsys.readouterr().err
     endless = tmp_path / "endless"
     cn.save(cn.design(cn.Budget(0.5), cn.Participation.single(), cn.MeanEstimation(0.1)), endless)
     capsys.readouterr()

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -107,30 +106,6 @@ def names(text):
 # -- what is selected --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("wanted", "expected"),
-    [
-        ((), ["Lemma C.2 (i)", "Lemma C.2 (ii)", "Lemma C.21", "Theorem 1", "Theorem 2", "Table 2"]),
-        (("good-paper",), ["Lemma C.2 (i)", "Lemma C.2 (ii)", "Lemma C.21"]),
-        (("good",), ["Lemma C.2 (i)", "Lemma C.2 (ii)", "Lemma C.21"]),
-        (("Lemma C.2",), ["Lemma C.2 (i)", "Lemma C.2 (ii)"]),  # not C.21
-        (("lemma c.21",), ["Lemma C.21"]),
-        (("C.2",), ["Lemma C.2 (i)", "Lemma C.2 (ii)"]),
-        (("C",), ["Lemma C.2 (i)", "Lemma C.2 (ii)", "Lemma C.21"]),
-        (("lemma c.2(i)",), ["Lemma C.2 (i)"]),
-        (("c.2 (II)",), ["Lemma C.2 (ii)"]),
-        (("good-paper-lemma-c.2-i",), ["Lemma C.2 (i)"]),
-        (("good-paper lemma",), ["Lemma C.2 (i)", "Lemma C.2 (ii)", "Lemma C.21"]),
-        (("theo",), ["Theorem 1", "Theorem 2"]),
-        (("2",), ["Theorem 2", "Table 2"]),
-        (("Table 2", "Lemma C.21", "table"), ["Lemma C.21", "Table 2"]),  # in the order of the papers, once
-    ],
-)
-def test_names_select_by_how_they_begin(papers, capsys, wanted, expected):
-    assert check("--list", *wanted) == 0
-    assert names(capsys.readouterr().out) == expected
-
-
 def test_filters(papers, capsys):
     for arguments, expected in (
         (("--verdict", "holds"), ["Lemma C.2 (i)", "Theorem 2", "Table 2"]),
@@ -165,15 +140,6 @@ def test_misuse_is_explained_and_ends_with_status_two(papers, capsys, arguments,
     output = capsys.readouterr()
     assert message in output.err
     assert not output.out
-
-
-def test_a_name_that_means_many_is_remarked_on(papers, capsys):
-    assert check("--list", "Lemma") == 0
-    output = capsys.readouterr()
-    assert names(output.out) == ["Lemma C.2 (i)", "Lemma C.2 (ii)", "Lemma C.21"]
-    assert output.err == (
-        "corrnoise: note: 'Lemma' means 3 claims; with a number, as in 'Lemma C.2 (i)', it means one\n"
-    )
 
 
 # -- what is printed ---------------------------------------------------------------------------------------------------
@@ -250,21 +216,6 @@ def test_few_claims_are_shown_in_detail(papers, capsys, monkeypatch):
     assert "not checkable     The constant of O(x) is open." in third
     assert any(line.startswith("difference        0, relative") for line in third)
     assert not any(line.startswith(("counterexample", "certificate", "sharp")) for line in third)
-
-
-def test_details_are_shown_of_any_number_when_asked_for(papers, capsys):
-    assert check("--details") == 1
-    blocks = capsys.readouterr().out.split("\n\n")
-    assert len(blocks) == 7
-    assert "  disagrees         the verdict is 'false'" in blocks[4]
-    assert "difference  " in blocks[2]
-
-
-def test_long_lines_are_wrapped_to_the_terminal(papers, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "70")
-    assert check("Lemma C.2 (ii)") == 0
-    details = capsys.readouterr().out.split("\n\n")[0]
-    assert max(map(len, details.splitlines())) <= 70
 
 
 def test_a_disagreement_and_an_error_are_named_and_the_rest_is_checked(papers, capsys):
@@ -414,26 +365,6 @@ def test_thorough_searches_longer(papers, capsys):
 FEW = ("Lemma C.21", "Lemma F.17", "Property F.10", "Theorem C.18 (one noise)")
 
 
-def run(*arguments, **settings):
-    command = [sys.executable, "-m", "corrnoise", "check", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **settings)
-
-
-@pytest.mark.slow
-def test_results_do_not_depend_on_the_number_of_processes(tmp_path):
-    records = []
-    for jobs in (1, 2):
-        path = tmp_path / f"{jobs}.json"
-        done = run(*FEW, "--json", "--jobs", jobs, "--output", path)
-        assert (done.returncode, done.stderr) == (0, "")
-        record = strict(path.read_text(encoding="utf-8"))
-        for outcome in record["outcomes"]:
-            assert outcome.pop("seconds") > 0
-        records.append(record)
-    assert len(records[0]["outcomes"]) > 5
-    assert records[0] == records[1]
-
-
 def test_a_worker_that_dies_is_one_line_and_status_one(capsys, monkeypatch):
     monkeypatch.setattr(running, "_check", lambda *_, **__: os._exit(3))
     assert command_line.main(["check", *FEW, "--jobs", "2"]) == 1
@@ -442,15 +373,7 @@ def test_a_worker_that_dies_is_one_line_and_status_one(capsys, monkeypatch):
     assert not output.out
 
 
-def test_one_claim_of_the_ledger_in_detail(capsys):
-    assert check("lemma c.21(i)") == 0
-    output = capsys.readouterr()
-    assert not output.err
-    assert "For all a ∈ (0, 1), we have I(a, a) ≤ 5 log(8/a)." in output.out
-    assert re.search(r"constant between 3\.021\d* and 3\.0216, stated 5", output.out)
-    assert re.search(r"certificate +proved, \d+ boxes", output.out)
-
-
+@pytest.mark.slow
 def test_an_interrupt_in_the_middle_of_the_work_ends_without_a_traceback(tmp_path):
     """Interrupted as a terminal does it, workers too; the bar on standard error tells when work is under way."""
     options = ("momentum-aggregation", "--thorough", "--jobs", "2", "--output", tmp_path / "x")
@@ -469,12 +392,3 @@ def test_an_interrupt_in_the_middle_of_the_work_ends_without_a_traceback(tmp_pat
     assert said.endswith(b"\r\x1b[Kcorrnoise: interrupted\r\n")
     assert b"Traceback" not in said
     assert not list(tmp_path.iterdir())
-
-
-def test_the_documentation_names_options_that_exist(capsys):
-    text = Path(__file__).parents[2].joinpath("docs/ledger.md").read_text(encoding="utf-8")
-    options = set(re.findall(r"^corrnoise check .*?(--[a-z]+)", text, re.MULTILINE))
-    assert options
-    assert check("--help") == 0
-    usage = capsys.readouterr().out
-    assert all(option in usage for option in options)

@@ -30,7 +30,7 @@ from corrnoise.theory.workloads import SGD
 
 FAMILY = ("--dimension", "6", "--decay", "0.5", "--learning-rate", "0.05")
 LONG = (*FAMILY, "--rho", "0.5")
-ALWAYS = {"design.npz", "report.txt", "programs.json"}
+ALWAYS = {"design.html", "design.npz", "report.txt", "programs.json"}
 COMPARED = {"comparison.pdf", "comparison.png", "comparison.csv"}
 CHOSEN = {"memory.pdf", "memory.png", "memory.csv"}
 
@@ -224,9 +224,9 @@ def test_what_is_judged_and_batches_of_a_problem(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("undrawn")
 def test_strongly_convex_losses_have_bounds(tmp_path: Path) -> None:
-    options = ("--smoothness", "10", "--dimension", "3", "--gradient-noise-std", "0.1", "--learning-rate", "0.02")
+    options = ("--smoothness", "3", "--dimension", "3", "--gradient-noise-std", "0.1", "--learning-rate", "0.3")
     found = made(tmp_path, "--strong-convexity", "1", *options, "--rho", "1")
-    assert found.problem == StronglyConvex(1.0, 10.0, 0.02, dimension=3, gradient_noise_std=0.1)
+    assert found.problem == StronglyConvex(1.0, 3.0, 0.3, dimension=3, gradient_noise_std=0.1)
     text = (tmp_path / "report.txt").read_text()
     (line,) = [line for line in text.splitlines() if line.startswith("  design  ")]
     assert float(line.split()[1]) == pytest.approx(found.excess_loss, rel=1e-5)

@@ -14,13 +14,12 @@ import numpy as np
 import pytest
 
 from corrnoise.__main__ import main
-from corrnoise.commands import federate
 from corrnoise.simulations.noise_cancellation import distributed
 from corrnoise.simulations.noise_cancellation.images import dealt_images
 from corrnoise.simulations.noise_cancellation.run import simulate_federation
 from corrnoise.simulations.noise_cancellation.server import Server
 from corrnoise.simulations.noise_cancellation.storage import read_server
-from corrnoise.solvers.noise_cancellation import NOISES, named_noise
+from corrnoise.solvers.noise_cancellation import named_noise
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.privacy import Budget
 from tests.simulations.noise_cancellation.federations import Inline
@@ -63,10 +62,6 @@ def test_a_run_is_written_and_printed(inline: None, tmp_path: Path, capsys: pyte
     assert (folder / "machines").stat().st_mode & 0o077 == 0  # data and secrets
     assert main([*SMALL, "--rho", "8", "--output", str(folder)]) == 1
     assert "folder must be new or of the same protocol" in capsys.readouterr().err
-
-
-def test_every_noise_can_be_chosen() -> None:
-    assert [name.replace("-", " ") for name in federate.NOISES] == list(NOISES)
 
 
 @pytest.mark.parametrize(

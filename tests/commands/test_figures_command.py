@@ -118,15 +118,6 @@ def test_a_cluster_is_refused_where_it_would_not_be_used(
     assert figures.paper_figure("linear_regression").on_cluster
 
 
-def test_the_list_is_aligned(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command_line.main(["figures", "--list"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    width = max(map(len, figures.NAMES)) + 2
-    for name, line in zip(figures.NAMES, lines, strict=True):
-        assert line[:width] == f"{name:<{width}}"
-        assert line[width] != " "
-
-
 def test_no_simulation_draws_the_exact_curves_only_and_what_is_replaced_is_named(
     runs: list[SimulationRun], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -55,10 +55,7 @@ def test_the_choice_is_within_the_limit_above_the_floor_and_the_best(name: str) 
         allowed = [one for one in everything(found) if memory is None or one.memory <= memory]
         least = min(one.error for one in allowed if one.memory <= USUAL_MEMORY or memory is not None)
         assert found.optimum.error <= least * (1.01 if memory is None else 1)
-    assert (
-        f"{found.floor:.6g}, which no correlated noise of any form is below under this promise" in found.floor_in_words
-    )
-    assert "sampled at random" in found.floor_in_words
+    assert f"{found.floor:.6g}, which no mechanism is below while batches are not sampled" in found.floor_in_words
     bought = gains(found)
     assert [one.memory for one in bought] == sorted({one.memory for one in bought})
     assert all(later.error < earlier.error for earlier, later in itertools.pairwise(bought))
@@ -167,9 +164,9 @@ def _late(*_: object, **__: object) -> NoReturn:
     ("changes", "kind", "message"),
     [
         ({"budget": 0.5}, TypeError, "budget must be a Budget"),
-        ({"participation": 48}, TypeError, "participation must be a Participation"),
-        ({"participation": ENDLESS}, ValueError, "participation must have a number of steps without a problem"),
-        ({"participation": Participation.single(10**11)}, ValueError, r"participation must have at most \d+ steps on"),
+        ({"visits": 48}, TypeError, "visits must be a Participation"),
+        ({"visits": ENDLESS}, ValueError, "visits must have a number of steps without a problem"),
+        ({"visits": Participation.single(10**11)}, ValueError, r"visits must have at most \d+ steps on"),
         ({"objective": NuFTRL(0.1)}, TypeError, "objective must be SGD, a workload, a problem or LearningObjective"),
         ({"progress": 3}, TypeError, "progress must be a function"),
     ],
@@ -179,7 +176,7 @@ def test_bad_arguments_are_refused_before_anything_is_computed(
 ) -> None:
     monkeypatch.setattr(make, "optimise", _late)
     with pytest.raises(kind, match=message):
-        design(**{"budget": BUDGET, "participation": EPOCHED, **changes})
+        design(**{"budget": BUDGET, "visits": EPOCHED, **changes})
 
 
 @pytest.mark.parametrize(
@@ -194,7 +191,7 @@ def test_bad_arguments_are_refused_before_anything_is_computed(
 )
 def test_bad_values_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        design(**{"budget": BUDGET, "participation": EPOCHED, **changes})
+        design(**{"budget": BUDGET, "visits": EPOCHED, **changes})
 
 
 def test_too_many_eigenvalues_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

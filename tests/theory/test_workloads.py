@@ -52,21 +52,6 @@ def test_momentum_is_the_recursion(work, seed):
         assert np.abs(work.apply(gradients) - iterates(work, gradients, mutant=1e-6)).max() > tolerance
 
 
-@pytest.mark.parametrize(
-    ("arguments", "rmse"),
-    [
-        ({"momentum": 0.9}, 45.83388168),
-        ({"momentum": 0.9, "weight_decay": 0.01}, 37.74113962),
-        ({"momentum": 0.0, "learning_rates": np.minimum(1, np.arange(64, 0, -1) / 16)}, 5.61283407),
-        ({"momentum": 0.9, "learning_rates": np.minimum(1, np.arange(64, 0, -1) / 16)}, 45.01041081),
-    ],
-)
-def test_errors_of_independent_noise(arguments, rmse):
-    """Root mean squares at n = 64 that an independent program gave."""
-    matrix = MomentumSGD(64, **arguments).matrix()
-    assert np.sqrt((matrix**2).sum() / 64) == pytest.approx(rmse, abs=6e-9)
-
-
 @given(workloads(kinds=("average",)), st.integers(0, 2**32 - 1))
 def test_the_average_is_the_recursion(work, seed):
     gradients = np.random.default_rng(seed).normal(size=work.steps)
@@ -114,22 +99,6 @@ def test_optimisers_have_the_workload_of_every_run():
     assert SGD(weight_decay=0.1).workload(8) == MomentumSGD(8, momentum=0.0, weight_decay=0.1)
     assert SGD(cool_down=0.5).workload(4) != SGD(cool_down=0.5).workload(8)
     assert eval(repr(SGD(momentum=0.9, weight_decay=0.1, batch_size=3))) == SGD(0.9, 0.1, batch_size=3)
-
-
-def test_optimisers_in_words():
-    rates = [1.0, 0.5, 0.25]
-    words = {
-        "SGD with a constant learning rate": (SGD(), PrefixSums(3)),
-        "SGD with momentum 0.5, learning rates from 0.25 to 1": (
-            SGD(0.5, learning_rates=rates),
-            MomentumSGD(3, momentum=0.5, learning_rates=rates),
-        ),
-        "SGD with momentum 0.9, weight decay 0.1": (SGD(0.9, 0.1), SGD(0.9, 0.1).workload(3)),
-        "SGD with a learning rate that falls over the last 0.25 of the run": (SGD(cool_down=0.25),),
-        "MomentumAverage of 3 steps": (MomentumAverage(3, alpha=0.5),),
-    }
-    for text, things in words.items():
-        assert [thing.in_words() for thing in things] == [text] * len(things)
 
 
 @pytest.mark.parametrize(

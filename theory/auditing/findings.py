@@ -73,6 +73,25 @@ TESTS: Mapping[str, Row] = {
 }
 
 
+_OTHERS = "batches are not those of examples that draw for themselves (H2)"
+
+#: The tests of a loop that draws its batches, in their order.
+SAMPLED_TESTS: Mapping[str, Row] = {
+    "batches, steps of an example": Row("an example is in steps that its sampling does not have: drawn again?", True),
+    "batches, rate above": Row("examples take part more often than claimed", True),
+    "batches, sizes": Row(_OTHERS, True),
+    "batches, numbers of participations": Row(_OTHERS, True),
+    "batches, drawn again": Row(
+        "batches are related to those of another run or epoch: their secret is used again", True
+    ),
+    "noise of a step of few examples, near 0": Row("a step with few examples, or none, gets no noise", True),
+    **{name: row for name, row in TESTS.items() if row.refutes and name != "canaries, learned filter"},
+    "division by the size of the batch": Row("sums are divided by the number of examples of the batch (H3)", True),
+    **{name: row for name, row in TESTS.items() if not row.refutes and "each participation" not in name},
+    "batches, rate below": Row("examples take part less often than claimed", False),
+}
+
+
 @record
 class Test(Record):
     """A test of an audit.
@@ -120,11 +139,14 @@ class Audit(Record):
     mu_lower_bound
         Lower bound of μ; it exceeds the truth in a report with probability ``level`` at most.
     mu, delta
-        The claim: μ = sqrt(2ρ) of one Gaussian mechanism, and the δ at which ε is stated, or None.
+        The claim: μ = sqrt(2ρ) of one Gaussian mechanism, and the δ at which ε is stated, or None.  Of a sampled loop,
+        the mean μ of the canaries for somebody who knows the batches; the sampling is tested by itself.
     bounds
         Lower bounds of ε at ``delta`` that assume less, by name; each fails with probability ``level`` at most.
     signal
         μ of a canary of a loop as claimed, at most ``mu``.
+    sampled
+        Whether the loop draws its batches.
     canaries, idle, runs, lone_runs
         Canaries and idle coordinates of a run; runs with many canaries, and runs with one at a time.
     skipped
@@ -147,6 +169,7 @@ class Audit(Record):
     lone_runs: int
     skipped: int
     level: float
+    sampled: bool = False
 
     def power(self, factor: float) -> float:
         """How probably a loop is refuted that clips to ``factor`` times the clip norm.
@@ -166,7 +189,7 @@ class Audit(Record):
             canaries=self.canaries,
             runs=self.runs,
             idle=self.idle,
-            level=self.level / len(TESTS),
+            level=self.tests[0].level if self.tests else self.level / len(TESTS),
         )
 
     def report(self) -> str:
@@ -174,7 +197,8 @@ class Audit(Record):
         lines = [f"verdict: {self.verdict}"]
         if self.cause:
             lines.append(f"cause: {self.cause}")
-        lines.append(f"claim: {_in_words(self.mu, self.delta, 'a Gaussian mechanism with mu =')}")
+        known = "to who knows the batches, " if self.sampled else ""
+        lines.append(f"claim: {known}{_in_words(self.mu, self.delta, 'a Gaussian mechanism with mu =')}")
         if not self.tests:
             return "\n".join(lines)
         lines += [
@@ -199,7 +223,9 @@ def _in_words(mu: float, delta: float | None, sign: str) -> str:
     return f"{sign} {mu:.4g}, epsilon {gaussian_epsilon(mu**2 / 2, delta):.4g} at delta {delta:.3g}"
 
 
-def judged(found: Mapping[str, Evidence], level: float) -> tuple[Verdict, str, tuple[Test, ...]]:
+def judged(
+    found: Mapping[str, Evidence], level: float, table: Mapping[str, Row] = TESTS
+) -> tuple[Verdict, str, tuple[Test, ...]]:
     """The verdict, its cause and the tests.
 
     Parameters
@@ -208,11 +234,13 @@ def judged(found: Mapping[str, Evidence], level: float) -> tuple[Verdict, str, t
         Evidence by the name of the test, for those that were made.
     level
         Of the whole report.
+    table
+        Its tests, in their order.
     """
-    each = level / len(TESTS)
+    each = level / len(table)
     tests = tuple(
         Test(name, row.cause, one.statistic, one.where, one.p, each, row.refutes)
-        for name, row in TESTS.items()
+        for name, row in table.items()
         if (one := found.get(name)) is not None
     )
     failed = [test for test in tests if test.failed]

@@ -54,13 +54,8 @@ def half_expo_constant(noise: ToeplitzNoise, nu: float, steps: int | None = None
     larger ν' it is infinite.  For independent noise it is 1, for anti-PGD with damping a it is 1 + |1 − a|/sqrt(1 − ν).
     Raises ``ValueError`` where ``steps`` is None, and the noise neither ends nor is ``NuFTRL``.
 
-    Definition D.3.  The sum for τ is the sum for τ − 1 plus a term >= 0, so the last τ attains the supremum.
-
-    Parameters
-    ----------
-    noise : correlated noise
-    nu : the parameter 0 <= ν < 1; at 0 the constant is ‖β‖₁
-    steps : τ < ``steps``; None for all τ
+    Definition D.3.  The sum for τ is the sum for τ − 1 plus a term >= 0, so the last τ < ``steps`` attains the
+    supremum.
     """
     return _weighted_sum(noise, checks.real("nu", nu, "[0, 1)"), steps)
 
@@ -121,17 +116,14 @@ def theorem_d11_upper_bound(
 ) -> Array:
     """Theorem D.11 for Noisy-FTRL: E F(θ_t) − F* <= κ e^{−ημt} (F(θ_0) − F*) + F_∞, for η R² < 1.
 
-    The array has the shape of ``times``; ``inf`` unless η R² < 1.
+    The array has the shape of ``times``; ``inf`` unless η R² < 1.  ``printed=True`` returns the published bound
+    (sqrt(first term) + sqrt(F_∞))².  It is true and up to twice the sharper bound: the paths of the initial error and
+    of the noise are uncorrelated, so the triangle inequality is not needed.  (Some electronic copies lack the roots;
+    that statement is false.)
 
-    Parameters
-    ----------
-    problem, noise : a quadratic problem, whose ``stationary_error`` is F_∞, and correlated noise
-    times : t >= 0, of any shape
-    initial_error : F(θ_0) − F*, >= 0
-    budget : ρ and G, which set σ² = G² γ_∞²/(2ρ)
-    printed : return the published bound (sqrt(first term) + sqrt(F_∞))²
-        It is true and up to twice the sharper bound: the paths of the initial error and of the noise are uncorrelated,
-        so the triangle inequality is not needed. (Some electronic copies lack the roots; that statement is false.)
+    Theorem D.13 (c) says the same of E [(F(θ_t) − F*) 1(ℰ)] for DP-FTRL, printed with a needless factor 2.  ℰ has
+    probability at least 1 − p if the clip norm is ``FiniteRun.theorem_d13_clip_norm`` and the learning rate is at most
+    ``FiniteRun.theorem_d13_learning_rate_limit``.
     """
     t = checks.reals("times", times, "[0, inf)")
     start = checks.real("initial_error", initial_error, "[0, inf)")
@@ -143,26 +135,6 @@ def theorem_d11_upper_bound(
     if printed:
         return np.asarray((np.sqrt(transient) + math.sqrt(stationary)) ** 2)
     return np.asarray(transient + stationary)
-
-
-def theorem_d13_upper_bound(
-    problem: QuadraticProblem,
-    noise: ToeplitzNoise,
-    times: ArrayLike,
-    initial_error: float,
-    *,
-    budget: Budget = UNIT_BUDGET,
-    printed: bool = False,
-) -> Array:
-    """Theorem D.13 (c) for DP-FTRL: E [(F(θ_t) − F*) 1(ℰ)] is at most ``theorem_d11_upper_bound``.
-
-    ``printed=True`` returns twice that, as published.  The statement is about the event ℰ only.  It has probability at
-    least 1 − p if the clip norm is ``FiniteRun.theorem_d13_clip_norm`` and the learning rate is at most
-    ``FiniteRun.theorem_d13_learning_rate_limit``.  Parameters, return value and errors are those of
-    ``theorem_d11_upper_bound``.
-    """
-    bound = theorem_d11_upper_bound(problem, noise, times, initial_error, budget=budget)
-    return 2 * bound if printed else bound
 
 
 # -- a run of T steps with high probability ----------------------------------------------------------------------------
@@ -238,12 +210,8 @@ class FiniteRun(Record):
 
             C (D² + η R² s²/μ + η σ² d ‖β‖₁²/μ) ℓ³  and  C R⁴ (D² + η R² s²/μ + s²/R² + η σ² d ‖β‖₁²/μ) ℓ⁵.
 
-        Returns both bounds; ``inf`` unless η <= 1/(C R² ℓ).
-
-        Parameters
-        ----------
-        noise : correlated noise that satisfies Half-Expo Decay with parameter ημ (see ``half_expo_constant``)
-        constant : C >= 1, a universal constant that the paper does not give
+        Returns both bounds; ``inf`` unless η <= 1/(C R² ℓ).  The noise satisfies Half-Expo Decay with parameter ημ (see
+        ``half_expo_constant``), and C >= 1.
         """
         c = checks.real("constant", constant, "[1, inf)")
         r2 = self.problem.moment_bound
@@ -311,11 +279,7 @@ class FiniteRun(Record):
         N = max{κ d_eff ℓ, Y ℓ⁵}, Y = κ² d_eff² d/ρ.  The first length comes from the learning rate that is admissible
         without privacy.  Without it the statement would imply convergence in any number of steps as ρ → ∞.
 
-        Parameters
-        ----------
-        constant, polylog : c > 0 and the value of polylog(T) >= 0, which the paper does not give
-        printed : return the published rate
-            It lacks the factor F(θ_0) − F*, so its units are wrong, and it has N = Y ℓ⁵.
+        The published rate (``printed=True``) lacks the factor F(θ_0) − F*, so its units are wrong, and has N = Y ℓ⁵.
         """
         length = self._private_length * self.log_factor**5
         return self._corollary(length, length, self.dp_sgd_rate(), constant, polylog, printed)

@@ -9,9 +9,7 @@ Notation: s² is the residual variance, σ² = G² γ_∞²/(2ρ), b_j the avera
 is ``problem.moment_bound``.  Lemma C.4, made exact, says (η/2π) ∫ |B|² h dω = Σ b_j/(2 − x_j) with
 h(ω) = Σ λ_j/|1 − x_j − e^{iω}|².
 
-N2 and N3 are results of this project, like N1, which is ``problem.upper_bound``.  ``problem.lower_bound`` is the linear
-part of the error for one noise and the corrected Theorem C.18 over all noise.
-
+N2 and N3 are results of this project, like N1, which is ``problem.upper_bound``.
 Source: Choquette-Choo et al., arXiv 2310.06771: Theorems 2.1, 2.2, C.14, C.18.
 """
 
@@ -51,16 +49,10 @@ def theorem_c14_upper_bound(
     return (1 + series) * r2 * problem.residual_std**2 + (1 + c * series) * problem.learning_rate * variance * total
 
 
-def theorem_c18_lower_bound(
-    problem: QuadraticProblem,
-    noise: ToeplitzNoise,
-    *,
-    budget: Budget = UNIT_BUDGET,
-    printed: bool = False,
-) -> float:
+def theorem_c18_lower_bound(problem: QuadraticProblem, noise: ToeplitzNoise, *, budget: Budget = UNIT_BUDGET) -> float:
     """First part of Theorem C.18 for one noise: (η/4) s² Tr H + (η²G²γ²/(8πρ)) ∫ |B|² h.
 
-    ``printed=True`` gives the published constants, which are twice these and false for the F with the factor ½.
+    The published constants are twice these and false for the F with the factor ½.
     Counterexample: for d = 1, λ = 1, η = 0.01, independent noise and s = 0, F_∞ is 0.00126904 and the printed bound
     0.00251256.
     """
@@ -72,24 +64,19 @@ def theorem_c18_lower_bound(
         return math.inf
     residual = eta / 4 * problem.residual_std**2 * problem.trace
     privacy = eta / 2 * variance * float((noise.averaged_variance(x) / (2 - x)).sum())
-    return (2 if printed else 1) * (residual + privacy)
+    return residual + privacy
 
 
 # -- all noise ---------------------------------------------------------------------------------------------------------
 
 
-def theorem_c18_universal_lower_bound(
-    problem: QuadraticProblem, *, budget: Budget = UNIT_BUDGET, printed: bool = False
-) -> float:
-    """Second part of Theorem C.18, over all noise: (η/4) s² Tr H + (η²G²/(16π²ρ)) (∫ sqrt(h))².
+def printed_c18_universal_lower_bound(problem: QuadraticProblem, *, budget: Budget = UNIT_BUDGET) -> float:
+    """The published last line of Theorem C.18, over all noise: ¼ (2 η s² + η² G²/(2ρ)) Tr H.
 
-    The noise with |B|² = h^{−1/2} minimises this bound.  The paper says that it minimises F_∞ too, which is false (see
-    ``optimal_error``).  ``printed=True`` gives the published last line ¼ (2 η s² + η² G²/(2ρ)) Tr H.  Its residual term
-    is twice too large for the F with the factor ½.
+    Its residual term is twice too large for the F with the factor ½.  True is ``problem.lower_bound``, which the noise
+    with |B|² = h^{−1/2} minimises.  The paper says that it minimises F_∞ too, which is false (see ``optimal_error``).
     """
     single_examples(problem)
-    if not printed:
-        return problem.lower_bound(budget=budget)
     eta = problem.learning_rate
     return (2 * eta * problem.residual_std**2 + eta**2 * budget.unit_variance) * problem.trace / 4
 

@@ -7,9 +7,9 @@ dimension; here both are free.  The exact errors are in ``theory.problems.quadra
 ``published_bounds``.
 
 By default a logarithm is log(8/·).  For small arguments it agrees with the published log(1/·) up to constants, and it
-stays positive where log(1/·) vanishes.  An unstable learning rate has the rate ``inf``.  ``printed=True`` gives the
-expressions of the tables, and treats every η ‖H‖₂ <= 1 as stable, as the caption of Table 1 does.  That condition is
-necessary and far from sufficient: H = I of dimension 128 with η = 1/65 diverges, and so does every η Tr H > 2.
+stays positive where log(1/·) vanishes.  An unstable learning rate has the rate ``inf``; the condition η ‖H‖₂ <= 1 of
+the caption of Table 1 is far from sufficient: H = I of dimension 128 with η = 1/65 diverges, and so does every
+η Tr H > 2.
 
 Sources: Choquette-Choo et al., arXiv 2310.06771: Tables 1, 2 and 4, Theorem 2.2, Propositions C.22 and C.24; G. N.
 Watson, The constants of Landau and Lebesgue, 1930 (the expansion of γ_T² at ν = 0).
@@ -31,34 +31,30 @@ from corrnoise.theory.problems.quadratic import QuadraticProblem, single_example
 _KNOWN = "DPSGD, NuFTRL or AntiPGD"
 
 
-def _log_inverse(value: float, printed: bool) -> float:
-    """log(8/value), as printed log(1/value); ``inf`` at 0."""
-    if value == 0:
-        return math.inf
-    return (0.0 if printed else math.log(8)) - math.log(value)
+def _log_inverse(value: float) -> float:
+    """log(8/value); ``inf`` at 0."""
+    return math.inf if value == 0 else math.log(8) - math.log(value)
 
 
-def _stable(problem: QuadraticProblem, printed: bool) -> bool:
+def _stable(problem: QuadraticProblem) -> bool:
     single_examples(problem)
-    return bool(problem.rates.max() <= 1) if printed else problem.instability() < 1
+    return problem.instability() < 1
 
 
 # -- Tables 1 and 2: one problem ---------------------------------------------------------------------------------------
 
 
-def lower_bound_rate(problem: QuadraticProblem, *, budget: Budget = UNIT_BUDGET, printed: bool = False) -> float:
+def lower_bound_rate(problem: QuadraticProblem, *, budget: Budget = UNIT_BUDGET) -> float:
     """Table 1, first row: η² G² Tr H/ρ, a lower bound for all noise up to a constant (1/4 is one that holds).
 
     ``bounds.average_log_lower_bound`` shows that a log² of the learning rate is missing.
     """
-    if not _stable(problem, printed):
+    if not _stable(problem):
         return math.inf
     return 2 * budget.unit_variance * problem.learning_rate**2 * float(problem.eigenvalues.sum())
 
 
-def stationary_error_rate(
-    problem: QuadraticProblem, noise: ToeplitzNoise, *, budget: Budget = UNIT_BUDGET, printed: bool = False
-) -> float:
+def stationary_error_rate(problem: QuadraticProblem, noise: ToeplitzNoise, *, budget: Budget = UNIT_BUDGET) -> float:
     """Tables 1 and 2: the rate of the stationary error due to privacy, for the kinds of noise in the tables.
 
     Raises ``TypeError`` where no rate is known for ``noise``.
@@ -67,14 +63,8 @@ def stationary_error_rate(
     For Gaussian inputs and η R² <= 1 the exact error is 1/8 to 1/4 of the first rate, at most 0.1157 of the second,
     and 1/16 to 1/4 of the third (Proposition C.24).
 
-    Parameters
-    ----------
-    problem : quadratic problem; its residual standard deviation is not used
-    noise : ``DPSGD()``: Θ(η d G²/ρ)
-        ``NuFTRL(nu)`` with ν <= ημ: O(η² G² Tr H log²(8/ν)/ρ), ``inf`` at ν = 0. ``AntiPGD(damping)`` with damping ν <=
-        1: Θ(η G² (ν d + η Tr H/ν)/ρ), ``inf`` at ν = 0.
-    budget : ρ, clip norm G and adjacency
-    printed : return the published rate, with log(1/ν) and with η ‖H‖₂ <= 1 for stability
+    ``DPSGD()`` has Θ(η d G²/ρ), ``NuFTRL(nu)`` with ν <= ημ O(η² G² Tr H log²(8/ν)/ρ), which is ``inf`` at ν = 0, and
+    ``AntiPGD(damping)`` with damping ν <= 1 Θ(η G² (ν d + η Tr H/ν)/ρ), ``inf`` at ν = 0.
     """
     unit = 2 * budget.unit_variance
     eta = problem.learning_rate
@@ -88,13 +78,13 @@ def stationary_error_rate(
             raise ValueError(
                 f"nu must lie in [0, learning_rate × smallest eigenvalue] = [0, {largest!r}], got {noise.nu!r}"
             )
-        rate = eta**2 * trace * _log_inverse(noise.nu, printed) ** 2
+        rate = eta**2 * trace * _log_inverse(noise.nu) ** 2
     elif isinstance(noise, AntiPGD):
         nu = checks.real("damping", noise.damping, "[0, 1]")
         rate = eta * (nu * d + eta * trace / nu) if nu > 0 else math.inf
     else:
         raise TypeError(f"noise must be {_KNOWN}, for which rates are known, got {noise!r}")
-    return unit * rate if _stable(problem, printed) else math.inf
+    return unit * rate if _stable(problem) else math.inf
 
 
 def balanced_damping(problem: QuadraticProblem) -> float:
@@ -102,46 +92,33 @@ def balanced_damping(problem: QuadraticProblem) -> float:
     return math.sqrt(problem.rates.mean())
 
 
-def balanced_anti_pgd_rate(problem: QuadraticProblem, *, budget: Budget = UNIT_BUDGET, printed: bool = False) -> float:
+def balanced_anti_pgd_rate(problem: QuadraticProblem, *, budget: Budget = UNIT_BUDGET) -> float:
     """Table 2, last row: η^{3/2} G² sqrt(d Tr H)/ρ, damped anti-PGD at ``balanced_damping``.
 
     It is the geometric mean of the rate of Noisy-SGD and the lower bound, and half of ``stationary_error_rate`` there.
     """
-    lower = lower_bound_rate(problem, budget=budget, printed=printed)
-    sgd = stationary_error_rate(problem, DPSGD(), budget=budget, printed=printed)
-    return math.sqrt(lower) * math.sqrt(sgd)
+    sgd = stationary_error_rate(problem, DPSGD(), budget=budget)
+    return math.sqrt(lower_bound_rate(problem, budget=budget)) * math.sqrt(sgd)
 
 
 # -- Table 2: sensitivities --------------------------------------------------------------------------------------------
 
 
-def squared_sensitivity_rate(noise: ToeplitzNoise, steps: int, *, printed: bool = False) -> float:
+def squared_sensitivity_rate(noise: ToeplitzNoise, steps: int) -> float:
     """Table 2: the rate of γ_T² after T = ``steps`` steps.
 
-    γ_T² is between 0.31 and 0.481 times the second rate, and between 0.43 and 1 times the third.  (The text of
-    Section C.5 gives γ_T = T for anti-PGD.  This is γ_T², as in the table.)
-
-    Parameters
-    ----------
-    noise : ``DPSGD()``: 1.  ``NuFTRL(nu)``, ν <= 1: log(8 min{T, 1/ν}).  ``AntiPGD(damping)``, ν <= 1: min{T, 1/ν}.
-    steps : T >= 1
-    printed : return the published rate
-        For ``NuFTRL`` it is log T at ν = 0 and log(1/ν) at ν > 0, for ``AntiPGD`` T and 1/ν.  These are the limits for
-        large T.
+    ``DPSGD()``: 1.  ``NuFTRL(nu)``, ν <= 1: log(8 min{T, 1/ν}), of which γ_T² is between 0.31 and 0.481 times.
+    ``AntiPGD(damping)``, ν <= 1: min{T, 1/ν}, between 0.43 and 1 times.  Published are the limits for large T.  (The
+    text of Section C.5 gives γ_T = T for anti-PGD.  This is γ_T², as in the table.)
     """
     steps = checks.integer("steps", steps, 1)
     if isinstance(noise, DPSGD):
         return 1.0
     if isinstance(noise, NuFTRL):
-        nu = checks.real("nu", noise.nu, "[0, 1]")
-        logarithmic = True
-    elif isinstance(noise, AntiPGD):
-        nu = checks.real("damping", noise.damping, "[0, 1]")
-        logarithmic = False
-    else:
-        raise TypeError(f"noise must be {_KNOWN}, for which rates are known, got {noise!r}")
-    inverse = nu if printed and nu > 0 else max(nu, 1 / steps)
-    return _log_inverse(inverse, printed) if logarithmic else 1 / inverse
+        return _log_inverse(max(checks.real("nu", noise.nu, "[0, 1]"), 1 / steps))
+    if isinstance(noise, AntiPGD):
+        return 1 / max(checks.real("damping", noise.damping, "[0, 1]"), 1 / steps)
+    raise TypeError(f"noise must be {_KNOWN}, for which rates are known, got {noise!r}")
 
 
 def squared_sensitivity_expansion(noise: ToeplitzNoise, steps: int) -> float:
@@ -200,16 +177,9 @@ def decay_rates(
     Noisy-FTRL entry at general a > 1 is true, but it does not follow from Theorem 2.2, from which it is derived: that
     gives a³/(a−1) instead of a²/(a−1).
 
-    Parameters
-    ----------
-    exponent : a >= 0
-    dimension : d >= 1
-    learning_rate : 0 < η < 1.  (Stability needs at least η Tr H < 2; this is not checked.)
-    budget : ρ, clip norm G and adjacency; the rates scale with G²/ρ
-    printed : return the published row
-        Its effective dimension is d, sqrt(d), d^{1−a}/(1−a), log d, 1 and a/(a−1) for a = 0, 1/2, other a < 1, 1, 2 and
-        other a > 1.  Its logarithms are log²(1/η) at a = 0, log³(d/η) at a = 1 and log²(d/η) elsewhere, with another
-        factor a at general a > 1.
+    0 < η < 1; stability needs at least η Tr H < 2, which is not checked.  The published effective dimension is d,
+    sqrt(d), d^{1−a}/(1−a), log d, 1 and a/(a−1) for a = 0, 1/2, other a < 1, 1, 2 and other a > 1.  Its logarithms are
+    log²(1/η) at a = 0, log³(d/η) at a = 1 and log²(d/η) elsewhere, with another factor a at general a > 1.
     """
     a = checks.real("exponent", exponent, "[0, inf)")
     d = checks.integer("dimension", dimension, 1)

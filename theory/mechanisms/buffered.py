@@ -139,14 +139,7 @@ def _pair_gaps(gaps: Numbers) -> Numbers:
 
 
 def squared_error(zeros: Numbers, poles: Numbers, *, steps: int, objective: Objective) -> Numbers:
-    """The mean or the largest squared error of prefix sums at unit noise, shape (…).
-
-    Parameters
-    ----------
-    zeros, poles : interlacing gaps g and h, shape (…, d)
-    steps : length n of the run
-    objective : ``"mean"`` or ``"max"`` over the steps
-    """
+    """The mean or the largest squared error of prefix sums at unit noise, shape (…), of gaps g and h, shape (…, d)."""
     checks.choice("objective", objective, OBJECTIVES)
     n = steps
     limit, weights = residues(zeros, poles)
@@ -160,10 +153,7 @@ def squared_error(zeros: Numbers, poles: Numbers, *, steps: int, objective: Obje
 def squared_sensitivity(gaps: Numbers, omega: Numbers, participation: Participation) -> Numbers:
     """The squared sensitivity of a strategy with scales >= 0 and decays in [0, 1], by the formula above, shape (…).
 
-    Parameters
-    ----------
-    gaps, omega : g = 1 − θ in [0, 1] and ω >= 0, shape (…, d).  They are not checked here.
-    participation : n, b and k
+    The gaps g = 1 − θ and ω, of shape (…, d), are not checked here.
     """
     n = participation.length
     b = participation.period
@@ -189,11 +179,6 @@ def sensitivity_upper_bound(decay_gaps: ArrayLike, output_scales: ArrayLike, par
     Raises ``ValueError`` where a scale is negative, a decay is outside [0, 1], or the order is reshuffled: the theorem
     does not cover it.
 
-    Parameters
-    ----------
-    decay_gaps : 1 − θ_i in [0, 1], shape (d,), θ the decays of the strategy
-    output_scales : ω_i >= 0, shape (d,)
-    participation : in which steps an example takes part
     """
     gaps = checks.vector("decay_gaps", decay_gaps, "[0, 1]")
     omega = checks.vector("output_scales", output_scales, "[0, inf)")

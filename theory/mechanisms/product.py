@@ -137,9 +137,11 @@ class ProductNoise(ToeplitzNoise):
         return self._series(self.exponents, checks.integer("steps", steps, 1))
 
     def _series(self, exponents: Array, steps: int) -> Array:
-        from corrnoise.theory.numerics import double_double_series
+        series = np.eye(1, steps)[0]
+        if self.gaps.size == 0:
+            return series
+        from corrnoise.theory.numerics import double_double_series  # compiled
 
-        series = np.empty(steps)
         double_double_series.product_series(self.gaps, exponents, series)
         finite = np.isfinite(series)
         if not finite.all():

@@ -20,15 +20,18 @@ form                        what is run                                         
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.numerics.rounding import Dtype, as_stored
+from corrnoise.theory.numerics.rounding import UNITS, Dtype, as_stored
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
+
+if TYPE_CHECKING:
+    from corrnoise.theory.amplification.curve import Curve
 
 Form = Literal[
     "cascade",
@@ -117,17 +120,23 @@ class Program(Record):
     def multiplier(self, budget: Budget) -> float:
         """Standard deviation of the independent noise in units of the clip norm; never too small.
 
+        For sampled batches it is that of their accountant, or that of the worst case where this is smaller.  It has
+        been verified by certified bounds of δ at this number.
+
         Parameters
         ----------
         budget
-            What the run may spend.
+            What the run may spend: for sampled batches ε and δ, for zero-out adjacency.
 
         Raises
         ------
         ValueError
-            The standard deviation is outside of the range of float32, in which noise is added.
+            The standard deviation is outside of the range of float32, in which noise is added; or no accountant covers
+            the run and its budget.
         """
         multiplier = budget.multiplier(self.sensitivity * self.participation.members)
+        if self.participation.sampled:
+            multiplier = min(multiplier, self._amplified(budget))
         low, high = _FLOAT32
         if not low <= multiplier * budget.clip_norm <= high:
             raise ValueError(
@@ -135,6 +144,48 @@ class Program(Record):
                 f"{budget.clip_norm} with the multiplier {multiplier}"
             )
         return multiplier
+
+    def _amplified(self, budget: Budget) -> float:
+        if budget.adjacency != "zero-out":
+            raise ValueError(
+                f"budget must have zero-out adjacency for sampled batches, got {budget.adjacency!r}: the theorem "
+                "compares a run with an example to one without; promise participation.worst for replace-one"
+            )
+        if budget.epsilon is None or budget.delta is None:
+            raise ValueError(
+                f"budget must be given by epsilon and delta for sampled batches, got rho={budget.rho!r}: amplified "
+                "curves are no zCDP; promise participation.worst, or give epsilon and delta"
+            )
+        from corrnoise.theory.amplification.curve import noise_multiplier_of
+
+        # The factor 1 + 2⁻⁵⁰ exceeds the rounding error of a later product with the clip norm.
+        return noise_multiplier_of(self.curve, budget.epsilon, budget.delta) * (1 + 2.0**-50)
+
+    @property
+    def curve(self) -> Curve:
+        """The curve of the accountant of sampled batches, for C as this program runs it.
+
+        A program runs C + ΔC.  Its covered sensitivity for one participation exceeds the largest column norm of C by a
+        bound of every |ΔC e_j|: additive bounds are γ + max_j |ΔC e_j|, and quotients γ/(1 − κ) with |ΔC e_j| <=
+        κ |C e_j|/(1 − κ) <= γ/(1 − κ) − γ.  Errors of the norms themselves are added.
+
+        Raises ``ValueError`` where no accountant covers the run.
+        """
+        who = self.participation
+        once = Participation.single(who.length)
+        _, covered = self.mechanism.covered(once, self.form, self.dtype)
+        norm = self.mechanism.bracket(once)
+        error = (covered - norm.lower) + (norm.upper - norm.lower) + 4 * UNITS[self.dtype] * norm.upper
+        bands = self.mechanism.bands(who.length)
+        stays = self.form in ("substitution", "strategy column") or (bands == 1 and self.form != "transform")
+        if bands < who.length and not stays:
+            raise ValueError(
+                "form must be 'substitution' or 'strategy column' for sampled batches and a strategy of few bands, "
+                f"got {self.form!r}, whose rounding errors leave the bands"
+            )
+        from corrnoise.theory.amplification.accountant import curve_of
+
+        return curve_of(self.mechanism, who, error * (1 + 1e-12))
 
     def scale(self, budget: Budget) -> float:
         """Standard deviation of the independent noise.

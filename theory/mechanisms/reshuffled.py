@@ -39,15 +39,10 @@ _ROUNDING = 1e-9  #: relative, of sums of products, with room to spare
 
 
 def reshuffled_sensitivity(strategy: Array, participation: Participation, *, error: float = 0.0) -> Sensitivity:
-    """The sensitivity of any strategy for reshuffled orders.
+    """The sensitivity of any strategy, shape (n, n), for reshuffled orders.
 
-    Returns a bracket; O(n³).  It is closed where the patterns are few enough to be listed, for non-negative X.
-
-    Parameters
-    ----------
-    strategy : C, shape (n, n)
-    participation : of the kind ``"reshuffled"``
-    error : bound of the relative error of each column, in the 2-norm
+    Returns a bracket; O(n³).  It is closed where the patterns are few enough to be listed, for non-negative X.  The
+    ``error`` bounds the relative error of each column, in the 2-norm.
     """
     gram = strategy.T @ strategy
     fixed = [

@@ -1,12 +1,9 @@
 """Correlated noise as a program makes it: the sensitivity that covers rounding errors.
 
-A program makes the noise y from independent noise z by a recurrence in floating-point arithmetic.  Each operation
-returns the exact result times 1 + δ with |δ| <= u, where u is the unit roundoff.  For fixed δ the program is a linear
-map y = N z, and a run that releases g + N z has the sensitivity of the *strategy* N⁻¹: its largest column norm.  The
-functions here bound this norm for all δ.  A product of m factors 1 + δ or 1/(1 + δ) lies within 1 ± ε_m with
-
-    ε_m = (1 − u)^{−m} − 1,
-
+A program makes the noise y from independent noise z by a recurrence in floating-point arithmetic
+(``theory.numerics.rounding``).  For fixed rounding errors the program is a linear map y = N z, and a run that releases
+g + N z has the sensitivity of the *strategy* N⁻¹: its largest column norm.  The functions here bound this norm for all
+rounding errors.  A product of m factors 1 + δ or 1/(1 + δ) with |δ| <= u lies within 1 ± ε_m, ε_m = (1 − u)^{−m} − 1,
 and every entry of the strategy is a sum of terms that carry such factors.  There are these kinds of programs:
 
 ``recurrence_sensitivity``
@@ -79,14 +76,7 @@ _NORMS = 1 + arb(2) ** -30  # more than the relative error of any norm below
 
 
 def recurrence_sensitivity(strategy_coef: Array, dtype: Dtype, participation: Participation) -> float:
-    """Upper bound of the sensitivity of a run that inverts a Toeplitz strategy step by step.
-
-    Parameters
-    ----------
-    strategy_coef : first column of the strategy, one coefficient for each step of the run, shape (T,)
-        The program stores it as ``dtype``.
-    participation : who takes part when in these T steps
-    """
+    """Upper bound of the sensitivity of a run that inverts a Toeplitz strategy step by step, stored as ``dtype``."""
     stored = as_stored(strategy_coef, dtype)
     largest = float(np.abs(stored).max())
     if not 0 < largest < math.inf:
@@ -103,11 +93,8 @@ def recurrence_sensitivity(strategy_coef: Array, dtype: Dtype, participation: Pa
 def buffer_sensitivity(buf_decay: Array, output_scale: Array, participation: Participation, dtype: Dtype) -> float:
     """Upper bound of the sensitivity of a run that inverts a buffered linear Toeplitz strategy step by step.
 
-    Parameters
-    ----------
-    buf_decay, output_scale : θ and ω, shape (P,) each.  The program stores them as ``dtype``.
-    participation : who takes part when
-        For runs of any length the bound is ``inf`` unless every |θ| is a few units below 1.
+    θ and ω have the shape (P,), and the program stores them as ``dtype``.  For runs of any length the bound is ``inf``
+    unless every |θ| is a few units below 1.
     """
     who = participation
     decay = as_stored(buf_decay, dtype)
@@ -157,14 +144,8 @@ def section_sensitivity(
     coefficient by ε_1, and the factor q − a by ε_5.  The error of a product of sections is bounded, coefficient by
     coefficient, by the difference of two products of sections with positive coefficients.
 
-    Raises ``ValueError`` where a gap is no number of ``dtype``.
-
-    Parameters
-    ----------
-    zeros, poles : the gaps a and q of the sections, shape (P,) each, numbers of ``dtype``; a − q may be rounded to it
-    exact : an upper bound of the sensitivity of the noise of these sections in exact arithmetic
-    participation : who takes part when, also in a run of any length
-    dtype : ``"float64"`` or ``"float32"``, of all operations
+    Raises ``ValueError`` where a gap is no number of ``dtype``; a − q may be rounded to it.  ``exact`` is an upper
+    bound of the sensitivity of the noise of these sections in exact arithmetic.
     """
     if math.isinf(exact):
         return exact
@@ -223,16 +204,10 @@ def convolution_sensitivity(
 ) -> float:
     """Upper bound of the sensitivity of a run that multiplies independent noise by the noising matrix.
 
-    Returns the bound, ``inf`` where the errors are not small beside 1/‖C‖.
-
-    Parameters
-    ----------
-    stored : the coefficients, numbers of ``dtype``, shape (p,): those that the program multiplies with the noise
-    once, exact : upper bounds of the sensitivity of this noise in exact arithmetic: for one participation, and for
-        ``participation``
-    participation : who takes part when, also in a run of any length
-    by : ``"sums"``: each entry is a sum of products, in any order
-        ``"transforms"``: fast Fourier transforms over all steps, with an error of at most 32 u log2(2T) ‖β‖₁ ‖z‖₂.
+    Returns the bound, ``inf`` where the errors are not small beside 1/‖C‖.  The coefficients, shape (p,), are
+    ``stored`` as numbers of ``dtype``.  ``once`` and ``exact`` are upper bounds of the sensitivity of this noise in
+    exact arithmetic: for one participation, and for ``participation``.  An entry is a sum of products, in any order, or
+    comes ``by="transforms"``: fast Fourier transforms over all steps, with an error of at most 32 u log2(2T) ‖β‖₁ ‖z‖₂.
     """
     steps = participation.steps
     if not np.isfinite(stored).all() or stored[0] == 0:
@@ -276,15 +251,10 @@ def scaled_sensitivity(
 ) -> float:
     """Upper bound of the sensitivity of a run that scales the steps, or the draws, of a Toeplitz program.
 
-    Parameters
-    ----------
-    exact : an upper bound of the sensitivity of the scaled noise in exact arithmetic
-    program, plain : the covered sensitivity of the Toeplitz program, and a lower bound of that of its noise in exact
-        arithmetic, both for single participation in the steps of the run
-    additive : whether the program perturbs the strategy, as cascades, buffers and recurrences do; a convolution does
-        not
-    step_scales, draw_scales : d and g, numbers of ``dtype``, shape (n,) each, or None
-    dtype : type in which the program multiplies by the scales
+    ``exact`` is an upper bound of the sensitivity of the scaled noise in exact arithmetic.  ``program`` is the covered
+    sensitivity of the Toeplitz program, and ``plain`` a lower bound of that of its noise in exact arithmetic, both for
+    single participation in the steps of the run.  The program perturbs the strategy (``additive``), as cascades,
+    buffers and recurrences do, or the noise, as a convolution does.  The scales have the shape (n,).
     """
     if not (math.isfinite(program) and plain > 0):
         return math.inf

@@ -1,13 +1,10 @@
 """Sensitivity of a finite run in which an example may take part several times, with a bound that covers rounding.
 
 A run releases C g + z, or what can be computed from it, with the strategy C and the gradients g_0, …, g_{n−1} as rows.
-Removing one example changes the rows of a pattern π (``participation``) by vectors of norm 1 at most.  With the Gram
-matrix X = CᵀC the squared sensitivity is
-
-    max over π and |g_i| = 1 of  Σ_{i,j in π} X_ij <g_i, g_j>.
-
-It is never larger than the largest Σ_π |X_ij|, and equal to it where the block X_ππ is *balanced*: s_i s_j X_ij >= 0
-for some signs s.  Otherwise the worst gradients need not be collinear.
+With the Gram matrix X = CᵀC the squared sensitivity is the largest Σ_{i,j in π} X_ij <g_i, g_j> over the patterns π
+that an example may have (``participation``) and |g_i| = 1.  It is never larger than the largest Σ_π |X_ij|, and equal
+to it where the block X_ππ is *balanced*: s_i s_j X_ij >= 0 for some signs s.  Otherwise the worst gradients need not be
+collinear.
 
 Everything here is a bracket.  A pattern and its gradients give a value that is attained; a bound that needs few
 assumptions lies above it.  Where the two agree up to rounding the sensitivity is known exactly, and this is how a
@@ -28,7 +25,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.participation import Indices, Participation
-from corrnoise.theory.pattern_sums import best_pattern, row_bounds
+from corrnoise.theory.patterns import number_of_patterns, patterns
 
 _UNIT = 2.0**-53
 _NORM = 40 * _UNIT  # of a Euclidean norm with pairwise summation
@@ -95,25 +92,16 @@ def _window_sums(coefficients: Array, min_sep: int, count: int) -> Array:
 def toeplitz_sensitivity(coefficients: ArrayLike, participation: Participation, *, error: float = 0.0) -> Sensitivity:
     """The sensitivity of the lower-triangular Toeplitz strategy with the given first column.
 
-    Parameters
-    ----------
-    coefficients : c_0, …, c_{n−1}, shape (n,), of any signs
-    participation : who takes part when; for reshuffled orders see ``theory.mechanisms.reshuffled``
-    error : bound of the error of the coefficients: its 2-norm relative to theirs
-
-    Returns
-    -------
-    A bracket between the sensitivity on π* = {0, b, …, (k − 1) b} with equal, or alternating, gradients,
+    Returns a bracket between the sensitivity on π* = {0, b, …, (k − 1) b} with equal, or alternating, gradients,
     ‖Σ_{j<k} S^{jb} c‖ with the shift S, and the same expression in the majorant ĉ_t = |c_t| for t < b,
     max_{s>=t} |c_s| for t >= b.  It is closed, and the value exact,
 
     * for one participation, and for at most b coefficients, of any signs;
     * if c >= 0, and c_t >= c_{t+1} for t >= b; also if (−1)^t c_t has these properties.
 
-    In fixed epochs an open bracket is replaced by that of the blocks X_ππ, which is closed for up to three epochs
-    and for balanced blocks.
-
-    Rounding: relative error (k sqrt(n) ``error`` + 1e-14) or less.  O(n log k).
+    In fixed epochs an open bracket is replaced by that of the blocks X_ππ, which is closed for up to three epochs and
+    for balanced blocks.  Rounding: relative error (k sqrt(n) ``error`` + 1e-14) or less, where ``error`` bounds that of
+    the coefficients in the 2-norm.  O(n log k).  For reshuffled orders see ``theory.mechanisms.reshuffled``.
     """
     n, b, k = _not_reshuffled(participation).length, participation.period, participation.count
     c = checks.shaped("coefficients", coefficients, (n,))
@@ -141,14 +129,7 @@ def fixed_epochs_sensitivity(
 ) -> Sensitivity:
     """The sensitivity of T(c) diag(1/d) for fixed epochs, from the blocks of its Gram matrix, in O(n k).
 
-    Returns a bracket, closed for up to three epochs and for balanced blocks.
-
-    Parameters
-    ----------
-    coefficients : c_0, …, c_{n−1}, shape (n,), of any signs
-    participation : of the kind ``"fixed epochs"``
-    error : bound of the error of the coefficients: its 2-norm relative to theirs
-    step_scales : d > 0, shape (n,); None for 1 in every step
+    Returns a bracket, closed for up to three epochs and for balanced blocks; ``error`` as for ``toeplitz_sensitivity``.
     """
     n = participation.length
     k = participation.count
@@ -255,11 +236,8 @@ def strategy_sensitivity(strategy: ArrayLike, participation: Participation, *, e
     min-sep if X = CᵀC has no entries at |i − j| >= b, or decays as Toeplitz matrices do, and if a run is so short that
     its patterns can be listed, for non-negative X.  O(n³), and O(n² k) where k < ceil(n/b).
 
-    Parameters
-    ----------
-    strategy : C, shape (rows, participation.length)
-    participation : who takes part when; for reshuffled orders see ``theory.mechanisms.reshuffled``
-    error : bound of the relative error of each column, in the 2-norm
+    Columns have a relative ``error`` of at most this in the 2-norm.  For reshuffled orders see
+    ``theory.mechanisms.reshuffled``.
     """
     matrix = checks.reals("strategy", strategy)
     if matrix.ndim != 2 or matrix.shape[1] != participation.length or matrix.shape[0] == 0:
@@ -283,21 +261,19 @@ def column_sensitivity(
     Returns the square root of the largest Σ_π |C_i|² if columns are orthogonal, which is exact; otherwise this is the
     lower, and the largest Σ_π |C_i| the upper end.  O(n k).
 
-    Parameters
-    ----------
-    norms : |C_i|, shape (n,)
-    orthogonal : whether columns i ≠ j of one pattern are orthogonal, as they are if C has at most ``min_sep`` bands
-    error : bound of the relative error of the norms
+    Columns i ≠ j of one pattern are orthogonal if C has at most ``min_sep`` bands.
     """
     sizes = checks.shaped("norms", norms, (participation.length,), "[0, inf)")
 
     def largest(values: Array) -> float:
+        from corrnoise.theory import pattern_sums
+
         if participation.kind == "reshuffled":
             most = np.maximum.reduceat(values, np.arange(0, values.size, participation.period))
             return float(np.sort(most)[-participation.count :].sum())
         if participation.kind == "fixed epochs":
             return max(float(values[steps].sum()) for steps in participation.residue_classes())
-        return float(values[best_pattern(values, participation.period, participation.count)].sum())
+        return float(values[pattern_sums.best_pattern(values, participation.period, participation.count)].sum())
 
     scale = float(sizes.max()) or 1.0
     value = scale * math.sqrt(largest((sizes / scale) ** 2))
@@ -338,10 +314,12 @@ def largest_block(gram: Array, patterns: list[Indices]) -> tuple[float, float]:
 
 
 def _min_sep_bracket(gram: Array, participation: Participation) -> tuple[float, float]:
+    from corrnoise.theory import pattern_sums
+
     b, k = participation.period, participation.count
     sizes = np.abs(gram)
-    rows = row_bounds(sizes, b, k, participation.saturated)
-    heaviest = best_pattern(rows, b, k)
+    rows = pattern_sums.row_bounds(sizes, b, k, participation.saturated)
+    heaviest = pattern_sums.best_pattern(rows, b, k)
     bound = min(float(rows[heaviest].sum()), _decaying_bound(sizes, participation))
     value, _ = largest_block(gram, [participation.largest, heaviest])
     return closer_by_patterns(gram, participation, value, bound) if value < bound * (1 - 1e-14) else (value, bound)
@@ -349,8 +327,8 @@ def _min_sep_bracket(gram: Array, participation: Participation) -> tuple[float, 
 
 def closer_by_patterns(gram: Array, participation: Participation, value: float, bound: float) -> tuple[float, float]:
     """Both ends of a bracket, closer where the patterns are few enough to be looked at one by one."""
-    if participation.number_of_patterns(_MOST_PATTERNS) <= _MOST_PATTERNS:
-        value, attained = largest_block(gram, list(participation.patterns()))
+    if number_of_patterns(participation, _MOST_PATTERNS) <= _MOST_PATTERNS:
+        value, attained = largest_block(gram, list(patterns(participation)))
         bound = min(bound, attained)
     return value, bound
 

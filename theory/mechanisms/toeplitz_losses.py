@@ -11,10 +11,9 @@ and both are Σ w_t b_t² with weights w.  Let S be the shift by one step.  Then
 
     ∂E/∂c_j = −2 Σ_t w_t b_t u_{t−j},        ∂E/∂β_j = 2 Σ_{t >= j} w_t b_t.
 
-An example takes part in steps that are at least b apart, at most k times.  Where c satisfies a theorem that makes the
-pattern 0, b, 2b, … the worst, its squared sensitivity is ‖v‖² with v = Σ_{j<k} S^{jb} c, cut off after n steps.
-``squared_sensitivity`` computes that value and does not check the theorem; ``squared_sensitivity_bound`` is an upper
-bound for every c.
+An example takes part in steps that are at least b apart, at most k times.  ``squared_sensitivity`` is
+‖Σ_{j<k} S^{jb} c‖², cut off after n steps, and does not check the theorem that makes the pattern 0, b, 2b, … the worst;
+``squared_sensitivity_bound`` is an upper bound for every c.
 
 The root mean squared error of a mechanism is its sensitivity times sqrt(E).
 
@@ -27,7 +26,6 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from scipy import signal
 
 from corrnoise.theory.numerics import checks, power_series
 from corrnoise.theory.numerics.checks import Array
@@ -40,14 +38,7 @@ _SHORT = 128  # coefficients, up to which sums of products are faster than Fouri
 
 
 def error_weights(steps: int, count: int, objective: Objective) -> Array:
-    """Weights w of the errors b², shape (count,); the last one is the sum of all weights from there on.
-
-    Parameters
-    ----------
-    steps : length n of the run
-    count : 1 <= count <= n; b_t is taken to be constant from t = count − 1 on
-    objective : ``"mean"`` or ``"max"`` over the steps
-    """
+    """Weights w of the errors b², shape (count,), for b_t constant from t = count − 1 on; the last adds up the rest."""
     checks.choice("objective", objective, OBJECTIVES)
     rest = steps - count + 1
     weights = np.ones(count)
@@ -70,6 +61,8 @@ def divided(values: Array, coefficients: Array) -> Array:
     """The power series ``values`` divided by the series with ``coefficients``, to as many terms as ``values``."""
     coefficients = coefficients[: values.size]
     if coefficients.size <= _SHORT:
+        from scipy import signal  # a second of imports
+
         return np.asarray(signal.lfilter([1.0], coefficients, values))
     return multiplied(values, power_series.newton_reciprocal(coefficients, values.size))
 
@@ -79,6 +72,8 @@ def multiplied(one: Array, other: Array) -> Array:
     other = other[: one.size]
     if min(one.size, other.size) <= _SHORT:
         return np.convolve(one, other)[: one.size]
+    from scipy import signal  # a second of imports
+
     return np.asarray(signal.oaconvolve(one, other)[: one.size])
 
 
@@ -86,6 +81,8 @@ def correlated(one: Array, other: Array, lags: int) -> Array:
     """Σ_t one_t other_{t−j} for j = 0, …, lags − 1; both have the same length."""
     if lags <= _SHORT:
         return np.array([one[j:] @ other[: other.size - j] for j in range(lags)])
+    from scipy import signal  # a second of imports
+
     return np.asarray(signal.fftconvolve(one, other[::-1])[one.size - 1 :][:lags])
 
 

@@ -4,13 +4,8 @@ Setting: F = (1/N) Σ f(·, x_i), every f(·, x) is G-Lipschitz and L-smooth, F(
 w_{t+1} = w_t − η m̂_t/‖m̂_t‖, and m̂_t is the momentum with noise.  What is bounded is E ‖∇F(ŵ)‖ for ŵ drawn uniformly
 from w_1, …, w_T.
 
-``published=True`` gives a statement as printed.  The others are true:
-
-* Lemma 5 holds with (1, ½, 2) in place of (3/2, 3/4, 3), because ⟨g, m/‖m‖⟩ >= ‖g‖ − 2‖m − g‖.
-* Lemma 11 lacks the initial term (1 − α)^t G, as the momentum starts at 0; and G may stand for 2G.
-* Theorem 6 as printed is false.  Its proof gives R sqrt(log2 T) ln(1/δ)^{1/4} in place of R, and 48 G for 12 G.
-* Theorem 9 lacks the initial term, and for new orders in every epoch the defect of Lemma 17
-  (``reconstruction.defect_bound``).  It needs the smoothness L in the noise.
+``published=True`` gives a statement as printed.  The others are true; docs/momentum-aggregation.md says where the two
+differ, and has the proofs.  Theorem 9 needs the smoothness L in the noise.
 
 All logarithms are natural unless they say log2.
 
@@ -34,17 +29,10 @@ _MOST_EXAMPLES = 10**30  #: for the theorems, whose rates cross beyond all data 
 def descent_upper_bound(
     *, decrease: float, smoothness: float, learning_rate: float, steps: int, mean_error: float, published: bool = False
 ) -> float:
-    """Lemma 5: E ‖∇F(ŵ)‖ for momenta with a mean error (1/T) Σ E ‖m̂_t − ∇F(w_t)‖.
+    """Lemma 5: E ‖∇F(ŵ)‖ for momenta with the ``mean_error`` (1/T) Σ E ‖m̂_t − ∇F(w_t)‖.
 
-    E[F(w_1) − F(w_{T+1})]/(η T) + L η/2 + 2 · mean error; as published with the factors 3/2, 3/2 and 3/2 more.
-
-    Parameters
-    ----------
-    decrease : E[F(w_1) − F(w_{T+1})], at most R
-    smoothness, learning_rate : L >= 0 and η > 0
-    steps : T >= 1
-    mean_error : the mean error of the momenta, >= 0
-    published : whether to return the bound as printed
+    E[F(w_1) − F(w_{T+1})]/(η T) + L η/2 + 2 · mean error; as published with the factors 3/2, 3/2 and 3/2 more.  The
+    ``decrease`` E[F(w_1) − F(w_{T+1})] is at most R.
     """
     length = checks.real("learning_rate", learning_rate, "(0, inf)")
     smooth = checks.real("smoothness", smoothness, "[0, inf)")
@@ -66,16 +54,8 @@ def momentum_error_upper_bound(
 ) -> float:
     """Lemma 11: E ‖m_t − ∇F(w_t)‖ of the momentum without noise, for a new random order in every epoch.
 
-    G sqrt(α/(2 − α)) + 2 η (N − 1) L + η L (1 − α)/α + (1 − α)^t G; printed is 2 G sqrt(α) + 2 η N L + η L/α, which
-    is false for small t.
-
-    Parameters
-    ----------
-    step : t >= 1
-    examples : N >= 2
-    alpha : 0 < α <= 1
-    learning_rate, lipschitz, smoothness : η, G and L, >= 0
-    published : whether to return the bound as printed
+    G sqrt(α/(2 − α)) + 2 η (N − 1) L + η L (1 − α)/α + (1 − α)^t G for t >= 1 and N >= 2; printed is
+    2 G sqrt(α) + 2 η N L + η L/α, which is false for small t.
     """
     step = checks.integer("step", step, 1)
     n = checks.integer("examples", examples, 2)
@@ -110,19 +90,11 @@ class BoundedTask(Record):
         return self.budget.clip_norm
 
     def lemma_7(self, *, steps: int, alpha: float, learning_rate: float, published: bool = False) -> float:
-        """Lemma 7: E ‖m̂_t − m_t‖ of the noise of Algorithm 2 at γ = η N, with the published noise (L restored).
+        """Lemma 7: E ‖m̂_t − m_t‖ of the noise of Algorithm 2 at γ = η N <= 1, 1/N <= α and T >= N, with L restored.
 
         192 G α log2 T sqrt(d ln(1/δ))/ε + (128 G + 64 L) α sqrt(η d T ln(1/δ)) log2 T/ε
-        + 16 η L α log2 T sqrt(3 d T N ln(1/δ))/ε; printed is 128 (G + 2 L) in the second term.  For new orders in every
-        epoch it bounds the noise alone, not the defect of Lemma 17.
-
-        Parameters
-        ----------
-        steps : T >= N
-            (The printed bound is given for T >= 1; at T = 1 it is 0, and the noise is not.)
-        alpha : α in [1/N, 1]
-        learning_rate : η > 0 with γ = η N <= 1
-        published : whether to return the bound as printed
+        + 16 η L α log2 T sqrt(3 d T N ln(1/δ))/ε; printed, for T >= 1, is 128 (G + 2 L) in the second term.  For new
+        orders in every epoch it bounds the noise alone, not the defect of Lemma 17.
         """
         n, d = self.examples, self.dimension
         steps = checks.integer("steps", steps, 1 if published else n, largest=_MOST_EXAMPLES**3)

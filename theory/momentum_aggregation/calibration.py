@@ -11,8 +11,7 @@ leaves H = (1 − γ) D + γ G of later epochs, and of the remainders r.  Their 
 c ((1 − γ) L η N + γ G) and c L η (N − 1), because a step has length η and every loss is L-smooth.  The budget is
 divided so that the mean variance of the noise in the momentum is smallest.
 
-The published calibration of Algorithm 1 is here for comparison, ``published_node_std``.  It is refused where it is not
-sound: where N does not divide T, α < 1/N, or δ > e^{−ε} (the paper has this condition the other way round).
+The published calibration of Algorithm 1, ``published_node_std``, is here for comparison.
 
 Source: H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Algorithms 1 and 2,
 Theorems 4 and 8.
@@ -41,12 +40,6 @@ def node_std(budget: Budget, participation: Participation, *, alpha: float) -> f
     """Standard deviation of the noise in each node of Algorithm 1, rounded up.
 
     Only nodes of prefixes are released, since the momentum reads no others.
-
-    Parameters
-    ----------
-    budget : of the whole run; its clip norm is G, the largest norm of a gradient
-    participation : T steps, and who takes part when
-    alpha : momentum parameter, 0 < α <= 1
     """
     rate = checks.real("alpha", alpha, "(0, 1]")
     steps = checks.instance("participation", participation, Participation).length
@@ -63,14 +56,8 @@ def published_node_std(
     Raises ``ValueError`` where the calculation is not sound: N does not divide T, α < 1/N, δ > e^{−ε}, R is too small,
     or the budget is not given by ε and δ.
 
-    Parameters
-    ----------
-    budget : ε > 0 and 0 < δ <= e^{−ε}; its clip norm is G
-        As published for replace-one adjacency; for zero-out adjacency half the noise, since a gradient changes by G,
-        not 2 G.
-    participation : T steps, and epochs of N steps with any orders
-    alpha : momentum parameter, 1/N <= α <= 1
-    height : R of Algorithm 1, at least floor(log2 T) + 1, which is the default
+    For zero-out adjacency half the noise, since a gradient changes by G, not 2 G.  The ``height`` is R of Algorithm 1,
+    at least floor(log2 T) + 1, which is the default.
     """
     steps, examples = whole_epochs(participation)
     alpha = checks.real("alpha", alpha, "(0, 1]")
@@ -135,13 +122,8 @@ def reduced_noise(
 ) -> ReducedNoise:
     """The noise of Algorithm 2 for a budget, divided between the trees for the smallest mean variance; rounded up.
 
-    Parameters
-    ----------
-    budget : of the whole run; its clip norm is G
-    participation : T steps, and epochs of N >= 2 steps in one order or in any orders
-    alpha, gamma : 0 < α <= 1 and 0 <= γ < 1
-    learning_rate : η > 0: every step has this length
-    smoothness : L > 0 of every loss.  (The paper leaves L out, which is not private for L above about 2.)
+    Every step has the length ``learning_rate``, and every loss the ``smoothness`` L.  (The paper leaves L out, which is
+    not private for L above about 2.)  0 <= γ < 1, N >= 2.
     """
     who = checks.instance("participation", participation, Participation).worst
     if who.kind not in ("fixed epochs", "reshuffled"):
@@ -176,12 +158,7 @@ def mean_variances(steps: int, examples: int, alpha: float, gamma: float) -> tup
     """Mean over all steps of the variance in M_t that unit noise in the nodes of each tree of Algorithm 2 causes.
 
     The three are those of the trees of gradients, combined leaves and remainders.  The momentum is α times M_t plus the
-    remainders.
-
-    Parameters
-    ----------
-    steps, examples : T >= 1 steps, and N >= 2 steps an epoch
-    alpha, gamma : as for ``reduced_noise``
+    remainders.  T >= 1 steps, and N >= 2 steps an epoch.
     """
     epochs = steps // examples
     weights = window_weights(epochs, epoch_decay=power(alpha, examples), gamma=gamma)

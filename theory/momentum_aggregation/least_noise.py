@@ -33,13 +33,8 @@ def noise_limit(alpha: float) -> float:
 def noise_lower_bound(alpha: float, *, steps: int, epochs: float = 1.0) -> float:
     """No mechanism has less noise in a momentum: its root mean square over the steps, at ρ = ½ and clip norm 1.
 
-    Returns sqrt(E) (S − (1 − α)/((2 − α) T)); 0 where this is negative.
-
-    Parameters
-    ----------
-    alpha : momentum parameter, 0 < α <= 1
-    steps : T >= 1
-    epochs : E = T/N >= 1, how often each example takes part, in any order of each epoch
+    Returns sqrt(E) (S − (1 − α)/((2 − α) T)), or 0 where this is negative.  E = T/N >= 1 is how often each example
+    takes part, in any order of each epoch.
     """
     steps = checks.integer("steps", steps, 1)
     epochs = checks.real("epochs", epochs, "[1, inf)")
@@ -50,13 +45,8 @@ def noise_lower_bound(alpha: float, *, steps: int, epochs: float = 1.0) -> float
 def square_root_upper_bound(alpha: float, participation: Participation) -> float:
     """The noise of the square root mechanism in a momentum is at most this in every step.
 
-    Returns sqrt(E) S for one epoch.  For more, with a = (1 − α)^N, sqrt(E (1 + a)/(1 − a)) S for one order, and sqrt(E
-    (1 + 2 (1 − α)/(1 − a))) S for any.  Standard deviation at ρ = ½ and clip norm 1.
-
-    Parameters
-    ----------
-    alpha : momentum parameter, 0 < α <= 1
-    participation : E epochs of N steps, in one order or in any orders; or single participation, E = 1
+    Returns sqrt(E) S for one epoch, or single participation.  For more, with a = (1 − α)^N,
+    sqrt(E (1 + a)/(1 − a)) S for one order, and sqrt(E (1 + 2 (1 − α)/(1 − a))) S for any.
     """
     limit = noise_limit(alpha)
     who = checks.instance("participation", participation, Participation).worst

@@ -36,17 +36,9 @@ class PublishedReducedNoise(Record):
 def published_reduced_noise(
     budget: Budget, participation: Participation, *, alpha: float, learning_rate: float, smoothness: float
 ) -> PublishedReducedNoise:
-    """The noise of Algorithm 2 as published, with L restored.
+    """The noise of Algorithm 2 as published, with L restored; half of it for zero-out adjacency.
 
     Raises ``ValueError`` where N does not divide T, T < 2 N, α < 1/N, or all nodes together are not (ε, δ)-private.
-
-    Parameters
-    ----------
-    budget : ε > 0 and 0 < δ < 1; its clip norm is G
-        As published for replace-one adjacency; half the noise for zero-out adjacency.
-    participation : T steps, a multiple of N >= 2 and at least 2 N, in epochs of N steps
-    alpha : 1/N <= α <= 1
-    learning_rate, smoothness : η > 0 and L > 0
     """
     steps, n = whole_epochs(participation)
     checks.integer("period", n, 2)

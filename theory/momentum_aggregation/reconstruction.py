@@ -15,11 +15,9 @@ Lemma 17 says that G_[1, T] equals
 
 with the windows W_i = [T − iN + 1, T − (i − 1)N].
 
-This is true if all epochs have the same order, because it uses G_t = D_t + G_{t−N}.  With a new order in each epoch it
-is false; ``lemma_17_defect`` is what must be added to the right side then.
-
-Since Δ and G of later epochs only occur as (1 − γ) D + γ G, one tree of these combined leaves is enough, and the right
-side obeys a recursion over epochs (``momentum_sums``), which needs O(log N) nodes a step.
+This is true if all epochs have the same order.  With a new order in each epoch ``lemma_17_defect`` is what must be
+added to the right side.  One tree of the combined leaves (1 − γ) D + γ G is enough, and the right side obeys a
+recursion over epochs (``momentum_sums``), which needs O(log N) nodes a step.
 
 Source: H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Lemma 17, Algorithms 2 and
 4.
@@ -37,15 +35,9 @@ from corrnoise.theory.numerics.checks import Array
 
 
 def window_weights(count: int, *, epoch_decay: float, gamma: float) -> Array:
-    """K_0, …, K_count of Lemma 17, K_i = Σ_{j<i} (1 − γ)^j a^{i−1−j}.
+    """K_0, …, K_count of Lemma 17 for a = ``epoch_decay`` in [0, 1), shape (count + 1,).
 
-    Shape (count + 1,).  K_i <= 1/(1 − a), and Σ K_i² <= 1/(γ (2 − γ) (1 − a)²) for γ > 0.
-
-    Parameters
-    ----------
-    count : largest index, >= 0
-    epoch_decay : a = (1 − α)^N, in [0, 1)
-    gamma : 0 <= γ <= 1
+    K_i <= 1/(1 − a), and Σ K_i² <= 1/(γ (2 − γ) (1 − a)²) for γ > 0.
     """
     count = checks.integer("count", count, 0)
     decay = checks.real("epoch_decay", epoch_decay, "[0, 1)")
@@ -59,14 +51,7 @@ def window_weights(count: int, *, epoch_decay: float, gamma: float) -> Array:
 
 
 def weighted_sum(leaves: Array, first: int, last: int, alpha: float) -> Array:
-    """X_[first, last] = Σ (1 − α)^{last − t} X_t, steps counted from 1.
-
-    Parameters
-    ----------
-    leaves : X_1, X_2, …, shape (steps, …)
-    first, last : the interval; empty if ``last`` < ``first``
-    alpha : 0 < α <= 1
-    """
+    """X_[first, last] = Σ (1 − α)^{last − t} X_t, steps counted from 1, of leaves of shape (steps, …)."""
     leaves = np.asarray(leaves, dtype=float)
     alpha = checks.real("alpha", alpha, "(0, 1]")
     weights = powers(alpha, np.arange(max(last - first, -1), -1, -1))
@@ -74,17 +59,10 @@ def weighted_sum(leaves: Array, first: int, last: int, alpha: float) -> Array:
 
 
 def lemma_17(private: Array, differences: Array, steps: int, *, examples: int, alpha: float, gamma: float) -> Array:
-    """The right side of Lemma 17, as Algorithm 4 computes it.
+    """The right side of Lemma 17, as Algorithm 4 computes it, in the shape of one leaf.
 
-    The result has the shape of one leaf, and equals G_[1, T] if all epochs have the same order.
-
-    Parameters
-    ----------
-    private : the leaves G_1, …, G_T, shape (T, …)
-    differences : the leaves D_1, …, D_T, shape (T, …); those of the first epoch are not read
-    steps : T >= 1, the end of the sum
-    examples : N >= 1
-    alpha, gamma : 0 < α <= 1 and 0 <= γ <= 1
+    The leaves ``private`` are G_1, …, G_T and the ``differences`` D_1, …, D_T, shape (T, …); those of the first epoch
+    are not read.
     """
     steps = checks.integer("steps", steps, 1)
     examples = checks.integer("examples", examples, 1)
@@ -107,11 +85,8 @@ def lemma_17(private: Array, differences: Array, steps: int, *, examples: int, a
 def lemma_17_defect(changes: Array, steps: int, *, examples: int, alpha: float, gamma: float) -> Array:
     """What the right side of Lemma 17 lacks for new orders in every epoch: Σ_{i=1}^{q−1} (1 − γ) K_i δ_{W_i}.
 
-    Parameters
-    ----------
-    changes : the leaves δ_t = ∇f(u_{q_t − 1}, x_t) − ∇f(u_{q_t − 1}, x_{t−N}), shape (T, …); those of the first epoch
-        are not read.  All are 0 if the order is the same in every epoch.
-    steps, examples, alpha, gamma : as for ``lemma_17``
+    The ``changes`` are the leaves δ_t = ∇f(u_{q_t − 1}, x_t) − ∇f(u_{q_t − 1}, x_{t−N}), shape (T, …).  Those of the
+    first epoch are not read, and all are 0 if the order is the same in every epoch.
     """
     steps = checks.integer("steps", steps, 1)
     examples = checks.integer("examples", examples, 1)
@@ -136,16 +111,9 @@ def momentum_sums(
         t >= 2N:       H_t = (1 − γ) H_{t−N} + combined window [t−N+1, t]
         t >= N:        M_t = a M_{t−N} + H_t,    M_0 = 0.
 
-    With noisy windows it gives the noisy sums of Algorithm 2.
-
-    Returns M_1, …, M_T, one row each.
-
-    Parameters
-    ----------
-    windows : G_[t−N+1, t] for t = N, …, min(T, 2N − 1), one row each
-    combined : windows [t−N+1, t] of the leaves (1 − γ) D + γ G for t = 2N, …, T, one row each
-    prefixes : G_[1, t] for t = 1, …, min(T, N − 1), one row each
-    examples, alpha, gamma : as for ``lemma_17``
+    The ``windows`` are G_[t−N+1, t] for t = N, …, min(T, 2N − 1), ``combined`` those of the leaves (1 − γ) D + γ G for
+    t = 2N, …, T, and ``prefixes`` G_[1, t] for t = 1, …, min(T, N − 1), one row each.  With noisy windows M_1, …, M_T
+    are the noisy sums of Algorithm 2.
     """
     examples = checks.integer("examples", examples, 1)
     decay = power(checks.real("alpha", alpha, "(0, 1]"), examples)
@@ -171,14 +139,7 @@ def defect_bound(
 ) -> float:
     """Ξ: the root mean square of α times the defect is at most sqrt(α) Ξ for a new random order in every epoch.
 
-        Ξ² = N/(N−1) · 2/(2−α) · { (L η N)²/(γ (2−γ) (1−a)²) + G² [2/(1−a²) + (1 + 2γ/(2−γ))/(1−a)²] }
-
-    Parameters
-    ----------
-    examples : N >= 2
-    alpha, gamma : 0 < α <= 1 and 0 < γ <= 1
-    lipschitz, smoothness : G >= 0 and L >= 0 of the losses
-    learning_rate : η >= 0; a step has length η
+    Ξ² = N/(N−1) · 2/(2−α) · { (L η N)²/(γ (2−γ) (1−a)²) + G² [2/(1−a²) + (1 + 2γ/(2−γ))/(1−a)²] }
     """
     n = checks.integer("examples", examples, 2, largest=10**30)
     alpha = checks.real("alpha", alpha, "(0, 1]")

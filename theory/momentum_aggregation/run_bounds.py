@@ -102,14 +102,7 @@ class DyadicTask(BoundedTask):
         return total
 
     def algorithm_1(self, *, log2_epochs: int, alpha: float, learning_rate: float) -> float:
-        """Bound of Algorithm 1 with exactly calibrated tree noise.
-
-        Parameters
-        ----------
-        log2_epochs : j, an integer from 0 to 1000
-        alpha : α in [2^−50, 1]
-        learning_rate : η > 0
-        """
+        """Bound of Algorithm 1 with exactly calibrated tree noise, j = ``log2_epochs``."""
         j, alpha = self._checked(log2_epochs, alpha)
         length = checks.real("learning_rate", learning_rate, "(0, inf)")
         steps = 2.0 ** (j + self.log2_examples)

@@ -43,16 +43,10 @@ Method = Literal["coupling", "cauchy-schwarz"]
 METHODS = ("coupling", "cauchy-schwarz")
 
 
-def sampling_variance(
-    deviation: float, heterogeneity: float, *, machines: int, participants: int, squared: bool = True
-) -> float:
+def sampling_variance(deviation: float, heterogeneity: float, *, machines: int, participants: int) -> float:
     """(σ² + ξ² (M−m)/(M−1))/m, the bound of Lemma 2.1; with the mean variance and ξ² at a point, its exact value.
 
-    Parameters
-    ----------
-    deviation, heterogeneity : σ and ξ >= 0
-    machines, participants : M >= m >= 1; for M = 1 there is no heterogeneity
-    squared : False for the square root
+    For M = 1 there is no heterogeneity.
     """
     big = checks.integer("machines", machines, 1)
     m = checks.integer("participants", participants, 1)
@@ -61,8 +55,7 @@ def sampling_variance(
     absent = (big - m) / (big - 1) if big > 1 else 0.0
     sigma = checks.real("deviation", deviation, _NONNEGATIVE)
     xi = checks.real("heterogeneity", heterogeneity, _NONNEGATIVE)
-    variance = (sigma**2 + absent * xi**2) / m
-    return variance if squared else math.sqrt(variance)
+    return (sigma**2 + absent * xi**2) / m
 
 
 @record
@@ -226,12 +219,7 @@ class FederatedRun(Record):
         """E ‖Y_t‖²/d for t = 1, …, T, shape (T,): the variance of the noise in the server's estimate q̃_t.
 
         (M/m²) σ² E Var y_N with N ~ Bin(t, p), the participations of a machine until t; y_0 = 0.  For the published
-        noise it is c t/m for every schedule.
-
-        Parameters
-        ----------
-        noise, scale : the noise of each machine
-        cap : the participations after which a machine refuses, and its last noise stays; None for T
+        noise it is c t/m for every schedule.  After ``cap`` participations a machine refuses, and its last noise stays.
         """
         scale = checks.real("scale", scale, "[0, 1e100]")
         cap = self.rounds if cap is None else min(self.rounds, checks.integer("cap", cap, 1))

@@ -1,10 +1,8 @@
 """How far one noise vector can move a run: the coupling behind the corrected Theorem 5.2.
 
-Theorem 5.2 needs E Σ_t ⟨Y_t, x* − w_{t+1}⟩.  Its proof writes the expectation over the last participation of a machine
-as if that were independent of w_{t+1}, which holds the noise of a machine only where the machine took part.  The repair
-compares the run with the same run in which the noise y of one participation is zero.  Until the machine takes part
-again the second run does not know y, and as projections do not expand, after n steps the two runs are at most (η/m) ‖y‖
-u_n apart, with
+The repaired proof compares the run with the same run in which the noise y of one participation is zero
+(docs/noise-cancellation.md).  Until the machine takes part again the two are after n steps at most (η/m) ‖y‖ u_n apart,
+with
 
     u_0 = 0,   u_{n+1} = u_n + 1 + 2ηL Σ_{k<=n} (A_k + A_{k−1}),   A_k = u_0 + … + u_k,   A_{−1} = 0.
 
@@ -60,11 +58,7 @@ def held_displacements(rounds: int, probability: float, step_smoothness: float) 
 def growing_noise_factor(rounds: int, probability: float, step_smoothness: float) -> float:
     """Φ(T, p, ηL): how much larger the term of noise with v_k = c k is than η c d T(T+1)/(2mp).
 
-    Parameters
-    ----------
-    rounds : T >= 1
-    probability : p = m/M in (0, 1]
-    step_smoothness : ηL >= 0; the third argument of Φ is ηL, so that of the published learning rates is at most 1/(8T)
+    Its third argument is ηL, so that of the published learning rates is at most 1/(8T).
     """
     held = held_displacements(rounds, probability, step_smoothness)
     expected = 1 + probability * np.arange(rounds)  # E[k | a participation in round s] = 1 + p(s − 1)
@@ -72,9 +66,6 @@ def growing_noise_factor(rounds: int, probability: float, step_smoothness: float
 
 
 def constant_noise_factor(rounds: int, probability: float, step_smoothness: float) -> float:
-    """Φ'(T, p, ηL): how much larger the term of noise with v_k = v is than η v d T/(m p²).
-
-    Arguments as in ``growing_noise_factor``.
-    """
+    """Φ'(T, p, ηL): how much larger the term of noise with v_k = v is than η v d T/(m p²)."""
     held = held_displacements(rounds, probability, step_smoothness)
     return float(probability**2 * held.mean())

@@ -1,14 +1,13 @@
 """How private the messages of one machine are: exactly, from the covariance of its noise.
 
-An example of the machine is used once, in the message j of round t_j.  Replacing it shifts that message by at most
-Δ_j = ``shifts(t_j)``, and later messages only through what the server sends back.  The prefix sums of all messages
-are Gaussian given the past, with covariance σ²Σ, so by adaptive composition the machine's n messages are ρ-zCDP with
+An example of the machine is used once, in the message j of round t_j, and replacing it shifts that message by at most
+Δ_j = ``shifts(t_j)``.  The n messages of the machine are ρ-zCDP with
 
     ρ = max_j Δ_j² e_j / (2σ²),    e_j = 1ᵀ_{≥j} Σ⁻¹ 1_{≥j},
 
-and they are as private as one Gaussian mechanism with that ρ: ε and δ come from ``gaussian_epsilon(rho, delta)``.  This
-is attained by a shift in a fixed direction.  It needs that the rounds of participation are public and independent of
-the data, that each example is used once, and replace-one adjacency with data sets of equal length.
+where σ²Σ is the covariance of their prefix sums, and as private as one Gaussian mechanism with that ρ.  It needs that
+the rounds of participation are public and independent of the data, and replace-one adjacency
+(docs/noise-cancellation.md).
 
 Theorem 5.1 has 2S in place of every Δ_j, which is valid and wasteful (docs/noise-cancellation-proofs.md).  The paper's
 ρ is sqrt(2ρ) of the ρ of zero-concentrated differential privacy here.
@@ -43,14 +42,9 @@ def _schedule(participations: ArrayLike) -> Array:
 
 
 def covariance_zcdp(covariance: ArrayLike, shifts: ArrayLike) -> float:
-    """The exact ρ of the messages of one machine whose prefix noise has any covariance.
+    """The exact ρ of the messages of one machine whose prefix noise y_1, …, y_n has any covariance, shape (n, n).
 
     Returns max_j Δ_j² (1ᵀ_{≥j} Σ⁻¹ 1_{≥j})/2, to a relative error of n times the condition number in units of roundoff.
-
-    Parameters
-    ----------
-    covariance : covariance of y_1, …, y_n in one coordinate, shape (n, n), positive definite
-    shifts : Δ_1, …, Δ_n >= 0, how far the replacement of its example moves each message, shape (n,)
     """
     delta = checks.reals("shifts", shifts, "[0, inf)", ndim=1)
     sigma = checks.positive_definite("covariance", covariance, delta.size)
@@ -70,8 +64,7 @@ def machine_zcdp(
     ----------
     noise, scale : the machine's noise is ``scale`` N z, ``scale`` in (0, 1e100]
     participations : the rounds in which the machine takes part, increasing, shape (n,), n >= 1
-    family : the losses, for the shifts
-    losses : ``"convex"`` or ``"smooth"``: what the caller vouches for
+    family, losses : the losses, for the shifts, and what the caller vouches for: ``"convex"`` or ``"smooth"``
     """
     rounds = _schedule(participations)
     scale = checks.real("scale", scale, "(0, 1e100]")
@@ -94,13 +87,7 @@ def schedule_zcdp(
     *,
     losses: Losses,
 ) -> dict[int, float]:
-    """The ρ that each machine of a schedule spends, by its number; ``machine_zcdp`` of each.
-
-    Parameters
-    ----------
-    noise, scale, family, losses : as in ``machine_zcdp``
-    schedule : the machines that take part in the rounds 1, 2, …
-    """
+    """The ``machine_zcdp`` of each machine of a schedule, by its number: those that take part in the rounds 1, 2, …"""
     rounds: dict[int, list[int]] = {}
     for t, chosen in enumerate(schedule, 1):
         for machine in chosen:
@@ -120,13 +107,7 @@ def worst_schedule_zcdp(
     """The largest ρ that any schedule of at most ``participations`` out of ``rounds`` rounds can spend, rounded up.
 
     A message of round t is followed by at most T − t others, so the worst case is the largest over t of
-    Δ_t² e/2 with the energy e of a participation that has T − t later ones.
-
-    Parameters
-    ----------
-    noise, scale, family, losses : as in ``machine_zcdp``
-    rounds : T >= 1
-    participations : the cap on the participations of the machine; None for T
+    Δ_t² e/2 with the energy e of a participation that has T − t later ones.  ``participations`` is None for T.
     """
     rounds = checks.integer("rounds", rounds, 1)
     cap = min(rounds, rounds if participations is None else checks.integer("participations", participations, 1))
@@ -142,13 +123,8 @@ def calibrated_scale(
 ) -> float:
     """The scale σ with which a machine keeps to its budget for every schedule of at most ``participations`` rounds.
 
-    Returns 2R sqrt(max_j e_j)/sqrt(2ρ), R the supremum of the half shifts, rounded up.
-
-    Parameters
-    ----------
-    noise, family, losses : as in ``machine_zcdp``
-    budget : of the machine, for replace-one adjacency.  Its clip norm is not used: the shifts are those of ``family``.
-    participations : N >= 1, at which the machine refuses to take part any more
+    Returns 2R sqrt(max_j e_j)/sqrt(2ρ), R the supremum of the half shifts, rounded up.  The budget is for replace-one
+    adjacency, and its clip norm is not used: the shifts are those of ``family``.
     """
     gamma = covered_sensitivity(noise, participations)
     # R = Δ/2 with one rounding; the excess of the multiplier outweighs that of the product.
@@ -158,10 +134,7 @@ def calibrated_scale(
 def clipped_scale(noise: Mechanism, budget: Budget, participations: int) -> float:
     """The scale σ with which a machine that clips every s_t keeps to its budget, whatever its losses are.
 
-    Parameters
-    ----------
-    noise, participations : as for ``calibrated_scale``
-    budget : of the machine, for replace-one adjacency, with the norm to which it clips
+    The budget is for replace-one adjacency, with the norm to which the machine clips.
     """
     return of_machine(budget).scale(covered_sensitivity(noise, participations)) * _UP
 

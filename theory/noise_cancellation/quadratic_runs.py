@@ -125,12 +125,8 @@ def cancelling_excess(
 ) -> QuadraticExcess:
     """The exact excess loss of Algorithm 1 on quadratic losses while no projection is active.
 
-    Parameters
-    ----------
-    run : the run; its deviation and heterogeneity are σ and ξ of ζ
-    noise, scale : of each machine, a ``cancelling_noise``, in every one of its participations
-    learning_rate, curvature : η and h <= L
-    start : ‖x_1 − x*‖
+    The run's deviation and heterogeneity are σ and ξ of ζ, the noise is a ``cancelling_noise``, and ``start`` is
+    ‖x_1 − x*‖.
     """
     kept = 1 - run.probability * cancelling_parameters(noise)[0]
     quadratic = QuadraticRun(run.rounds, learning_rate, _curvature(run, curvature))

@@ -104,13 +104,9 @@ def _on_powers_of_four(exponent: int, tolerance: float) -> PoleSum:
 def inverse_square_root(low: float, high: float, *, tolerance: float = 1e-14) -> PoleSum:
     """A sum of poles for x^{−1/2} on [low, high].
 
-    The sum has m = O(ln(high/low) ln(1/tolerance)) poles, sorted.
-
-    Parameters
-    ----------
-    low, high : 0 < low <= high, high/low <= 1e200
-        The interval is widened to a ratio that is a power of 4, at least 4.
-    tolerance : largest relative error of the quadrature, in [1e-30, 0.1]; roundings add 1e-15
+    The sum has m = O(ln(high/low) ln(1/tolerance)) poles, sorted; high/low <= 1e200.  The interval is widened to a
+    ratio that is a power of 4, at least 4.  The tolerance bounds the relative error of the quadrature; roundings add
+    1e-15.
     """
     low = checks.real("low", low, "(1e-150, 1e150)")
     high = checks.real("high", high, f"[{low!r}, 1e150)")

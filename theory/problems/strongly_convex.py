@@ -115,12 +115,9 @@ class FrequencyCondition:
         |sin z − sin ω| and |cos z − cos ω| are bounded by hyperbolic functions of the radius, which bounds the change
         of every term of u.  The numerator of ξ is δ Λ(z) Λ(−z) + l (2 a(z) + ε).
 
-        Parameters
-        ----------
-        a, b : real and imaginary part of Λ at the centres ω
-        radii : the radii of the discs
-        real_change, change : upper bounds on the discs of |a(z) − a| and |b(z) − b|, where a(z) = (Λ(z) + Λ(−z))/2 and
-            b(z) = (Λ(z) − Λ(−z))/2i; ``change`` is also one of |Λ(z) − Λ(ω)|.  They include the error of a and b.
+        ``real_change`` and ``change`` are upper bounds on the discs of |a(z) − a| and |b(z) − b|, where
+        a(z) = (Λ(z) + Λ(−z))/2 and b(z) = (Λ(z) − Λ(−z))/2i; ``change`` is also one of |Λ(z) − Λ(ω)|.  They include the
+        error of a and b.
         """
         cosine = np.abs(1 - self.x)
         odd = np.sinh(radii)
@@ -169,10 +166,7 @@ def frequency_condition(slow: float, fast: float, frequencies: Array, criterion:
 
 
 def _stationary_constants(condition: FrequencyCondition) -> Array:
-    """The constants c > 0 at which the mean gain of Λ = c may be smallest, from the condition at ω = 0 and π.
-
-    The real roots of the cubic of ``docs/strongly-convex-bound-proofs.md``, section "The best constant multiplier".
-    """
+    """The positive roots of the cubic of ``docs/strongly-convex-bound-proofs.md``: the best constant multipliers."""
     slow, fast = condition.slow, condition.fast
     p, q = condition.offset.tolist()
     r, s = condition.r.tolist()

@@ -167,13 +167,9 @@ class Accountant(Record):
     def epsilon(self, delta: float, *, noise_multiplier: float, conversion: Conversion = "gaussian") -> float:
         """The ε at which the released iterates are (ε, δ)-DP, never too small.
 
-        Parameters
-        ----------
-        delta : 0 < δ < 1
-        noise_multiplier : z = σ/G
-        conversion : ``"gaussian"``: the curves of the Gaussian mechanisms (shifted interpolation)
-            ``"zcdp"``: from the Rényi divergences, at the best order (Canonne, Kamath and Steinke).  ``"published"``:
-            ``published_epsilon`` of the zCDP budget.
+        The ``conversion`` is ``"gaussian"``, by the curves of the Gaussian mechanisms (shifted interpolation),
+        ``"zcdp"``, from the Rényi divergences, at the best order (Canonne, Kamath and Steinke), or ``"published"``:
+        ``published_epsilon`` of the zCDP budget.
         """
         delta = checks.real("delta", delta, "(0, 1)")
         choice = self._conversion(conversion)
@@ -274,11 +270,6 @@ def published_epsilon(rho: float, delta: float) -> float:
     """The ε = ρ + 2 sqrt(ρ log(1/δ)) at which a ρ-zCDP mechanism is (ε, δ)-DP as published, never too small.
 
     That is Proposition C.4 at its best order, 1 + sqrt(log(1/δ)/ρ).  ``corrnoise.theory.privacy`` has sharper ones.
-
-    Parameters
-    ----------
-    rho : ρ >= 0
-    delta : 0 < δ < 1
     """
     budget = checks.real("rho", rho, "[0, inf)")
     log = -math.log(checks.real("delta", delta, "(0, 1)"))
@@ -309,12 +300,7 @@ def accountant_of_nonexpansive_steps(
 ) -> Accountant:
     """The accountant ``method`` of a run whose steps never expand; ``ShuffledGradients.accountant`` checks that.
 
-    Parameters
-    ----------
-    schedule : the run
-    method : one of ``METHODS``
-    reshuffled : whether the private records may stand elsewhere in each epoch
-    factors : what is known of the steps
+    ``reshuffled`` says that the private records may stand elsewhere in each epoch.
     """
     checks.boolean("reshuffled", reshuffled)
     match checks.choice("method", method, METHODS):

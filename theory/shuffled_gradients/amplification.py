@@ -62,12 +62,7 @@ def best_plan_cost(sensitivities: ArrayLike, noise: ArrayLike, contractions: Arr
     Returns twice the slope of the bound of the Rényi divergence in its order; ``inf`` where a difference arrives after
     which no noise is added.  Relative error below 1e-12, except that results below 1e-80 may be larger than the exact
     value.
-
-    Parameters
-    ----------
-    sensitivities : s_t >= 0, shape (T,)
-    noise : standard deviations τ_t >= 0, a scalar or shape (T,)
-    contractions : Lipschitz constants 0 <= c_t <= 1 of the maps, a scalar or shape (T,)
+    All have the shape (T,), or are scalars: s_t >= 0, τ_t >= 0, and the Lipschitz constants 0 <= c_t <= 1 of the maps.
     """
     s = checks.reals("sensitivities", sensitivities, "[0, 1e100]", ndim=1)
     tau = np.broadcast_to(checks.scalar_or_vector("noise", noise, "[0, 1e100]", s.size), s.shape)
@@ -93,14 +88,13 @@ class StepFactors(Record):
 
     Parameters
     ----------
-    private_contraction, public_contraction
-        Lipschitz constants in [0, 1] of the gradient steps with private and with public records.
+    private_contraction, public_contraction : Lipschitz constants in [0, 1] of the gradient steps with private and with
+        public records
     prox : Lipschitz constant in (0, 1] of the proximal map at the end of an epoch, 1/(1 + η n μ_ψ)
     public_noise : noise of noisy public steps relative to that of private ones, η_public/η > 0
-    linear
-        Whether a gradient step multiplies every difference by a number, ± its Lipschitz constant: all losses have the
-        Hessian μI.  Then an epoch before its proximal map is one linear step, and the noise of its earlier steps counts
-        too: a map that is only known to be contractive may forget it.
+    linear : whether a gradient step multiplies every difference by a number, ± its Lipschitz constant: all losses have
+        the Hessian μI.  Then an epoch before its proximal map is one linear step, and the noise of its earlier steps
+        counts too: a map that is only known to be contractive may forget it.
     """
 
     private_contraction: float = 1.0
@@ -110,13 +104,10 @@ class StepFactors(Record):
     linear: bool = False
 
     def __post_init__(self) -> None:
-        self._set(
-            private_contraction=checks.real("private_contraction", self.private_contraction, "[0, 1]"),
-            public_contraction=checks.real("public_contraction", self.public_contraction, "[0, 1]"),
-            prox=checks.real("prox", self.prox, "(0, 1]"),
-            public_noise=checks.real("public_noise", self.public_noise, "[1e-100, 1e100]"),
-            linear=checks.boolean("linear", self.linear),
+        self._check(
+            private_contraction="[0, 1]", public_contraction="[0, 1]", prox="(0, 1]", public_noise="[1e-100, 1e100]"
         )
+        self._check(linear=bool)
 
 
 NONEXPANSIVE = StepFactors()
@@ -137,11 +128,8 @@ def run_steps(
 ) -> tuple[Array, Array, Array]:
     """Sensitivities, noise and contractions of a run, each shape (n K,), in units of 2ηG and ησ.
 
-    Parameters
-    ----------
-    schedule : the run
-    positions : position 1, …, n of the record in each epoch's order, a scalar or shape (K,); used where at most n_k
-    factors : what is known of the steps
+    The record stands at one of the ``positions`` 1, …, n of each epoch's order, a scalar or shape (K,), and is used
+    where its position is at most n_k.
     """
     place = _places(schedule, positions)
     private = np.arange(1, schedule.samples + 1) <= schedule.private[:, np.newaxis]

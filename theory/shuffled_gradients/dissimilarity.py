@@ -23,14 +23,11 @@ _MOST_IN_A_PLANE = 100
 
 
 def reshuffled_dissimilarity(private_gradients: ArrayLike, public_gradients: ArrayLike) -> Array:
-    """E ‖v_i(z)‖² over a uniform permutation, for i = n_d + 1, …, n.
+    """E ‖v_i(z)‖² over a uniform permutation, for i = n_d + 1, …, n, from the gradients at z.
 
-    Shape (m,); the last entry is C_n² at z, and (1/n) times the sum of the others the partial dissimilarity.
-
-    Parameters
-    ----------
-    private_gradients : gradients of all private records at z, shape (n, d)
-    public_gradients : gradients of the public records at z in the order of their use, shape (m, d), m = n − n_d <= n
+    Shape (m,); the last entry is C_n² at z, and (1/n) times the sum of the others the partial dissimilarity.  The
+    shapes of the gradients are (n, d) for all private records and (m, d), m = n − n_d, for the public ones in the order
+    of use.
     """
     g, p = _gradients(private_gradients, public_gradients)
     n = len(g)

@@ -21,16 +21,10 @@ from corrnoise.theory.numerics.checks import Array
 def gaussian_renyi_divergence(
     order: float, mean: ArrayLike, covariance: ArrayLike, other_mean: ArrayLike, other_covariance: ArrayLike
 ) -> float:
-    """D_α(N(mean, covariance) ‖ N(other_mean, other_covariance)) for α = ``order`` > 1.
+    """D_α(N(mean, covariance) ‖ N(other_mean, other_covariance)) in d dimensions for α = ``order`` > 1.
 
     Returns (α/2) mᵀ S⁻¹ m − log(det S/(det C₀^{1−α} det C₁^α))/(2 (α − 1)) with S = α C₁ + (1 − α) C₀, C₀ the first
     covariance; ``inf`` unless S is positive definite.
-
-    Parameters
-    ----------
-    order : α > 1
-    mean, other_mean : shape (d,)
-    covariance, other_covariance : symmetric and positive definite, shape (d, d)
     """
     alpha = checks.real("order", order, "(1, inf)")
     centre = checks.reals("mean", mean, ndim=1)
@@ -50,10 +44,6 @@ def linear_run_separation(sensitivities: ArrayLike, noise: ArrayLike, contractio
 
     The exact counterpart of ``best_plan_cost``: (Σ w_t s_t)²/Σ (w_t τ_t)² with w_t = c_{t+1} … c_T, never above it.  No
     product under- or overflows; below 1e-307 the result may be 0.
-
-    Parameters
-    ----------
-    sensitivities, noise, contractions : s_t, τ_t >= 0 and c_t in [−1, 1], each of shape (T,)
     """
     s = checks.reals("sensitivities", sensitivities, ndim=1)
     tau = checks.shaped("noise", noise, s.shape, "[0, inf)")
@@ -83,19 +73,10 @@ def quadratic_run(
 ) -> tuple[Array, Array]:
     """Mean and covariance of the last iterate of a shuffled run on quadratic losses.
 
-    Parameters
-    ----------
-    hessians : A_{k,i} of the losses ½ xᵀ A x − bᵀ x in the order of the steps, shape (K, n, d, d)
-    targets : b_{k,i}, shape (K, n, d)
-    noise : standard deviations σ_{k,i} of the noise added to the gradients, shape (K, n)
-    learning_rate : η > 0, of all steps or of each, shape () or (K, n)
-    ridge : λ >= 0 of ψ(x) = (λ/2) ‖x‖², applied as prox_{nηψ} after each epoch with the η of its last step
-    start : x_1, shape (d,); zero if None
-
-    Returns
-    -------
-    mean : shape (d,)
-    covariance : shape (d, d)
+    The losses ½ xᵀ A_{k,i} x − b_{k,i}ᵀ x stand in the order of the steps: ``hessians`` A have the shape (K, n, d, d),
+    ``targets`` b (K, n, d), the standard deviations ``noise`` of the gradients (K, n), and the learning rate η > 0 ()
+    or (K, n).  ψ(x) = (λ/2) ‖x‖² with λ = ``ridge`` is applied as prox_{nηψ} after each epoch with the η of its last
+    step.
     """
     b, rates = checks.reals("targets", targets), checks.reals("learning_rate", learning_rate, "(0, inf)")
     if b.ndim != 3 or b.size == 0:
@@ -134,15 +115,8 @@ def noise_variance(
     the excess risk is (d/2) (a + λ) σ² times this.
 
     Returns Σ η² (1 − η a)^{2i} (1 + η n λ)^{−2k} over the noisy steps, each with i steps and k proximal steps after it.
-    Relative error below 1e-12.
-
-    Parameters
-    ----------
-    samples, epochs : n, K >= 1
-    learning_rate : η > 0
-    curvature : a >= 0, with η a < 1
-    ridge : λ >= 0 of ψ(x) = (λ/2) ‖x‖²
-    quiet_epochs : epochs without noise that follow the K noisy ones, >= 0
+    Relative error below 1e-12.  The ``curvature`` is a >= 0 with η a < 1, ``ridge`` is λ >= 0 of ψ(x) = (λ/2) ‖x‖², and
+    ``quiet_epochs`` without noise follow the K noisy ones.
     """
     n, noisy = checks.integer("samples", samples, 1), checks.integer("epochs", epochs, 1)
     eta = checks.real("learning_rate", learning_rate, "(0, inf)")

@@ -6,20 +6,10 @@ excess risk of all algorithms, less what dissimilarity adds, by a/η + b η + c 
     a = R²/(nK),    b = 2 ℓ d σ² (noise at every step) or 2 ℓ d σ²/n (at the end),    ℓ = 1 + log K,
     c = 10 ℓ n² s² L + 10 ℓ n L d σ² (the latter for noise at every step only).
 
-The minimum over η of the first two is 2 sqrt(ab) = 2 R sqrt(2 ℓ d σ²/(nK)): the privacy term is of order
-R G sqrt(d A/(nK))/ε, and the third term vanishes as K grows.  So the rate is decided by A/(nK):
-
-================================  =================================  ==========================  ===================
-algorithm                         published                          epochs composed             whole run
-================================  =================================  ==========================  ===================
-DP-ShuffleG                       (√d/ε)^{4/3} n^{−2/3}              √(d/n)/ε                    √d/(nε)
-Priv-Pub, Pub-Priv                (p/n)^{2/3} (√d/ε)^{4/3}           √(pd/n)/ε                   √(pd)/(nε)
-Interleaved                       (n((1−p)n+1))^{−2/3} (√d/ε)^{4/3}  √(d/(n((1−p)n+1)))/ε        √d/(nε)
-noise at the end                                                     √d/(nε)                     √d/(nε)
-================================  =================================  ==========================  ===================
-
-√d/(nε) is the lower bound for private empirical risk minimisation.  What is published rests on a noise term that is
-too small (see ``convergence``): with it the bound tends to 0 as K grows, for any fixed n, d and ε.
+The minimum over η of the first two is 2 sqrt(ab) = 2 R sqrt(2 ℓ d σ²/(nK)): the privacy term is of order R G sqrt(d
+A/(nK))/ε, and the third term vanishes as K grows.  So the rate is decided by A/(nK).  docs/shuffled-gradients.md has
+the table of the rates of all algorithms, beside those that are published.  These rest on a noise term that is too
+small: with it the bound tends to 0 as K grows, for any fixed n, d and ε.
 
 Source: Jiang, Sharma, Wu and Joshi, 2026: Tables 1 and 5, Appendices E.3 and F.3.
 """
@@ -42,14 +32,10 @@ _POSITIVE = "[1e-30, 1e30]"  # so that nothing under- or overflows
 def table_amplification(
     algorithm: Algorithm, *, samples: int, epochs: float, private_share: float = 1.0, whole_run: bool = True
 ) -> float:
-    """A of an algorithm at the worst position: closed forms of ``amplification``, for real K.
+    """A of an algorithm at the worst position: closed forms of ``amplification``, for real K >= 1.
 
-    Parameters
-    ----------
-    algorithm : one of ``TABLE_ALGORITHMS``
-    samples, epochs : n >= 1, and K >= 1, a real number here
-    private_share : 0 < p <= 1, the share of private steps, for the algorithms that use public records
-    whole_run : whether amplification by iteration covers the whole run, or epochs are composed as published
+    The share p of private steps, 0 < p <= 1, is for the algorithms that use public records.  Amplification by iteration
+    covers the whole run, or epochs are composed as published (``whole_run=False``).
     """
     name = checks.choice("algorithm", algorithm, TABLE_ALGORITHMS)
     n = checks.integer("samples", samples, 1)
@@ -125,14 +111,9 @@ def bound_coefficients(
 ) -> BoundCoefficients:
     """The excess risk bound of an algorithm at equal privacy, without dissimilarity, as a function of η.
 
-    Parameters
-    ----------
-    algorithm, samples, epochs, private_share : as for ``table_amplification``
-    dimension, epsilon, delta : d, and the privacy of the run, ε in [1e-30, 1e30]; (ε, δ) is converted by
-        ``published_rho``
-    accounting : ``"whole-run"`` or ``"per-epoch"``, both with the corrected noise term, or ``"published"``: epochs
-        composed, with the published noise term (not for noise at the end, which is not in the paper)
-    constants : R, G, L and s
+    (ε, δ) with ε in [1e-30, 1e30] is converted by ``published_rho``.  The ``accounting`` is ``"whole-run"`` or
+    ``"per-epoch"``, both with the corrected noise term, or ``"published"``: epochs composed, with the published noise
+    term (not for noise at the end, which is not in the paper).
     """
     _require_accounting(algorithm, accounting)
     n, d = checks.integer("samples", samples, 1), checks.integer("dimension", dimension, 1)
@@ -165,10 +146,7 @@ def leading_rate(
     private_share: float = 1.0,
     accounting: TableAccounting = "whole-run",
 ) -> float:
-    """The privacy term of the rate, up to constants and logarithms: an entry of the table of the module.
-
-    Arguments as for ``bound_coefficients``.
-    """
+    """The privacy term of the rate, up to constants and logarithms: an entry of the table of the module."""
     name = checks.choice("algorithm", algorithm, TABLE_ALGORITHMS)
     n = checks.integer("samples", samples, 1)
     p = checks.real("private_share", private_share, "(0, 1]")

@@ -42,11 +42,6 @@ def quadratic_maximum(matrix: ArrayLike, vector: ArrayLike, radius: float) -> fl
 
     Its dual, min over λ >= max(λ_k, 0) of λr² + Σ β_k²/(λ − λ_k) with β the coordinates of b in the eigenbasis of Q,
     has the same value, for convex and other Q.
-
-    Parameters
-    ----------
-    matrix, vector : Q and b, shapes (d, d) and (d,); Q symmetric
-    radius : r >= 0
     """
     r = checks.real("radius", radius, "[0, 1e100]")
     b = checks.reals("vector", vector, ndim=1)
@@ -77,14 +72,8 @@ def dissimilarities(
 ) -> Array:
     """C_i² for i = n_d + 1, …, n: suprema of E ‖v_i(z)‖² over z with E ‖z‖² <= r² (see the module).
 
-    Shape (n − n_d,); empty for n_d = n.
-
-    Parameters
-    ----------
-    task : losses and records; at least n − n_d public ones
-    private_samples : n_d, steps of the epoch that use private records, 0 <= n_d <= n
-    radius : r >= 0, which bounds the root mean square norm of the points z, and hence also the norm of fixed ones
-    order : ``"reshuffled"``: over a fresh permutation; ``"given"``: for the private records as they stand
+    Shape (n − n_d,), n_d = ``private_samples``.  The order is ``"reshuffled"``: over a fresh permutation, or
+    ``"given"``: for the private records as they stand.
     """
     count = _public_steps(task, private_samples)
     order = checks.choice("order", order, ("reshuffled", "given"))
@@ -220,17 +209,11 @@ def convergence_constants(
     Raises ``ValueError`` where an assumption of the theorem is not met, ``minimiser`` is no minimiser, or ``radius`` is
     too small for x*, for x_1 or for the regulariser's ball.
 
-    Parameters
-    ----------
-    task : what is minimised
-    run : how.  Nothing is clipped, noise is at every step or at the end of the epochs, and there is one learning rate.
-    minimiser : x*, shape (d,); its optimality is checked
-    noise_std : σ >= 0 of the noise that is added to gradients
-    radius : r >= 0: ‖x*‖ and the root mean square norms of the iterates at the starts of epochs are at most r
-        Gaussian noise leaves every ball, so it is the mean square that counts.  Within a regulariser's ball its
-        strength is such a bound; otherwise it is an assumption of the caller for ridge losses with public records, and
-        nothing depends on it for the other losses.  (Published G.3 uses r as a bound of E ‖x‖_∞.)
-    start : x_1, shape (d,); zero if None
+    The optimality of x*, the ``minimiser``, is checked.  The ``radius`` r bounds ‖x*‖ and the root mean square norms of
+    the iterates at the starts of epochs: Gaussian noise leaves every ball, so it is the mean square that counts.
+    Within a regulariser's ball its strength is such a bound; otherwise it is an assumption of the caller for ridge
+    losses with public records, and nothing depends on it for the other losses.  (Published G.3 uses r as a bound of E
+    ‖x‖_∞.)
     """
     schedule = checks.instance("run", run, ShuffledGradients).schedule
     checks.instance("task", task, Task).require_records(schedule)

@@ -12,7 +12,6 @@ from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Sequence
 
-from corrnoise.commands.claims import bar
 from corrnoise.commands.options import jobs
 from corrnoise.commands.tables import aligned
 from corrnoise.paper_checks import claims as claims_of
@@ -89,7 +88,7 @@ def _tried(chosen: Sequence[Claim], arguments: Namespace) -> list[record.Kills]:
             known[left[index].identifier] = found
             if arguments.record:
                 write_whole(record.RECORD, record.written(known))
-            show(f"{bar(done, len(chosen))} {left[index].name}")
+            show(left[index].name, done, len(chosen))
     return [known[claim.identifier] for claim in chosen]
 
 

@@ -38,10 +38,7 @@ def _names(functions: Sequence[FunctionType]) -> tuple[str, ...]:
 
 
 def _points(claim: Claim) -> list[Any]:
-    """Points of the cube at which mutants are compared: the middle, and an equal part of its corners, faces and inside.
-
-    There are fewer for claims that take long, which have few evaluations.
-    """
+    """Points at which mutants are compared, a few of all kinds; fewer for claims that take long, of few evaluations."""
     points = sample_points(claim.domain.size, _POINTS)
     most = min(len(points), max(claim.evaluations // 2, 4))
     return [points[k] for k in np.linspace(0, len(points) - 1, most).round().astype(int)]
@@ -58,15 +55,7 @@ def _margin(claim: Claim, point: Any) -> float:
 def fate(
     claim: Claim, mutant: Mutant, points: Sequence[Any], margins: Sequence[float], kept: Sequence[Any] = ()
 ) -> tuple[str, float]:
-    """What becomes of a mutant, and its smallest margin.
-
-    Parameters
-    ----------
-    points, margins
-        Points of the domain's cube, a typical one first, and the margins of the claim there.
-    kept
-        The caches to empty.
-    """
+    """What becomes of a mutant, and its smallest margin, by the claim's margins at the points, a typical one first."""
     with in_place(mutant, kept):
         found = []
         for point in points:

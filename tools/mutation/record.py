@@ -70,10 +70,7 @@ class Kills:
 def source_of(claim: Claim, functions: Sequence[str] = ()) -> str:
     """What identifies the formulas and the domain of a claim, whatever is said about them and stands around them.
 
-    Parameters
-    ----------
-    functions
-        ``module:name`` of the functions beside the claim's own; one that is gone has no text, nor has its module.
+    The other ``functions`` are named ``module:name``; one that is gone has no text.
     """
     [tree] = ast.parse(textwrap.dedent(inspect.getsource(claim.function))).body
     texts = [_formulas(tree), _constants(tree, claim.function.__globals__), str(claim.domain)]

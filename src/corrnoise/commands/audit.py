@@ -89,7 +89,11 @@ def _audited(arguments: Namespace) -> Audit:
     from corrnoise.simulations.audit import audit, stream_release
     from corrnoise.theory.numerics import checks
 
-    design = load(arguments.design)
+    try:
+        design = load(arguments.design)
+    except FileNotFoundError as error:
+        text = f"DESIGN must be what corrnoise design --output has written, got {arguments.design}"
+        raise ValueError(text) from error
     if not isinstance(design, Design):
         raise ValueError(f"DESIGN must be the folder or file of a design, got a {type(design).__name__}")
     if design.participation.steps is None:

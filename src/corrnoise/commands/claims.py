@@ -100,17 +100,11 @@ def checked(chosen: Sequence[ListedClaim], arguments: Namespace) -> list[Outcome
         progress_line() as show,
         running.outcomes(claims, thorough=arguments.thorough, jobs=arguments.jobs) as results,
     ):
-        show(bar(0, len(claims)))
+        show("claims", 0, len(claims))
         for index, outcome in results:
             found[index] = outcome
-            show(f"{bar(len(found), len(claims))} {outcome.claim.name}")
+            show(outcome.claim.name, len(found), len(claims))
     return foundations.applied(found[index] for index in range(len(claims)))[: len(wanted)]
-
-
-def bar(done: int, total: int) -> str:
-    """A bar that shows how much is done."""
-    filled = 20 * done // total
-    return f"{'█' * filled}{'░' * (20 - filled)} {done}/{total}"
 
 
 def output_path(output: str) -> Path:

@@ -21,6 +21,7 @@ EXAMPLE = (
     "corrnoise design --epsilon 2 --delta 1e-6 --examples 50000 --batch-size 128 --epochs 3 --memory 4 "
     "--output my-design"
 )
+SAMPLINGS = ("best", "none", "poisson", "cyclic-poisson", "balls-in-bins")
 ORDERS = ("fixed", "reshuffled", "min-sep")
 _NUMBER: dict[str, Any] = {"type": float, "metavar": "X"}
 _COUNT: dict[str, Any] = {"type": int, "metavar": "N"}
@@ -34,6 +35,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     usual.add_argument("--examples", **_COUNT, help="number of examples of the data; the rest of an epoch is left out")
     usual.add_argument("--batch-size", **_COUNT, help="examples a step (default: 1)")
     usual.add_argument("--epochs", **_COUNT, help="times that the data are visited (default: 1)")
+    usual.add_argument(
+        "--sampling",
+        choices=SAMPLINGS,
+        default="none",
+        help="how batches are sampled, with --examples, --batch-size and --epochs; 'best' chooses noise and sampler "
+        "together, and 'none' keeps --order (default: none)",
+    )
     usual.add_argument(
         "--memory",
         type=_memory,
@@ -139,10 +147,14 @@ def run(arguments: Namespace) -> int:
         problem, notes = _problem(arguments)
         participation, left_out = _participation(arguments, problem)
         objective, tuned = _objective(arguments, problem, participation, budget, show)
+        data: dict[str, Any] = {}
+        if arguments.sampling == "best":
+            data = {name: getattr(arguments, name) for name in ("examples", "batch_size", "epochs")}
         found = design(
             budget,
-            participation,
+            "best" if data else _sampled(arguments, participation),
             objective,
+            **data,
             memory=arguments.memory,
             family=arguments.family,
             notes=(*left_out, *notes, *tuned),
@@ -220,6 +232,25 @@ def _participation(arguments: Namespace, problem: Problem | None) -> tuple[Parti
     if arguments.order == "reshuffled":
         return Participation.reshuffled(steps, period=length), notes
     return Participation.fixed_epochs(steps, period=length), notes
+
+
+def _sampled(arguments: Namespace, order: Participation) -> list[Participation]:
+    """The order, or the ways of sampling of the kind that is asked for, with batches of the same mean size."""
+    from corrnoise.solvers.optimise import USUAL_MEMORY
+    from corrnoise.solvers.sampled import ways
+
+    kind = arguments.sampling.replace("-", " ")
+    if kind == "none":
+        return [order]
+    if order.steps is None or None in (arguments.examples, arguments.batch_size):
+        raise ValueError("--sampling must come with --examples, --batch-size and --epochs")
+    period, memory = arguments.examples // arguments.batch_size, arguments.memory
+    most = USUAL_MEMORY if memory is None else memory
+    found = ways(order.steps, period, arguments.batch_size / arguments.examples, most)
+    found = [one for one in found if one.kind == kind]
+    if not found:
+        raise ValueError(f"--sampling {arguments.sampling} needs an epoch of more steps, or --memory 1 or more")
+    return found
 
 
 def _lengths(steps: int | None, length: int | None, epochs: int) -> tuple[int, int]:

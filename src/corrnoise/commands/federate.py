@@ -114,7 +114,7 @@ def run(arguments: Namespace) -> int:
                     cluster=arguments.cluster,
                     workers=arguments.workers,
                     groups=arguments.groups,
-                    after_round=lambda server, _: show(f"round {server.round - 1} of {protocol.rounds}"),
+                    after_round=lambda server, _: show("rounds", server.round - 1, protocol.rounds),
                 )
         except KeyboardInterrupt:
             print(f"corrnoise: finished rounds are kept in {folder}; the same command continues", file=sys.stderr)
@@ -149,7 +149,7 @@ def _protocol(data: Images, arguments: Namespace) -> Protocol:
 
 
 def _guarantee(protocol: Protocol, seed: int | None, delta: float | None) -> dict[str, Any]:
-    """What is private, how much, and what that rests on."""
+    """The privacy of the run: of whom, how much, and on which assumptions."""
     assert protocol.budget is not None
     found: dict[str, Any] = {"rho": protocol.budget.gaussian_rho}
     if delta is not None:

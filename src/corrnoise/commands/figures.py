@@ -78,17 +78,18 @@ def run(arguments: Namespace) -> int:
             f"{'it' if len(simulated_here) == 1 else 'them'} in a run of its own, or give --no-simulation"
         )
     failures: list[str] = []
-    for number, name in enumerate(names, start=1):
-        figure = paper_figure(name)
-        if arguments.download and figure.on_original_data is not None:
-            figure = figure.on_original_data()
-        with progress_line() as show, parallel_config("loky", n_jobs=arguments.jobs, initializer=leave_interrupts):
-            show(f"{name} ({number} of {len(names)}) ...")
+    with progress_line() as show, parallel_config("loky", n_jobs=arguments.jobs, initializer=leave_interrupts):
+        for number, name in enumerate(names):
+            show(name, number, len(names))
+            figure = paper_figure(name)
+            if arguments.download and figure.on_original_data is not None:
+                figure = figure.on_original_data()
             try:
                 data = figure.data()
             except ImportError as error:
                 if arguments.names:
                     raise
+                show("")
                 print(f"{name}: not drawn: {error}\n")
                 continue
             if figure.simulate and not arguments.no_simulation:
@@ -98,10 +99,11 @@ def run(arguments: Namespace) -> int:
             paths = publish(figure, arguments.output, data)
             after = _contents(Path(arguments.output), name)
             report = figure.report(data)
-        for path in paths:
-            if path.name in before and before[path.name] != after[path.name]:
-                print(f"corrnoise: replaced: {path}, which was different", file=sys.stderr)
-        print(f"{name}: {figure.source}, {figure.title}\n", *paths, f"\n{report}\n", sep="\n")
+            show("")
+            for path in paths:
+                if path.name in before and before[path.name] != after[path.name]:
+                    print(f"corrnoise: replaced: {path}, which was different", file=sys.stderr)
+            print(f"{name}: {figure.source}, {figure.title}\n", *paths, f"\n{report}\n", sep="\n")
     for failure in failures:
         print("corrnoise: error:", failure, file=sys.stderr)
     return 1 if failures else 0

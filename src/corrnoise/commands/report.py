@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
+from itertools import starmap
 from typing import TYPE_CHECKING
 
 from corrnoise.commands import claims
@@ -45,11 +46,11 @@ def run(arguments: Namespace) -> int:
     names = [] if arguments.no_figures else [name for name in NAMES if name not in COMPANIONS]
     with progress_line() as show, parallel_config("loky", n_jobs=arguments.jobs or -1, initializer=leave_interrupts):
 
-        def figure(name: str) -> PaperFigure:
-            show(f"drawing {name}")
+        def figure(number: int, name: str) -> PaperFigure:
+            show(f"drawing {name}", number, len(names))
             return paper_figure(name)
 
-        page = report_page(outcomes, papers(), map(figure, names))
+        page = report_page(outcomes, papers(), starmap(figure, enumerate(names)))
     write_whole(path, page)
     print(path)
     return claims.exit_status(outcomes)

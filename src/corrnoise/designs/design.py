@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from corrnoise.solvers.optimum import Optimum
 from corrnoise.solvers.rational.handover import check_scales, fitted_buffers, handed_over
+from corrnoise.solvers.sampled import DPSGD_POISSON, crossover
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import HANDED_OVER, INCREASE, Form, Program
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
@@ -45,7 +46,7 @@ from corrnoise.theory.workloads import SGD, Workload
 if TYPE_CHECKING:
     from corrnoise.designs.comparison import Comparison, Progress
     from corrnoise.simulations.random_numbers import Seed
-    from corrnoise.simulations.run.batches import Batches
+    from corrnoise.simulations.run.batches import AnyBatches
     from corrnoise.simulations.run.durable import Carry
     from corrnoise.simulations.run.folder import Folder
     from corrnoise.simulations.run.private import PrivateRun
@@ -137,6 +138,29 @@ class Design(Record):
     def alternatives(self) -> tuple[Optimum, ...]:
         """The other mechanisms that were compared; ``error_of`` gives their errors in the unit of the design."""
         return self.optimum.alternatives
+
+    @property
+    def dpsgd(self) -> Optimum | None:
+        """DP-SGD with Poisson batches of the same mean size, if the budget is an (ε, δ) that its accountant covers."""
+        return next((one for one in (self.optimum, *self.alternatives) if one.family == DPSGD_POISSON), None)
+
+    @property
+    def beaten(self) -> bool:
+        """Whether DP-SGD with Poisson batches has a smaller error at this budget."""
+        return self.dpsgd is not None and self.error_of(self.dpsgd) < self.error
+
+    @cached_property
+    def crossover(self) -> float | None:
+        """The ε below which DP-SGD with Poisson batches has a smaller error than this noise, at the δ of the budget.
+
+        If the design is DP-SGD itself, its best alternative takes the place of this noise.  None where there is no such
+        ε in [0.1, 20].
+        """
+        others = [one for one in (self.optimum, *self.alternatives) if one != self.dpsgd]
+        if self.dpsgd is None or self.budget.delta is None or not others:
+            return None
+        other = self.optimum if self.optimum != self.dpsgd else min(others, key=self.error_of)
+        return crossover(self.dpsgd, other, self.budget.delta)
 
     @property
     def problem(self) -> Problem | None:
@@ -232,15 +256,7 @@ class Design(Record):
     @property
     def floor_in_words(self) -> str:
         """The floor with its condition, or why there is none."""
-        if self.floor is None:
-            reason = self.optimum.certificate if isinstance(self.optimum.certificate, str) else ""
-            return f"none is computed: {reason or 'it would take long for this objective and length of run'}"
-        promised = self.participation.worst.in_words()
-        how = "rounding included" if self.optimum.rigorous else "computed in float64"
-        return (
-            f"{self.floor:.6g}, which no correlated noise of any form is below under this promise, {promised} ({how}). "
-            "It does not hold for batches that are sampled at random, whose privacy is amplified"
-        )
+        return self.optimum.floor_in_words(self.floor)
 
     # -- what runs -----------------------------------------------------------------------------------------------------
 
@@ -300,7 +316,8 @@ class Design(Record):
         self,
         size: int,
         *,
-        batches: Batches | None = None,
+        examples: int | None = None,
+        batches: AnyBatches | None = None,
         folder: str | os.PathLike[str] | Folder | None = None,
         carry: Carry | None = None,
     ) -> PrivateRun:
@@ -310,11 +327,26 @@ class Design(Record):
         ----------
         size
             Number of parameters of the model, over all arrays.
+        examples
+            Size of the data, from which the run draws its batches; where they are sampled only.
         batches, folder, carry
             As for ``PrivateRun``.
+
+        Raises
+        ------
+        ValueError
+            The batches are sampled and ``examples`` is missing, or they are not sampled and it is given.
         """
         from corrnoise.simulations.run.private import PrivateRun
 
+        if examples is not None and not self.participation.sampled:
+            raise ValueError(f"examples must be None where batches are not sampled, got {examples}: give batches")
+        if self.participation.sampled and batches is None:
+            from corrnoise.simulations.run.batches import batches as sampled_batches
+
+            if examples is None:
+                raise ValueError("examples must be given, the size of the data from which the run draws its batches")
+            batches = sampled_batches(self.participation, examples)
         return PrivateRun(
             self.budget, self.participation, self.mechanism, size, batches=batches, folder=folder, carry=carry
         )
@@ -341,7 +373,7 @@ class Design(Record):
         model
             A ``torch.nn.Module``.
         options
-            ``batches``, ``folder`` and ``carry``, as for ``run``.
+            ``examples``, ``batches``, ``folder`` and ``carry``, as for ``run``.
         """
         from corrnoise.simulations.adapters.torch import trainable_size
 

@@ -24,8 +24,12 @@ CONVENTIONS = {
     "strategy_coef": "y_t = (z_t - sum_{k >= 1} c_k y_{t-k})/c_0",
     "noising_coef": "y_t = sum_k beta_k z_{t-k}",
     "dtype": "type of all numbers of the program; shorter types in products of matrices are not covered",
-    "gaussian_noise_multiplier": "of the whole run as one Gaussian mechanism, for accountants; never to scale noise",
+    "gaussian_noise_multiplier": "of the whole run as one Gaussian mechanism, for accountants; never to scale noise; "
+    "none where batches are sampled",
 }
+
+
+_OWN_BATCHES = "sampled batches are drawn by the run itself, from its secret key; design.run does"
 
 
 class Export(NamedTuple):
@@ -48,6 +52,9 @@ def exports(design: Design) -> list[Export]:
     found = []
     for form in HANDED_OVER:
         for dtype in DTYPES:
+            if design.participation.sampled:
+                found.append(Export(form, dtype, None, f"{form}: {_OWN_BATCHES}"))
+                continue
             try:
                 found.append(Export(form, dtype, design.program(form, dtype)))
             except ValueError as error:
@@ -79,7 +86,9 @@ def programs_as_json(design: Design) -> str:
         "corrnoise": __version__,
         "budget": design.budget,
         "participation": design.participation,
-        "gaussian_noise_multiplier": gaussian_noise_multiplier(design.budget.gaussian_rho),
+        "gaussian_noise_multiplier": None
+        if design.participation.sampled
+        else gaussian_noise_multiplier(design.budget.gaussian_rho),
         "family": design.family,
         "programs": programs,
         "conventions": CONVENTIONS,

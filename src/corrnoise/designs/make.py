@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any, Literal
 
 from corrnoise.designs.design import Design, Objective
 from corrnoise.solvers.learning import STATIONARY, STRONGLY_CONVEX, strongly_convex_optimum
 from corrnoise.solvers.optimal_noise import check_stable
-from corrnoise.solvers.optimise import optimise
+from corrnoise.solvers.optimise import USUAL_MEMORY, best_within, optimise
 from corrnoise.solvers.optimum import Certificate, Optimum
+from corrnoise.solvers.sampled import ways
 from corrnoise.support.memory import memory as memory_of_this_machine
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.participation import Participation
@@ -19,6 +21,9 @@ from corrnoise.theory.problems.quadratic import QuadraticProblem
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 from corrnoise.theory.workloads import SGD
 
+Progress = Callable[[str], None]
+
+BEST: Literal["best"] = "best"  #: noise and sampler are chosen together
 LARGEST_DIMENSION = 1_000_000  #: largest dimension for which errors are computed, in about a minute each
 LARGEST_LEARNING = 4_000_000  #: largest product of steps and dimension for which learning is judged, in seconds
 _BYTES_A_STEP = 600  # memory of coefficients, their transforms and their text
@@ -26,28 +31,39 @@ _BYTES_A_STEP = 600  # memory of coefficients, their transforms and their text
 
 def design(
     budget: Budget,
-    participation: Participation,
+    visits: Participation | Sequence[Participation] | Literal["best"],
     objective: Objective | None = None,
     *,
+    examples: int | None = None,
+    batch_size: int | None = None,
+    epochs: int | None = None,
     memory: float | None = None,
     family: str | None = None,
     notes: Sequence[str] = (),
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Design:
-    """The best noise for a budget and a promise, with every way to run it.
+    """The best noise for a budget and a way of visiting the data, with every way to run it.
+
+    DP-SGD with Poisson batches is among its alternatives wherever the budget is given by ε and δ; ``design.beaten``
+    says whether that is better.
 
     Parameters
     ----------
     budget
         What the whole run may spend, on gradients of which norm.
-    participation
-        Who takes part when.  The loop that loads the data keeps this promise.
+    visits
+        Who takes part when.  The loop that loads the data keeps this promise; where batches are sampled the run draws
+        them.  Several of them: the best is chosen.  ``"best"``: noise and sampler are chosen together, among the fixed
+        order, Poisson, cyclic Poisson and balls in bins.
     objective
-        What is minimised.  ``SGD``, or None for SGD with a constant learning rate and batches of one example: the mean
-        squared error of the iterates due to noise, for a model of which no spectrum is known.  A workload: its mean
-        squared error.  ``LinearRegression`` or ``MeanEstimation``: what privacy adds to F − F* in the mean over the
-        second half of the run, or, for a run of any length, F − F* in the limit; ``LearningObjective`` has other
-        weights of the steps.  ``StronglyConvex``, for a run of any length: an upper bound of F − F* in the limit.
+        What is minimised.  ``SGD``, or None for SGD with a constant learning rate: the mean squared error of the
+        iterates due to noise, for a model of which no spectrum is known.  A workload: its mean squared error.
+        ``LinearRegression`` or ``MeanEstimation``: what privacy adds to F − F* in the mean over the second half of the
+        run, or, for a run of any length, F − F* in the limit; ``LearningObjective`` has other weights of the steps.
+        ``StronglyConvex``, for a run of any length: an upper bound of F − F* in the limit.
+    examples, batch_size, epochs
+        With ``"best"`` only: the size of the data, the mean size of a batch, and how often the data are visited.  An
+        epoch has examples // batch_size steps.
     memory
         The largest number of arrays of the size of the gradient that a run may keep; 0 for independent noise and
         ``math.inf`` for any.  None for at most 16, and the fewest with an error within 1 % of the best of these.
@@ -65,8 +81,8 @@ def design(
     Raises
     ------
     ValueError, TypeError
-        An argument is out of its range or of another kind, the learning rate is unstable, or the run is too long for
-        the memory of this machine.
+        An argument is out of its range or of another kind, the learning rate is unstable, the run is too long for the
+        memory of this machine, or no accountant covers the visits.
 
     Examples
     --------
@@ -80,26 +96,83 @@ def design(
     0.0978
     """
     checks.instance("budget", budget, Budget)
-    steps = checks.instance("participation", participation, Participation).steps
     wanted = SGD() if objective is None else objective
     if not isinstance(wanted, Objective):
         raise TypeError(f"objective must be SGD, a workload, a problem or LearningObjective, got {wanted!r:.80}")
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be a function of a line of text, or None, got {progress!r}")
+    if visits == BEST:
+        tried, wanted = _ways(budget, wanted, examples, batch_size, epochs, memory)
+        if family is not None:
+            raise ValueError(f"family must be None with visits={BEST!r}, got {family!r}: give a Participation with it")
+    elif (examples, batch_size, epochs) != (None, None, None):
+        raise ValueError(f"examples, batch_size and epochs must come with visits={BEST!r} only, got visits={visits!r}")
+    else:
+        several = visits if isinstance(visits, list | tuple) else [visits]
+        tried = [checks.instance("visits", one, Participation) for one in several]
+    steps = tried[0].steps
     if steps is not None and (need := _BYTES_A_STEP * steps) > (there := memory_of_this_machine()):
         raise ValueError(
-            f"participation must have at most {there // _BYTES_A_STEP} steps on this machine, got {steps}: its "
+            f"visits must have at most {there // _BYTES_A_STEP} steps on this machine, got {steps}: its "
             f"coefficients take about {need / 2**30:.3g} GiB of memory, of {there / 2**30:.3g} GiB"
         )
     _check_problem(wanted, steps, family)
     if isinstance(wanted, SGD) and steps is None:
-        raise ValueError("participation must have a number of steps without a problem, got one of any length")
+        raise ValueError("visits must have a number of steps without a problem, got a run of any length")
     if isinstance(wanted, StronglyConvex):
-        _check_long(participation, memory, family)
-        optimum = strongly_convex_optimum(wanted, participation, budget=budget)
+        _check_long(tried[0], memory, family)
+        optimum = strongly_convex_optimum(wanted, tried[0], budget=budget)
     else:
-        optimum = optimise(wanted, participation, memory=memory, family=family, progress=progress)
-    return Design(budget, participation, _light(optimum), wanted, tuple(notes))
+        options: dict[str, Any] = {"memory": memory, "budget": budget, "progress": progress}
+        found = [optimise(wanted, one, family=family, **options) for one in tried]
+        best = found[0]
+        if len(found) > 1:
+            (progress or (lambda _: None))("accountants: the noise that each sampler needs")
+            best = best_within(found, memory, lambda one: one.error_at(budget))
+        if all(one.kind != "poisson" for one in tried) and (poisson := _poisson(budget, tried[0])) is not None:
+            found.append(optimise(wanted, poisson, **options))
+        others = [each for one in found for each in (one, *one.alternatives) if each is not best]
+        optimum = replace(best, alternatives=tuple(replace(one, alternatives=()) for one in others))
+    return Design(budget, optimum.participation, _light(optimum), wanted, tuple(notes))
+
+
+def _ways(
+    budget: Budget,
+    objective: Objective,
+    examples: int | None,
+    batch_size: int | None,
+    epochs: int | None,
+    memory: float | None,
+) -> tuple[list[Participation], Objective]:
+    """The ways of visiting the data that are compared, and the objective for batches of this size."""
+    if examples is None or batch_size is None or epochs is None:
+        raise ValueError(f"examples, batch_size and epochs must be given with visits={BEST!r}")
+    size = checks.integer("batch_size", batch_size, 1)
+    period = checks.integer("examples", examples, size) // size
+    steps = period * checks.integer("epochs", epochs, 1)
+    fixed = Participation.fixed_epochs(steps, period=period) if steps > period else Participation.single(steps)
+    held = objective.problem if isinstance(objective, LearningObjective) else objective
+    known = getattr(held, "batch_size", size)
+    if known == 1 and objective is held and isinstance(objective, SGD | QuadraticProblem):
+        objective = type(objective)(**{**objective.arguments(), "batch_size": size})
+    elif known != size:
+        raise ValueError(f"batch_size must be {known}, that of the objective, got {size}")
+    if _poisson(budget, fixed) is None:
+        raise ValueError(
+            f"budget must be given by epsilon and delta for zero-out adjacency with visits={BEST!r}, whose accountants "
+            f"cover nothing else, got {budget!r}: promise Participation.fixed_epochs, or give epsilon and delta"
+        )
+    most = USUAL_MEMORY if memory is None else memory
+    return [fixed, *ways(steps, period, size / examples, most)], objective
+
+
+def _poisson(budget: Budget, visits: Participation) -> Participation | None:
+    """Poisson sampling with batches of the same mean size; None where no accountant covers it."""
+    covered = budget.epsilon is not None and budget.adjacency == "zero-out" and visits.members == 1
+    if not covered or visits.steps is None:
+        return None
+    share = visits.count / visits.steps if visits.rate is None else visits.rate / visits.period
+    return Participation.poisson(visits.steps, min(share, 1.0))
 
 
 def _check_problem(objective: Objective, steps: int | None, family: str | None) -> None:

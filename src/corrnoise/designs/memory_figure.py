@@ -1,6 +1,7 @@
 """The picture of the alternatives of a design.
 
-(a) The error of every mechanism that was compared over its memory, with the floor, for batches that are not sampled.
+(a) The error of every mechanism that was compared over its memory, with the floor of those whose batches are not
+    sampled, and with DP-SGD with Poisson batches as a line.
 (b) For problems: what privacy adds to F − F* at every step, for the design, for independent noise, and for the optimum
     for long runs.  A design that is best on average or at the end need not be best at every step.
 """
@@ -18,6 +19,7 @@ from corrnoise.designs.report import choice_in_words, everything, run_in_words
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series, write_figure
 from corrnoise.solvers.learning import STATIONARY
 from corrnoise.solvers.optimal_noise import optimal_noise
+from corrnoise.solvers.sampled import DPSGD_POISSON
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.problems.learning_objective import LearningObjective
@@ -28,14 +30,23 @@ if TYPE_CHECKING:
 
 PANEL = "memory"
 CURVE = "curve"
-FLOOR = "no noise is below, without sampling"
+FLOOR = "no noise is below, if batches are not sampled"
 INDEPENDENT = "independent noise"
 DESIGN = "this design"
 _COLOURS = {
     **{INDEPENDENT: "black", "nu-DP-FTRL": "C5", "buffers": "C0", "banded inverse": "C2", "best Toeplitz": "C4"},
     **{"binary tree": "C6", "binary tree, online": "C7", "any bands": "C8", STATIONARY: "C3", "dense": "C9"},
+    **{"DP-SGD": "C1", "banded square root": "0.5"},
 }
-_LINES = {"unit columns": ("--", "o"), "epoch weights": ("-.", "*"), "step scales": (":", "D")}
+_LINES: dict[str, tuple[Any, str]] = {
+    "unit columns": ("--", "o"),
+    "epoch weights": ("-.", "*"),
+    "step scales": (":", "D"),
+} | {
+    "Poisson batches": ("-", "X"),
+    "cyclic Poisson batches": ((0, (1, 3)), "^"),
+    "balls in bins": ((0, (4, 1, 1, 1)), "v"),
+}
 NAMES = {"nu-DP-FTRL": r"$\nu$-DP-FTRL"}
 
 
@@ -60,11 +71,11 @@ def alternatives_data(design: Design) -> Data:
     series = []
     for family in dict.fromkeys(one.family for one in compared):
         rows = sorted((one for one in compared if one.family == family), key=lambda one: one.memory)
-        exact = all(one.sensitivity.exact for one in rows)
+        exact = all(one.exact for one in rows)
         memory = np.array([one.memory for one in rows], dtype=float)
         errors = np.array([design.error_of(one) for one in rows])
         series.append(Series(PANEL, family, "exact" if exact else "upper bound", memory, errors))
-    kind = "exact" if design.optimum.sensitivity.exact else "upper bound"
+    kind = "exact" if design.optimum.exact else "upper bound"
     series.append(Series(PANEL, DESIGN, kind, np.array([float(design.memory)]), np.array([design.error])))
     if design.floor is not None:
         most = float(max(one.memory for one in compared))
@@ -117,6 +128,8 @@ def draw(data: Data) -> Figure:
             look = _look(s.method) | ({"linestyle": "none"} if s.x.size == 1 else {})
             look |= {"markerfacecolor": "white"} if s.kind == "upper bound" else {}
             ax.plot(s.x, s.y, markersize=4.5, label=NAMES.get(s.method, s.method), **look)
+        if s.method == DPSGD_POISSON:
+            ax.axhline(s.y[0], color="C1", linewidth=0.8, linestyle=":")
     most = max(float(s.x.max()) for s in data)
     ax.set_xscale("symlog", linthresh=1, linscale=0.4)
     ax.set_xlim(-0.25, 1.7 * max(most, 1.0))
@@ -137,12 +150,15 @@ def memory_picture(design: Design) -> PaperFigure:
     return PaperFigure(
         name="memory",
         source="corrnoise design",
-        title="error of every mechanism that was compared over the memory of its run, without sampling",
+        title="error of every mechanism that was compared over the memory of its run",
         panels={
             CURVE: "x = step t; y = what privacy adds to E F(theta_t) - F*",
             PANEL: f"x = arrays of the size of the gradient; y = {design.error_in_words}",
         },
-        parameters=(*run_in_words(design), "upper bound, drawn hollow: of the sensitivity only a bound is known"),
+        parameters=(
+            *run_in_words(design),
+            "upper bound, drawn hollow: of the sensitivity or of the accountant's curve",
+        ),
         data=lambda: alternatives_data(design) + curve_data(design),
         draw=draw,
         report=lambda data: choice_in_words(design),

@@ -10,6 +10,7 @@ from corrnoise.designs.comparison import BOUND, INDEPENDENT, Comparison
 from corrnoise.designs.design import Design
 from corrnoise.designs.export import exports
 from corrnoise.solvers.optimum import Optimum
+from corrnoise.solvers.sampled import EPSILONS
 from corrnoise.theory.problems.quadratic import LinearRegression
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
@@ -29,7 +30,10 @@ def report(design: Design, comparison: Comparison | None = None, parameters: int
     parameters
         The size of the model, for the bytes of memory; None where it is not known.
     """
-    parts = [heading(design), *design.notes, result(design, parameters), how_to_run(design)]
+    parts = [heading(design), *design.notes, result(design, parameters)]
+    if design.dpsgd is not None:
+        parts.append(beside_dpsgd(design))
+    parts.append(how_to_run(design))
     if design.alternatives:
         parts.append(choice_in_words(design))
     parts.append(for_other_libraries(design))
@@ -88,13 +92,41 @@ def result(design: Design, parameters: int | None) -> str:
     return "\n".join(_wrapped(line) for line in lines)
 
 
+def beside_dpsgd(design: Design) -> str:
+    """Which of the two to take at this budget, and the ε at which the answer changes."""
+    poisson, limit = design.dpsgd, design.crossover
+    assert poisson is not None
+    error = design.error_of(poisson)
+    own = poisson == design.optimum
+    what = "the best correlated noise below" if own else "this design"
+    if own:
+        answer = "No correlated noise that was tried has a smaller error at this budget."
+    elif design.beaten:
+        answer = f"Take DP-SGD with Poisson batches: this design has {design.error / error:.3g} times its error."
+    else:
+        answer = f"This design has {design.error / error:.3g} times its error."
+    if limit is not None:
+        further = f"Below epsilon = {limit:.2g} take DP-SGD with Poisson batches, above it {what}."
+    else:
+        better = "DP-SGD" if own or design.beaten else "this design"
+        low, high = EPSILONS
+        further = f"At this delta {better} has the smaller error both at epsilon = {low:g} and at {high:g}."
+    rate = poisson.participation.rate
+    return _wrapped(f"DP-SGD:   {error:.6g}, with Poisson batches at the rate {rate:.6g}. {answer} {further}")
+
+
 def _bytes(design: Design, parameters: int | None) -> str:
     if parameters is None:
         return " of the size of the model" if design.memory else ""
     dtype = design.program().dtype
     size = design.memory * parameters * np.dtype(dtype).itemsize
+    return f": {bytes_in_words(size)} for {parameters} parameters in {dtype}"
+
+
+def bytes_in_words(size: int) -> str:
+    """A number of bytes in the unit in which it is below 1024."""
     power = min(max(0, size.bit_length() - 1) // 10, len(_UNITS) - 1)
-    return f": {size / 1024**power:.3g} {_UNITS[power]} for {parameters} parameters in {dtype}"
+    return f"{size / 1024**power:.3g} {_UNITS[power]}"
 
 
 def _wrapped(line: str) -> str:
@@ -111,22 +143,28 @@ def how_to_run(design: Design) -> str:
     """The next step: how the noise is run, with its multiplier, and what the loop must keep."""
     program = design.program()
     multiplier = program.multiplier(design.budget)
+    needed = "also batches=, folder=, carry="
     loop = "the loop may have any number of steps, and no example takes part twice"
     if design.participation.steps is not None:
         loop = f"the loop has at most {design.participation.steps} steps, and keeps the promise above"
+    if design.participation.sampled:
+        needed = "examples=, the size of the data; also folder=, carry="
+        loop = "the loop takes every batch that the run draws, empty ones included, and releases its sum"
     return "\n".join(
         [
             "To run it, in Python, from the folder of this report:",
             "",
             "    design = cn.load(folder)",
-            "    run = design.run(size)  # size: the number of parameters; also batches=, folder=, carry=",
+            f"    run = design.run(size)  # size: the number of parameters; {needed}",
             "    for step in run:",
             "        noisy = run.add_noise(total)  # total: the SUM of the clipped gradients of the step",
             "",
             "or design.for_torch(model), design.for_opacus(model, optimizer, data, loss=..., batch_size=...),",
             "design.for_jax().",
             f"They have the noise multiplier {multiplier!r} ({program.form} in {program.dtype}) and all factors",
-            "inside.  A mean over B examples divides both by B.  What remains to you:",
+            "inside.  A mean over B examples divides both by B"
+            + (", the expected size of a batch and never its actual one." if design.participation.sampled else "."),
+            "What remains to you:",
             f"{loop}.",
         ]
     )
@@ -145,19 +183,19 @@ def best_of_families(design: Design) -> list[Optimum]:
     best: dict[str, Optimum] = {}
     for one in everything(design):
         known = best.get(one.family)
-        if known is None or one.error < known.error:
+        if known is None or design.error_of(one) < design.error_of(known):
             best[one.family] = one
-    return sorted(best.values(), key=lambda one: one.error)
+    return sorted(best.values(), key=design.error_of)
 
 
 def gains(design: Design) -> list[Optimum]:
     """With growing memory, each mechanism whose error is below that of all with less memory: what memory buys."""
     found: list[Optimum] = []
     least = math.inf
-    for one in sorted(everything(design), key=lambda one: (one.memory, one.error)):
-        if one.error < least:
+    for one in sorted(everything(design), key=lambda one: (one.memory, design.error_of(one))):
+        if design.error_of(one) < least:
             found.append(one)
-            least = one.error
+            least = design.error_of(one)
     return found
 
 
@@ -172,11 +210,13 @@ def choice_in_words(design: Design) -> str:
         "",
         *_choices(design, "the best of each kind", best_of_families(design)),
         "",
-        "Memory: arrays of the size of the gradient that a run keeps.  Errors are at this budget, for batches that are",
-        "not sampled: independent noise is what DP-SGD adds where sampling amplifies nothing.",
+        "Memory: arrays of the size of the gradient that a run keeps.  Errors are at this budget.  Batches are sampled",
+        "only where the kind says so: independent noise alone is DP-SGD where sampling amplifies nothing.",
     ]
-    if not all(one.sensitivity.exact for one in everything(design)):
-        lines.append("<=: the sensitivity is only bounded, and so is the error; the multiplier covers the bound.")
+    if not all(one.exact for one in everything(design)):
+        lines.append(
+            "<=: only a bound is known, of the sensitivity or of the accountant's curve; the multiplier covers it."
+        )
     return "\n".join(lines)
 
 
@@ -190,7 +230,7 @@ def _choices(design: Design, title: str, rows: list[Optimum]) -> list[str]:
     lines = [f"  {title:<36}{'memory':>8}{'error':>18}{over}"]
     for one in rows:
         value = design.error_of(one)
-        error = f"{'' if one.sensitivity.exact else '<= '}{value:.6g}"
+        error = f"{'' if one.exact else '<= '}{value:.6g}"
         ratio = "" if floor is None else f"{value / floor:>18.4f}"
         mark = "  <- this design" if one is design.optimum else ""
         lines.append(f"  {one.family:<36}{one.memory:>8}{error:>18}{ratio}{mark}")
@@ -202,6 +242,8 @@ def _choices(design: Design, title: str, rows: list[Optimum]) -> list[str]:
 
 def for_other_libraries(design: Design) -> str:
     """The noise multiplier of each form that other programs run, and why others are not offered."""
+    if design.participation.sampled:
+        return "No other program is offered the numbers of this noise: the run itself draws the sampled batches."
     held = []
     refused = []
     for one in exports(design):

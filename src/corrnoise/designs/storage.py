@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from corrnoise.designs.design import Design
 from corrnoise.solvers.objectives import run_objective
-from corrnoise.solvers.optimum import Certificate, Optimum
+from corrnoise.solvers.optimum import Certificate, Optimum, unit_square
 from corrnoise.support import serialise
 from corrnoise.support.files import whole_files
 from corrnoise.support.serialise import by_name
@@ -53,6 +53,7 @@ KINDS: dict[str, type[Any]] = NOISES | by_name(
 #: All names of files of a design.  A design need not have all of them; those of an earlier design are removed.
 NAMES = (
     *("design.npz", "programs.json", "report.txt", "coefficients.csv", "poles.csv", "scales.csv"),
+    *("design.html", "epsilon.csv"),
     *("comparison.pdf", "comparison.png", "comparison.csv", "memory.pdf", "memory.png", "memory.csv"),
 )
 #: Steps of a run whose noise a file may hold, by kind; all others are Toeplitz noise.
@@ -132,11 +133,12 @@ def _with_claims(thing: Any) -> Any:
 
 
 def _stated(design: Design) -> dict[str, Any]:
-    """What is claimed of a design."""
+    """The claims of a design."""
     program, budget = design.program(), design.budget
+    gaussian = not design.participation.sampled
     return {
-        "rho": budget.gaussian_rho,
-        "epsilon": None if budget.delta is None else budget.epsilon_at(budget.delta),
+        "rho": budget.gaussian_rho if gaussian else None,
+        "epsilon": budget.epsilon_at(budget.delta) if gaussian and budget.delta is not None else budget.epsilon,
         "sensitivity": program.sensitivity,
         "multiplier": program.multiplier(budget),
         "scale": program.scale(budget),
@@ -149,6 +151,7 @@ def _save_folder(
     design: Design, target: Path, overwrite: bool, comparison: Comparison | None, parameters: int | None
 ) -> list[Path]:
     from corrnoise.designs.export import programs_as_json, tables
+    from corrnoise.designs.page import write_page
     from corrnoise.designs.report import report
 
     folder = checked_folder(target, overwrite=overwrite)
@@ -167,6 +170,7 @@ def _save_folder(
             from corrnoise.designs.memory_figure import write_memory_picture
 
             write_memory_picture(design, staging)
+        write_page(design, staging, comparison, parameters)
         return [folder / path.name for path in sorted(staging.iterdir())]
 
 
@@ -247,7 +251,8 @@ def _checked(thing: Any) -> Any:
     """The thing in a file, with its numbers computed again, if what is stated of it holds."""
     _require_small(thing)
     if isinstance(thing, Mapping) and isinstance(design := thing.get("design"), Design):
-        _compare(thing["stated"], {"rho": design.budget.gaussian_rho})
+        if not design.participation.sampled:
+            _compare(thing["stated"], {"rho": design.budget.gaussian_rho})
         for one in (design.optimum, *design.alternatives):
             _check_optimum(one, design)
         _compare(thing["stated"], _stated(design))
@@ -309,12 +314,13 @@ def _check_optimum(optimum: Optimum, design: Design | None = None) -> None:
         return
     batch = design.objective.batch_size if isinstance(design.objective, SGD) else 1
     judged = run_objective(_judged(design))
-    error = judged.error(found.upper**2 * judged.power_of(optimum.mechanism)) / batch
+    square = unit_square(optimum.measure, optimum.participation, found.upper)
+    error = judged.error(square * judged.power_of(optimum.mechanism)) / batch
     _compare({"error of the mechanism": optimum.error}, {"error of the mechanism": error})
 
 
 def _judged(design: Design) -> Any:
-    """What ``optimise`` judges, with the length of the run."""
+    """The objective of ``optimise``, with the length of the run."""
     objective = design.objective
     if isinstance(objective, SGD):
         return objective.workload(design.participation.length)

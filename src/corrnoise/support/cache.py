@@ -7,6 +7,7 @@ on its size, like all files of ``support.serialise``.
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +21,10 @@ def kept_file(folder: Path, settings: Any) -> Path:
 
 
 def keep(folder: Path, settings: Any, result: Any) -> None:
-    """Write the result of these settings, in the place of an earlier one.
+    """Write the result of these settings, in the place of an earlier one, to a folder that exists.
 
-    Parameters
-    ----------
-    folder
-        Where the file is written; it must exist.
-    settings, result
-        Numbers, strings, arrays, records, lists, tuples and mappings of these.
-
-    Raises
-    ------
-    ValueError
-        It is too large, or nested too deeply, for a file of ``support.serialise``.
-    OSError
-        The file cannot be written.
+    Raises ``ValueError`` where it is too large, or nested too deeply, for a file of ``support.serialise``.
+    Raises ``OSError`` where the file cannot be written.
     """
     described = {"settings": plain(settings), "result": plain(result)}
     with whole_files(folder) as staging:  # several processes may keep the same result
@@ -44,15 +34,12 @@ def keep(folder: Path, settings: Any, result: Any) -> None:
 def kept(folder: Path, settings: Any) -> Any:
     """The result of these settings, in JSON types.
 
-    Raises
-    ------
-    FileNotFoundError
-        None is kept.
-    ValueError
-        The file is foreign or damaged, or keeps the result of other settings.
+    Raises ``FileNotFoundError`` where none is kept.
+    Raises ``ValueError`` where the file is foreign or damaged, or keeps the result of other settings.
     """
     path = kept_file(folder, settings)
     found = load(path)
     if not isinstance(found, dict) or set(found) != {"settings", "result"} or found["settings"] != plain(settings):
         raise ValueError(f"{path} keeps the result of other settings")
+    logging.getLogger(__name__).debug("computed before: %s", path)
     return found["result"]

@@ -26,22 +26,11 @@ _CREATED = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 def write_whole(
     path: str | os.PathLike[str], data: str | bytes | Iterable[bytes | memoryview], *, secret: bool = False
 ) -> None:
-    """Write one file, whose bytes are on the disk when this returns.
+    """Write one file, whose bytes are on the disk when this returns; only the user may read it if it is ``secret``.
 
-    Parameters
-    ----------
-    path
-        The file, in a folder that exists.  What is there is replaced at once.
-    data
-        Bytes, whole or in parts; or text, which is written in UTF-8 with unchanged line ends.
-    secret
-        Whether only the user may read the file, from its first byte on.
-
-    Raises
-    ------
-    OSError
-        The folder does not exist or cannot be written to, the disk is full, or a folder has this name.  What was there
-        stays, and nothing else.
+    Text is written in UTF-8 with unchanged line ends.
+    Raises ``OSError`` where the folder does not exist or cannot be written to, the disk is full, or a folder has this
+    name.  What was there stays, and nothing else.
     """
     path = Path(path)
     new = path.with_name(f"{path.name}.new")
@@ -81,11 +70,7 @@ def whole_files(folder: str | os.PathLike[str], stale: Iterable[str] = (), *, se
 
     Files with the names ``stale`` that the block does not write are removed, because they belong to earlier contents.
     If the files are ``secret``, then only the user may read them.  An interrupt leaves nothing else in ``folder``.
-
-    Raises
-    ------
-    OSError
-        ``folder`` does not exist or cannot be written to, or a folder has the name of a file.
+    Raises ``OSError`` where ``folder`` does not exist or cannot be written to, or a folder has the name of a file.
     """
     with unfinished_folder(folder) as staging:
         yield staging

@@ -1,25 +1,70 @@
-"""A line of progress on standard error."""
+"""Progress of long work: a bar with the time left on a terminal, lines in the log of this module elsewhere."""
 
 from __future__ import annotations
 
+import logging
+import math
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
+
+_PAUSE = 10.0  # seconds between two lines of the log that a user sees without asking for details
+
+logger = logging.getLogger(__name__)
+
+
+class Show(Protocol):
+    """A function that shows what is done now and, if ``total`` is given, that ``done`` of ``total`` parts are done.
+
+    The empty text clears the line.
+    """
+
+    def __call__(self, text: str, done: int = 0, total: int = 0) -> None:
+        """Show it."""
 
 
 @contextmanager
-def progress_line(shown: bool | None = None) -> Iterator[Callable[[str], None]]:
-    """A function that shows a text and replaces the previous one; the line is cleared at the end.
+def progress_line(shown: bool | None = None) -> Iterator[Show]:
+    """Yield a function that shows the progress of the work in the block.
 
-    ``shown`` says whether anything is shown; for None the line is shown if standard error is a terminal.
+    On a terminal each call replaces the line of the previous one, and the line is cleared at the end.  Elsewhere, and
+    where the log has details, each call is a record: of level INFO every ten seconds, otherwise of level DEBUG.
+    ``shown``: True always draws the line on standard error, False shows nothing, and None draws it on a terminal.
     """
-    visible = sys.stderr.isatty() if shown is None else shown
+    details = logger.isEnabledFor(logging.DEBUG)
+    drawn = (sys.stderr.isatty() and not details) if shown is None else shown
+    logged = time.monotonic()
+    began: dict[int, tuple[int, float]] = {}  # the first call with each total: what was done, and when
 
-    def show(text: str) -> None:
-        if visible:
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+    def show(text: str, done: int = 0, total: int = 0) -> None:
+        nonlocal logged
+        now = time.monotonic()
+        first, start = began.setdefault(total, (done, now))
+        left = time_left((now - start) * (total - done) / (done - first)) if first < done < total else ""
+        if drawn:
+            line = " ".join(filter(None, (bar(done, total) if total else "", text))) + (left and f", {left}")
+            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+        elif shown is None and text:
+            due = now >= logged + _PAUSE
+            logged = now if due else logged
+            count = f" ({done} of {total}{left and f', {left}'})" if total else ""
+            logger.log(logging.INFO if due else logging.DEBUG, "%s%s", text, count)
 
     try:
         yield show
     finally:
-        show("")
+        if drawn:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def bar(done: int, total: int) -> str:
+    """The share of the work that is done, drawn and in numbers."""
+    filled = 20 * done // total
+    return f"{'█' * filled}{'░' * (20 - filled)} {done}/{total}"
+
+
+def time_left(seconds: float) -> str:
+    """A time in words, rounded up."""
+    return f"{math.ceil(seconds)} s left" if seconds < 100 else f"{math.ceil(seconds / 60)} min left"

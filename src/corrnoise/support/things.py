@@ -62,14 +62,9 @@ def _without_nan(value: Any) -> Any:
 
 @dataclass
 class Things:
-    """Things of ``kinds`` as JSON types, ``described``, and things made of these, ``made``, which trusts nothing.
+    """Things of ``kinds``, by name, as JSON types, ``described``, and things ``made`` of these, which trusts nothing.
 
-    Attributes
-    ----------
-    kinds
-        The classes of records by name.
-    members
-        The files of NumPy that hold the arrays, which a description only names; None where it holds them itself.
+    ``members`` are the files of NumPy that hold the arrays, which a description only names; None where it holds them.
     """
 
     kinds: Kinds

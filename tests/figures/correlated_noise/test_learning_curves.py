@@ -1,4 +1,4 @@
-"""The figure of learning curves: exact values, the bound above them, simulated block means, gaps, resuming."""
+"""The figure of learning curves: exact values, simulated block means, gaps, resuming."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -11,7 +11,6 @@ import pytest
 
 from corrnoise.figures.correlated_noise import learning_curves
 from corrnoise.figures.correlated_noise.learning_curves import (
-    BOUND,
     EXACT,
     PANELS,
     RUNS,
@@ -56,22 +55,6 @@ def test_curves_start_at_the_start_and_end_at_the_stationary_error(curves: Curve
             assert curve.y[0] == pytest.approx(start, rel=0.04)
             assert curve.y[-1] == pytest.approx(end, rel=1e-3)
             assert curve.y[-1] != pytest.approx(p.lower_bound(noise), rel=1e-2)
-
-
-def lies_above(curves: Curves, factor: float = 1.0) -> bool:
-    return all(
-        (factor * curves[panel, method, BOUND].y >= curves[panel, method, EXACT].y).all()
-        for panel in PANELS
-        for method in (SGD, FTRL)
-    )
-
-
-def test_the_bound_lies_above_the_curves_and_is_exact_in_the_limit(curves: Curves) -> None:
-    assert lies_above(curves)
-    assert not lies_above(curves, 1 - 1e-3)
-    for method in (SGD, FTRL):
-        last = curves["eta = 0.08", method, BOUND].y[-1] / curves["eta = 0.08", method, EXACT].y[-1]
-        assert last == pytest.approx(1, abs=1e-6)
 
 
 def test_the_crossing_is_where_the_order_changes_whatever_the_start(
@@ -143,16 +126,6 @@ def test_a_seed_decides_everything(short: SimulationRun, tmp_path: Path) -> None
     assert all((s.y != o.y).all() for s, o in zip(found, other, strict=True))
 
 
-def test_what_is_finished_is_not_computed_again(
-    short: SimulationRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept = dataclasses.replace(short, directory=tmp_path)
-    found = simulate(kept).data
-    assert len(list(tmp_path.iterdir())) == 12
-    monkeypatch.setattr(quadratic_problems, "simulate_learning_curve", None)
-    assert simulate(kept) == (found, ())
-
-
 def test_what_fails_is_named_and_left_out(short: SimulationRun, data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     own, calls = quadratic_problems.simulate_learning_curve, []
 
@@ -172,12 +145,6 @@ def test_what_fails_is_named_and_left_out(short: SimulationRun, data: Data, monk
     assert "simulated markers" in learning_curves.report(data + found)
 
 
-def test_a_folder_that_cannot_be_made_stops_the_simulation(short: SimulationRun, tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("kept")
-    with pytest.raises(OSError, match="taken"):
-        simulate(dataclasses.replace(short, directory=tmp_path / "taken"))
-
-
 def test_curves_bounds_and_residuals_are_drawn(data: Data, simulated: Data) -> None:
     alone = learning_curves.draw(data)
     alone.draw_without_rendering()
@@ -190,12 +157,3 @@ def test_curves_bounds_and_residuals_are_drawn(data: Data, simulated: Data) -> N
     (last,) = [s for s in series(simulated) if (s.panel, s.method) == ("eta = 0.08", FTRL)]
     assert (residuals == last.z).all()
     assert [ax.get_xlabel() != "" for ax in figure.axes] == [False, False, True, True]
-
-
-def test_report_says_where_each_method_wins(data: Data, simulated: Data) -> None:
-    report = learning_curves.report(data + simulated)
-    assert "t = 6 (eta = 0.02), 5 (eta = 0.08) on" in report
-    largest = max(float(np.abs(s.z).max()) for s in series(simulated))
-    assert f"the largest |z| is {largest:.2f}" in report
-    assert "|z|" not in learning_curves.report(data)
-    assert max(map(len, report.splitlines())) <= 120

@@ -18,7 +18,6 @@ SHOWN: dict[str, Any] = {"names": ("diabetes",), "methods": ("independent noise"
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figure, "TUNING", 1)
     monkeypatch.setattr(figure, "prefix_error", lambda experiment, method, epsilon: len(method) / epsilon)
-    monkeypatch.setattr("corrnoise.simulations.private_training.comparison._sampled_multiplier", lambda *_: 1.0)
 
 
 @pytest.mark.usefixtures("short")
@@ -53,20 +52,7 @@ def test_small_runs_are_resumed_drawn_and_reported(tmp_path: Path, monkeypatch: 
 @pytest.mark.usefixtures("short")
 def test_the_entry_says_what_is_drawn() -> None:
     drawn = figure.data()
-    assert {s.panel for s in drawn} == {name for name in figure.FIGURE.panels if name.endswith("prefix sums")}
+    panels = figure.FIGURES["private_training"].panels
+    assert {s.panel for s in drawn} == {name for name in panels if name.endswith("prefix sums")}
     assert len(figure.draw(drawn).axes) == 9
     assert np.isfinite([s.y for s in drawn]).all()
-
-
-def test_without_its_extra_dp_sgd_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(experiment: Any, method: str, epsilon: float) -> float:
-        if method == SAMPLED:
-            raise ImportError("needs dp-accounting")
-        return 1.0
-
-    monkeypatch.setattr(figure, "prefix_error", missing)
-    assert SAMPLED not in {s.method for s in figure.data(("diabetes",))}
-    found = figure.simulate(
-        SimulationRun(progress=False), ("diabetes",), methods=(SAMPLED, "no privacy"), tuning=1, judging=2
-    )
-    assert {s.method for s in found.data} == {"no privacy"}

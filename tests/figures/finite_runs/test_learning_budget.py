@@ -51,14 +51,6 @@ def test_each_optimum_is_best_at_its_own_task_and_none_is_below_the_floor(drawn:
     assert excess[figure.SCALED_LEARNING][1] < excess[figure.PLAIN][1]
 
 
-def test_noise_for_learning_is_early_and_its_budget_late(drawn: Data) -> None:
-    for method in (figure.ANY_LEARNING, figure.SCALED_LEARNING):
-        half = STEPS // 2
-        noise, budget = of(drawn, figure.NOISE, method), of(drawn, figure.BUDGET, method)
-        assert noise[:half].mean() > noise[half:].mean()
-        assert budget[:half].mean() < budget[half:].mean()
-
-
 def test_nothing_overlaps_or_leaves_the_page(drawn: Data) -> None:
     drawing = rendered(figure.FIGURE, drawn)
     assert len(drawing.axes) == 4

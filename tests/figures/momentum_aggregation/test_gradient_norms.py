@@ -59,7 +59,6 @@ def test_small_runs_are_resumed_drawn_and_reported(tmp_path: Path, monkeypatch: 
     figure.draw(drawn).draw_without_rendering()
     assert "exact tree" in figure.report(drawn)
     assert "- square root: ahead at " in figure.report(drawn)
-    assert "DP-SGD is left out" in figure.report(drawn)
     by_kind = {(s.panel, s.method, s.kind): s.y for s in found.data}
     where = "breast cancer, last iterate"
     np.testing.assert_allclose(

@@ -1,6 +1,5 @@
-"""The figure of the noise in a momentum: published above exact, nothing below the certified least."""
+"""The figure of the noise in a momentum: nothing is below the certified least."""
 
-import numpy as np
 import pytest
 
 from corrnoise.figures.momentum_aggregation import noise as figure
@@ -22,15 +21,6 @@ def test_the_entry_says_what_is_drawn(drawn: Data) -> None:
     check_entry(figure.FIGURE, drawn)
     assert len(figure.draw(drawn).axes) == 3
     assert {s.method for s in drawn} == set(figure.LOOKS)
-
-
-def test_mechanisms_stand_in_their_order(curves: dict[tuple[str, str], Series]) -> None:
-    names = ("published tree", "exact tree", "square root", "buffers", figure.FLOOR)
-    for order in ("fixed", "reshuffled"):
-        means = [curves[order, name].y.mean() for name in names]
-        assert (np.diff(means) < 0).all(), (order, means)
-    assert curves["reshuffled", "exact tree"].y[0] > curves["fixed", "exact tree"].y[0]
-    assert curves["reshuffled", "published tree"].y.tolist() == curves["fixed", "published tree"].y.tolist()
 
 
 def test_nothing_is_below_the_certified_least(curves: dict[tuple[str, str], Series]) -> None:

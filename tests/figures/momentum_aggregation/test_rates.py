@@ -29,15 +29,6 @@ def test_the_published_bounds_cross_beyond_all_data_sets(drawn: Data) -> None:
     assert rates.theorem("Algorithm 2", 6e22, published=True) < rates.theorem("Algorithm 1", 6e22, published=True)
 
 
-def test_best_bounds_fall_with_examples_and_epochs(drawn: Data) -> None:
-    curves = {(s.method, s.kind): s.y for s in drawn if s.panel == rates.BEST}
-    for method in ("Algorithm 1", "Algorithm 2"):
-        few, more, many = (curves[method, kind] for kind in rates.EPOCHS)
-        assert (np.diff([few, more, many], axis=0) <= 0).all()
-        assert (np.diff(many) < 0).all()
-    assert (curves["Algorithm 2", "2^20 epochs"] < curves["Algorithm 1", "2^20 epochs"]).tolist() == [False, True]
-
-
 def test_crossings() -> None:
     x = np.array([1.0, 10.0, 100.0])
     assert rates.crossing(x, np.array([1.0, 1.0, 1.0]), np.array([10.0, 1.0, 0.1])) == pytest.approx(10.0)

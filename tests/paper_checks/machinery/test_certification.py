@@ -177,17 +177,6 @@ def test_monotone_functions_keep_within_the_reach_of_their_proof():
         assert not all(0 <= x <= 1 for x in calls)
 
 
-def test_monotone_keeps_name_and_docstring():
-    @monotone(+1)
-    def named(x):
-        """The proof."""
-        return x
-
-    assert (named.__name__, named.__doc__) == ("named", "The proof.")
-    with ctx.workprec(PRECISION), pytest.raises(ValueError, match="zip"):
-        named(arb(1), arb(2))
-
-
 # -- which edge is halved ----------------------------------------------------------------------------------------------
 
 

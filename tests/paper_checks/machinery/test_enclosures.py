@@ -66,24 +66,6 @@ def test_inverse_means_by_depth_are_enclosed_and_fall(low, width, share):
         assert (enclosure - 1 / arb.pi()).lower() > -arb("1e-8")  # the limit
 
 
-def test_the_proof_that_it_falls_agrees_with_its_derivative():
-    """π g' = ∫ ((1 − t²u²) + t (1 − u²)) w du <= 1, the second term being negative."""
-    with mpmath.workdps(20):
-        for depth in (2.1, 2.5, 4, 12, 40):
-            t = (a := 8 * mpmath.exp(-depth)) / (2 - a)
-
-            def weight(u, t=t):
-                return (1 + u * u) ** -1.5 * (1 + t * t * u * u) ** -0.5
-
-            breaks = [0, 1, 1 / t, mpmath.inf] if t < 0.9 else [0, 1, mpmath.inf]
-            first = mpmath.quad(lambda u, w=weight, t=t: (1 - t * t * u * u) * w(u), breaks)
-            second = mpmath.quad(lambda u, w=weight, t=t: t * (1 - u * u) * w(u), breaks)
-            slope = mpmath.diff(lambda d: inverse_agm(8 * mpmath.exp(-d)), depth)
-            assert abs(first + second - mpmath.pi * slope) < 1e-7
-            assert first <= 1
-            assert second <= 0
-
-
 @given(st.floats(float(SHALLOWEST) + 1e-6, 40), SHARE, SHARE, SHARE, SHARE, SHARE)
 def test_ratio_integrals_are_enclosed_for_all_pairs_of_a_box(shallow, width, start, extent, share, other):
     """b is in a box, a in another that overlaps it or lies below, and only a <= b counts."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corrnoise.paper_checks.machinery.names import ABBREVIATIONS, GREEK, agree, begins, called, words
+from corrnoise.paper_checks.machinery.names import GREEK, agree, begins, words
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,3 @@ def test_numbers_are_never_cut_short():
     assert begins(words("Lemma C.2 (i)"), words("Lem C2"), loosely=True)
     assert not begins(words("Lemma C.2 (i)"), words("Lem C2"))
     assert not begins(words("Lemma C.2"), ())
-
-
-def test_a_name_is_called_with_and_without_its_kind():
-    assert called("Lemma C.21 (i)") == (("lemma", "c", "21", "i"), ("c", "21", "i"))
-    assert called("γ") == (("gamma",), ())
-
-
-def test_abbreviations_stand_for_words_that_are_not_abbreviated():
-    assert not set(ABBREVIATIONS) & set(ABBREVIATIONS.values())
-    assert all(words(short) == (long,) for short, long in ABBREVIATIONS.items())

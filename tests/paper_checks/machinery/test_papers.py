@@ -1,8 +1,6 @@
 """Papers: how claims are registered, what is refused, and the inventories."""
 
 import pickle
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +8,6 @@ import pytest
 import corrnoise.paper_checks as ledgers
 from corrnoise.paper_checks.machinery import papers as machinery
 from corrnoise.paper_checks.machinery.domains import integers, linear
-from corrnoise.paper_checks.machinery.papers import numbered
 from tests.small_claims import UNIT, below, claim, small
 
 REPAIR = {"corrected": "$x^2 \\le x$", "as_printed": {"c": 0.5}, "counterexample": {"x": 0.75}}
@@ -71,31 +68,6 @@ def test_more_that_is_refused():
     with pytest.raises(ValueError, match=r"Lemma 1 \(i\): there are two claims of that name"):
         register(paper=paper, name="Lemma 1 (i)")
     assert len(paper.claims) == 1
-
-
-@pytest.mark.slow
-def test_a_type_checker_sees_the_keywords_of_a_claim(tmp_path):
-    """A misspelt keyword, a wrong type and a missing statement are errors before anything runs."""
-    code = """
-from corrnoise.paper_checks.machinery.papers import Paper
-paper = Paper("x", source="", title="", authors="")
-paper.inequality("Lemma 1", printed="x", evidence="searched", tolerance=1e-9)
-paper.inequality("Lemma 1", printed="x", evidense="searched")
-paper.inequality("Lemma 1", printed="x", evidence="sure")
-paper.identity("Lemma 1", printed="x", tolerance="small")
-paper.identity("Lemma 1")
-"""
-    (tmp_path / "claims.py").write_text(code)
-    root = machinery.__file__.partition("/corrnoise/")[0]
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--no-incremental", "--ignore-missing-imports", str(tmp_path / "claims.py")],
-        capture_output=True,
-        text=True,
-        env={"MYPYPATH": root, "PATH": ""},
-        cwd=tmp_path,
-    )
-    lines = [line for line in done.stdout.splitlines() if "claims.py" in line and "error" in line]
-    assert [int(line.split(":")[1]) for line in lines] == [5, 6, 7, 8], done.stdout
 
 
 # -- inventories -------------------------------------------------------------------------------------------------------
@@ -167,14 +139,6 @@ def test_a_listed_claim_imports_its_module_when_more_is_asked_for(modules):
     assert first.claim.name == "Lemma 2 (first)"
 
 
-def test_papers_written_by_hand_list_what_is_registered():
-    paper = small()
-    written = register(paper=paper)
-    [listed] = paper.listed
-    assert listed.claim is written
-    assert (listed.name, listed.module, listed.recorded) == (written.name, written.module, written.recorded)
-
-
 def test_claims_stand_in_the_order_of_the_paper_however_they_were_imported(modules):
     paper, _ = modules
     paper.listed[2].check()
@@ -182,29 +146,7 @@ def test_claims_stand_in_the_order_of_the_paper_however_they_were_imported(modul
     assert names == ["Lemma 2 (first)", "Lemma 1 (second)", "Lemma 3 (second)", "Lemma 1 (third)"]
 
 
-def test_a_section_is_the_first_sentence_of_a_module():
-    def here(x, c=1.0):
-        return x, c
-
-    assert small().section(claim(here)) == (__doc__ or "").partition(".")[0]
-
-
 # -- the papers of the ledger ------------------------------------------------------------------------------------------
-
-
-def test_claims_by_paper_and_by_name():
-    assert ledgers.claims() == tuple(c for name in ledgers.NAMES for c in ledgers.claims(name))
-    assert {c.paper for c in ledgers.claims("correlated-noise")} == {"correlated-noise"}
-    assert ledgers.claims("2310.06771") == ledgers.claims("correlated-noise")
-    assert [c.name for c in ledgers.claims("arXiv:2502.03652", name="thm 3.7")] == ["Theorem 3.7"]
-    assert {c.number for c in ledgers.claims(name="gamma")} == {"γ"}
-    assert {c.paper for c in ledgers.claims(name="Table 2")} == {"correlated-noise", "shuffled-gradients"}
-    with pytest.raises(ValueError, match=r"paper must be one of correlated-noise, .*, got 'nonsense'"):
-        ledgers.claims("nonsense")
-    with pytest.raises(ValueError, match=r"paper must be one of correlated-noise, .*, got 'Lemma C.21'"):
-        ledgers.claims("Lemma C.21")
-    with pytest.raises(ValueError, match=r"there is no paper or claim 'Lemma C\.99'; close are"):
-        ledgers.claims("correlated-noise", name="Lemma C.99")
 
 
 def test_claims_travel_by_name():
@@ -221,22 +163,3 @@ def test_the_list_of_a_paper_is_that_of_its_claims(name):
     paper = ledgers.paper_ledger(name)
     assert paper.listed == tuple(map(paper.listing_of, paper.claims))
     assert {claim.module for claim in paper.listed} == set(paper.modules)
-
-
-@pytest.mark.parametrize("name", ledgers.NAMES)
-def test_reasons_why_there_is_no_claim_begin_in_lower_case(name):
-    paper = ledgers.paper_ledger(name)
-    for number, reason in paper.no_claims.items():
-        assert reason[0].islower(), number
-        assert not reason.endswith("."), number
-
-
-def test_assumptions_and_definitions_say_why_they_are_no_claims():
-    missing = ledgers.paper_ledger("correlated-noise").no_claims
-    assert {"Assumption C.2", "Assumption C.17", "Assumption D.1", "Definition F.1", "Definition F.4"} <= set(missing)
-    assert {f"Assumption 3.{k}" for k in range(1, 6)} <= set(ledgers.paper_ledger("shuffled-gradients").no_claims)
-
-
-def test_numbered():
-    assert numbered("Lemma", "1", "2") == ("Lemma 1", "Lemma 2")
-    assert numbered("Lemma") == ()

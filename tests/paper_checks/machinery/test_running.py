@@ -49,8 +49,3 @@ def test_outcomes_come_with_their_indices():
         assert [(index, outcome.claim, outcome.agrees) for index, outcome in found] == [
             (index, claim, True) for index, claim in enumerate(chosen)
         ]
-
-
-def test_no_claims_are_no_outcomes():
-    with running.outcomes([]) as found:
-        assert list(found) == []

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from corrnoise.paper_checks.machinery import wording
 from corrnoise.paper_checks.machinery.domains import linear, vector
 from corrnoise.paper_checks.machinery.wording import listed, reason, shown
 from corrnoise.theory.mechanisms.product import NuFTRL
@@ -58,11 +57,6 @@ def test_numbers_are_shown_without_loss():
         assert only == value
 
 
-def test_arguments_are_listed_as_code():
-    assert listed({"a_b": 1.0, "c": np.float64(2)}) == "``a_b = 1.0``, ``c = 2.0``"
-    assert listed({}) == ""
-
-
 # -- the reason for a verdict ------------------------------------------------------------------------------------------
 
 
@@ -112,42 +106,3 @@ def test_of_arrays_the_worst_entries_are_named():
     assert reason(false).startswith("as printed it says 0.81 ≤ 0.45 at ")
     swapped = outcome(lambda v, c=1.0: (v, c * v), "identity", domain=axes, mutants=[{"c": 2}], **at)
     assert reason(swapped).startswith("as printed it says 0.9 = 0.45 at ")
-
-
-def test_a_disagreement_comes_first():
-    wrong = outcome(lambda x, c=0.9: (x * x, c * x))
-    assert not wrong.agrees
-    assert reason(wrong) == f"DISAGREES: {wrong.reason}"
-
-
-# -- in full -----------------------------------------------------------------------------------------------------------
-
-
-def test_lines_of_a_claim_and_of_its_check():
-    found = outcome(lambda x, c=1.0: (x + 0 * c, c), corrected="better", transcription="a root", sharp="c", **FALSE)
-    assert wording.statement(found.claim) == [
-        ("as printed", "$x$"),
-        ("place", ""),
-        ("transcription", "restored after conversion: a root"),
-        ("read as", ""),
-        ("constants", ""),
-        ("as corrected", "better"),
-        ("not checkable", ""),
-    ]
-    assert wording.counterexample(found) == [
-        ("counterexample", "``x = 0.75``, ``c = 0.5``"),
-        ("smaller side", "``0.75``"),
-        ("larger side", "``0.5``"),
-    ]
-    lines = dict(wording.check(found))
-    assert lines["evidence"] == "searched"
-    assert lines["searched"] == "``x``: [0, 1]"
-    assert lines["smallest margin"] == f"0 ({found.accepted} of {found.tried} points lie in the domain)"
-    assert lines["sharp constant"] == "``c`` at least 1, stated 1"
-    assert lines["false neighbours"] == "``c = -1.0`` (rejected)"
-    assert lines["certificate"] == lines["outside of it"] == ""
-    same = outcome(lambda: (1.0, 1.0), "identity", domain={})
-    lines = dict(wording.check(same))
-    assert lines["difference"] == "0, relative (1 of 1 points lie in the domain)"
-    assert lines["searched"] == "no arguments"
-    assert wording.counterexample(same) == []

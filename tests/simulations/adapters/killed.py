@@ -17,7 +17,6 @@ import os
 import random
 import signal
 import sys
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,12 @@ from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from tests.simulations.adapters.pages import script
 
-LIBRARIES = {"PyTorch": ["torch"], "Opacus": ["torch", "opacus", "opacus.grad_sample"], "JAX": ["jax", "optax"]}
+LIBRARIES = {
+    "PyTorch": ["torch"],
+    "Sampled batches": ["torch"],
+    "Opacus": ["torch", "opacus", "opacus.grad_sample"],
+    "JAX": ["jax", "optax"],
+}
 
 
 def flat(names: dict[str, Any]) -> bytes:
@@ -43,6 +47,11 @@ def flat(names: dict[str, Any]) -> bytes:
     if "model" in names:
         return b"".join(each.detach().numpy().tobytes() for each in names["model"].parameters())
     return b"".join(np.asarray(each).tobytes() for each in names["run"].parameters.values())
+
+
+def in_order(who: Participation, examples: int, size: int) -> Any:
+    """Batches in an order that is the same in all runs; sampled ones follow from the key."""
+    return batches(who, examples, size, rng=None if who.sampled else 0)
 
 
 def in_step(journal: Journal, first: int, end: int, begin: Any = Journal.begin) -> bytes:
@@ -102,10 +111,10 @@ def main(heading: str, folder: Path, seed: int, kills: int, epochs: int) -> None
         for _ in run:
             run.add_noise(np.zeros(2410, np.float32))
     mock.patch.object(engines, "best_buffers", return_value=noise).start()
-    mock.patch.object(training, "batches", partial(batches, rng=0)).start()
+    mock.patch.object(training, "batches", in_order).start()
     mock.patch.object(draws, "fresh", lambda size: bytes(range(size))).start()
     mock.patch.object(Journal, "begin", in_step).start()
-    text = script(heading).replace("epochs=20", f"epochs={epochs}")
+    text = script(heading).replace("epochs=20", f"epochs={epochs}").replace("poisson(400", f"poisson({20 * epochs}")
     whole = start(text, folder / "whole")
     chosen = random.Random(seed)
     broken = folder / "broken"

@@ -219,7 +219,9 @@ def test_no_example_exceeds_the_clip_norm(size: int, scale: float) -> None:
 
     example = np.random.default_rng(size).normal(size=(1, size)).astype(np.float32) * np.float32(scale)
     clip_norm = 1e-3 * min(scale, 1.0)
-    total = _clipped_sum(lambda parameters, x: parameters @ x, clip_norm * _MARGIN)(jnp.zeros(size), example)
+    total = _clipped_sum(lambda parameters, x: parameters @ x, clip_norm * _MARGIN)(
+        jnp.zeros(size), np.ones(1, bool), example
+    )
     norm = np.linalg.norm(np.asarray(total, float))
     assert norm <= clip_norm
     if np.linalg.norm(example.astype(float)) > clip_norm:

@@ -419,7 +419,7 @@ def made_by(script: str, *arguments: list[str]) -> None:
 def test_clipping_in_shorter_types_is_refused(backend: str) -> None:
     owner = torch.backends
     for name in backend.split(".") if backend != "legacy" else []:
-        owner = getattr(owner, name)
+        owner = getattr(owner, name, None)
     if backend == "legacy":
         torch.set_float32_matmul_precision("high")
     elif hasattr(owner, "fp32_precision"):
@@ -540,7 +540,7 @@ def test_bad_data_sets_and_optimizers_are_refused() -> None:
 
 def test_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "opacus.validators", None)
-    with pytest.raises(ImportError, match=r"corrnoise\[torch\]"):
+    with pytest.raises(ImportError, match=r"corrnoise\[opacus\]"):
         with_opacus()
 
 

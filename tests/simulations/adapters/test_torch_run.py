@@ -108,7 +108,7 @@ def test_the_order_is_drawn_once(tmp_path: Path) -> None:
     for _ in range(2):
         run = command(tmp_path)
         assert run.batches is not None
-        orders.append(run.batches.orders)
+        orders.append(run.batches.orders)  # type: ignore[union-attr]
         run.close()
     np.testing.assert_array_equal(orders[0], orders[1])
     assert np.any(orders[0] != command(tmp_path / "other").batches.orders)  # type: ignore[union-attr]

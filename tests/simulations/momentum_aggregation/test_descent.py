@@ -18,7 +18,7 @@ from corrnoise.simulations.momentum_aggregation.descent import (
 from corrnoise.simulations.momentum_aggregation.noise import PublishedTrees, ReducedTrees, TreeNoise, WeightedSums
 from corrnoise.theory.losses import EmpiricalRisk, MarginLoss
 from corrnoise.theory.mechanisms.tree import BinaryTree
-from corrnoise.theory.momentum_aggregation.reconstruction import lemma_17_defect, weighted_sum, window_weights
+from corrnoise.theory.momentum_aggregation.reconstruction import weighted_sum, window_weights
 from corrnoise.theory.momentum_aggregation.trees import decoder_variance
 from corrnoise.theory.participation import Participation
 from tests.simulations.momentum_aggregation.nodes import Draws, noise_of_sum, prefix_nodes, window_nodes
@@ -193,36 +193,6 @@ def test_without_noise_and_in_a_fixed_order_both_algorithms_are_the_same():
     one = momentum_step(f, orders, alpha=ALPHA, lengths=column(0.1), noise=None, scales=column(0.0))
     two = ReducedMomentum(f, orders, alpha=ALPHA, gammas=column(0.4), lengths=column(0.1))
     np.testing.assert_allclose(iterates(one, steps, 1, 3), iterates(two, steps, 1, 3), atol=1e-12)
-
-
-def test_in_reshuffled_orders_the_repaired_identity_holds_along_the_run():
-    """M_t plus the defect is G_[1, t] for the points of the run itself; without it the two differ."""
-    steps, f, gamma = 34, risk(), 0.4
-    orders = draw_orders(Participation.reshuffled(steps, period=N), 1, np.random.default_rng(0))
-    step = ReducedMomentum(f, orders, alpha=ALPHA, gammas=column(gamma), lengths=column(0.2))
-    w = np.zeros((1, 1, D))
-    points, sums = [], []
-    for t in range(1, steps + 1):
-        points.append(w[0, 0])
-        w = step(t, w)
-        sums.append(step.sums[t % N][0, 0].copy())
-
-    def gradient(at: np.ndarray, t: int) -> np.ndarray:
-        return f.loss.gradients(at, f.examples[orders[t - 1, 0]]) + f.regulariser_gradients(at)
-
-    starts = points[::N]
-    leaves = np.stack([gradient(starts[(t - 1) // N], t) for t in range(1, steps + 1)])
-    changes = np.zeros((steps, D))
-    for t in range(N + 1, steps + 1):
-        before = starts[(t - 1) // N - 1]
-        changes[t - 1] = gradient(before, t) - gradient(before, t - N)
-    worst = 0.0
-    for t in range(1, steps + 1):
-        defect = lemma_17_defect(changes[:t], t, examples=N, alpha=ALPHA, gamma=gamma)
-        exact = weighted_sum(leaves, 1, t, ALPHA)
-        np.testing.assert_allclose(sums[t - 1] + defect, exact, atol=1e-12)
-        worst = max(worst, float(np.abs(sums[t - 1] - exact).max()))
-    assert worst > 1e-3
 
 
 def test_orders_visit_every_example_once_an_epoch():

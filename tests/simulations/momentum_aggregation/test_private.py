@@ -1,6 +1,7 @@
 """Private runs: the noise that covers what runs, baselines, and what is refused."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,6 @@ import pytest
 
 from corrnoise.simulations.momentum_aggregation import baselines, private
 from corrnoise.simulations.momentum_aggregation.baselines import (
-    poisson_noise_multiplier,
     private_gradient_descent,
     private_sgd,
 )
@@ -19,8 +19,9 @@ from corrnoise.simulations.momentum_aggregation.private import (
     published_momentum,
     published_reduced_momentum,
 )
-from corrnoise.theory.losses import EmpiricalRisk, MarginLoss, TwoLayerNetwork
+from corrnoise.theory.losses import EmpiricalRisk, MarginLoss
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.momentum_aggregation.calibration import node_std, published_node_std, reduced_noise
 from corrnoise.theory.participation import Participation
@@ -149,24 +150,6 @@ def test_settings_are_broadcast_and_repetitions_are_paired():
     assert len({tuple(point) for point in alone.points[-1]}) == 4
 
 
-def test_more_budget_and_no_noise_at_all_find_smaller_gradients():
-    change = RUN | {"repetitions": 8, "learning_rate": 0.02}
-    long = Participation.fixed_epochs(20 * N, period=N)
-    budgets = [Budget(1e-3), Budget(1e3)]
-    norms = private_momentum(risk(), budgets, long, **change).gradient_norms(risk())[-1].mean(axis=-1)
-    assert norms[1] < norms[0] / 2
-    exact = private_momentum(risk(), None, long, **change).gradient_norms(risk())[-1].mean(axis=-1)
-    assert exact < norms[0] / 2
-
-
-def test_networks_train_from_a_start_of_their_own():
-    rows = risk().examples
-    network = EmpiricalRisk(TwoLayerNetwork("sigmoid", 3, 1.0, hidden=4), rows, 0.01)
-    start = np.random.default_rng(0).standard_normal(16)
-    found = private_momentum(network, None, Participation.fixed_epochs(20 * N, period=N), **RUN, start=start)
-    assert found.gradient_norms(network)[-1].item() < found.gradient_norms(network)[0].item() / 2
-
-
 def test_full_batches_use_up_their_budget():
     """The sum of the squares of what one example changes, over the noise, is 2ρ."""
     f = EmpiricalRisk(MarginLoss("sigmoid", 1, 1.0), np.zeros((N, 1)))
@@ -195,7 +178,7 @@ def test_a_full_batch_step_is_along_the_mean_of_clipped_gradients():
 def test_sampled_batches_are_right_on_average(monkeypatch):
     f = risk()
     one = Participation.poisson(1, 0.25)
-    monkeypatch.setattr(baselines, "poisson_noise_multiplier", lambda budget, participation: 2.0)
+    monkeypatch.setattr(Program, "multiplier", lambda program, budget: 2.0)
     settings: dict[str, Any] = {"learning_rate": 1.0, "repetitions": 20_000, "rng": 3, "records": 1}
     found = private_sgd(f, None, one, **settings)
     moves = found.points[0] - found.points[-1]
@@ -204,30 +187,6 @@ def test_sampled_batches_are_right_on_average(monkeypatch):
     noisy = private_sgd(f, BUDGET, one, **settings)
     added = (noisy.points[-1] - found.points[-1]) / (2.0 * 0.25 / (0.25 * N))
     assert abs(added.std() - 1) < 5 / math.sqrt(2 * 60_000)
-
-
-def test_the_multiplier_of_sampled_batches():
-    pytest.importorskip("dp_accounting")
-    from corrnoise.theory.privacy import gaussian_rho
-
-    alone = poisson_noise_multiplier(Budget(epsilon=1.0, delta=1e-5), Participation.poisson(4, 1.0))
-    exact = math.sqrt(4 / (2 * gaussian_rho(1.0, 1e-5)))
-    assert exact <= alone < 1.1 * exact  # Rényi divergences of Gaussians, not their exact curve
-    from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
-    from dp_accounting.rdp import RdpAccountant
-
-    sampled = poisson_noise_multiplier(Budget(epsilon=1.0, delta=1e-5), Participation.poisson(4, 0.05))
-    assert sampled < alone / 2
-    for multiplier, enough in ((sampled, True), (0.99 * sampled, False)):
-        accountant = RdpAccountant(range(2, 200))
-        accountant.compose(SelfComposedDpEvent(PoissonSampledDpEvent(0.05, GaussianDpEvent(multiplier)), 4))
-        assert (accountant.get_epsilon(1e-5) <= 1.0) == enough
-
-
-def test_amplification_needs_its_extra(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "dp_accounting", None)
-    with pytest.raises(ImportError, match=r"pip install 'corrnoise\[amplification\]'"):
-        baselines.poisson_noise_multiplier(Budget(epsilon=1.0, delta=1e-5), Participation.poisson(3, 0.1))
 
 
 def momentum(budget: Any = BUDGET, who: Participation = EPOCHS, **change: Any) -> Any:
@@ -255,8 +214,8 @@ def momentum(budget: Any = BUDGET, who: Participation = EPOCHS, **change: Any) -
         ),
         (lambda: private_sgd(risk(), BUDGET, EPOCHS, learning_rate=1.0), "participation must be of the kind 'poisson'"),
         (
-            lambda: poisson_noise_multiplier(published(), Participation.poisson(1, 0.5)),
-            "adjacency must be one of 'zero-out'",
+            lambda: private_sgd(risk(), BUDGET, Participation.poisson(1, 0.5), learning_rate=1.0),
+            "budget must have zero-out adjacency for sampled batches",
         ),
     ],
 )
@@ -379,9 +338,8 @@ def test_losses_that_do_not_lie_are_not_changed(start, monkeypatch):
         private_reduced_momentum(risk(), BUDGET, EPOCHS, **run | {"gamma": 0.3}),
         private_gradient_descent(risk(), BUDGET, steps=4, learning_rate=0.1, start=start, rng=1),
     ]
-    real = private.gradient_bound
-    for module in (private, baselines):
-        monkeypatch.setattr(module, "gradient_bound", lambda loss, budget: (real(loss, budget)[0], math.inf))
+    real = private.Settings.of
+    monkeypatch.setattr(private.Settings, "of", lambda *given, **named: replace(real(*given, **named), clip=math.inf))
     free = [
         private_momentum(risk(), BUDGET, EPOCHS, **run),
         private_reduced_momentum(risk(), BUDGET, EPOCHS, **run | {"gamma": 0.3}),

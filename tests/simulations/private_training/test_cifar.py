@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from corrnoise.simulations.private_training import cifar, comparison
+from corrnoise.simulations.private_training import cifar
 from corrnoise.simulations.private_training.cifar import Images, cifar_10, paper_network, scores
 from corrnoise.simulations.private_training.comparison import (
     CIFAR_10,
@@ -57,6 +57,5 @@ def test_the_network_and_every_method_run(monkeypatch: pytest.MonkeyPatch) -> No
     assert found.shape == (len(runs),)
     assert ((found >= 0) & (found <= 1)).all()
     assert found[methods.index(PUBLIC)] == 1.0
-    monkeypatch.setattr(comparison, "_sampled_multiplier", lambda *_: 0.5)
     sampled = [Run(SAMPLED, 100.0, 0.05, 0.9)]
     assert np.isfinite(scores(tiny, sampled, (1,), images=lambda: Images(inputs, classes), device="cpu")).all()

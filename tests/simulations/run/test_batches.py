@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +11,15 @@ from hypothesis import strategies as st
 
 from corrnoise.simulations.run.batches import Batches, batches
 from corrnoise.theory.participation import Participation
+from corrnoise.theory.patterns import patterns
+
+
+def ordered(*arguments: Any) -> Batches:
+    """Batches of equal size."""
+    found = batches(*arguments)
+    assert isinstance(found, Batches)
+    return found
+
 
 EPOCHS = Participation.fixed_epochs(9, epochs=3)
 
@@ -32,11 +43,11 @@ def test_every_example_of_a_fixed_order_keeps_its_promise(
     size = data.draw(st.integers(1, examples))
     period = examples // size
     who = Participation.fixed_epochs(period * epochs, epochs=epochs)
-    made = batches(who, examples, size, seed)
+    made = ordered(who, examples, size, seed)
     assert [made.batch(step).size for step in range(made.steps)] == [size] * made.steps
     found = steps_of(made)
     assert len(found) == examples - made.left_out == examples - examples % size
-    assert {tuple(steps) for steps in found} == {tuple(map(int, pattern)) for pattern in who.patterns()}
+    assert {tuple(steps) for steps in found} == {tuple(map(int, pattern)) for pattern in patterns(who)}
 
 
 @pytest.mark.parametrize(
@@ -48,7 +59,6 @@ def test_every_example_of_a_fixed_order_keeps_its_promise(
         Participation.min_sep(13, 1),
         Participation.fixed_epochs(13, period=4, secret=True),
         Participation.reshuffled(13, period=4),
-        Participation.balls_in_bins(13, period=4),
         Participation.min_sep(13, 4, members=2, unit="user"),
     ],
     ids=repr,
@@ -56,36 +66,32 @@ def test_every_example_of_a_fixed_order_keeps_its_promise(
 @pytest.mark.parametrize("seed", range(3))
 def test_every_kind_keeps_its_promise(who: Participation, seed: int) -> None:
     """Every example's steps lie in a pattern of the worst case, and the batches say that they are covered."""
-    made = batches(who, 31, 31 // (7 if who.once else 4) if who.kind != "min-sep" else 2, seed)
+    made = ordered(who, 31, 31 // (7 if who.once else 4) if who.kind != "min-sep" else 2, seed)
     assert made.participation.covered_by(who)
-    patterns = [set(map(int, pattern)) for pattern in who.patterns()]
+    allowed = [set(map(int, pattern)) for pattern in patterns(who)]
     found = steps_of(made)
-    assert all(any(set(steps) <= pattern for pattern in patterns) for steps in found)
+    assert all(any(set(steps) <= pattern for pattern in allowed) for steps in found)
     assert len(found) >= 2
 
 
 def test_reshuffled_epochs_have_orders_of_their_own_and_come_closer_than_an_epoch() -> None:
-    made = batches(Participation.reshuffled(8, period=4), 20, 5, 0)
+    made = ordered(Participation.reshuffled(8, period=4), 20, 5, 0)
     assert not np.array_equal(made.batch(0), made.batch(4))
     assert min(b - a for a, b in steps_of(made)) < 4
 
 
 def test_batches_that_do_not_divide_the_examples_say_so() -> None:
-    left = batches(EPOCHS, 11, 3, 0)
+    left = ordered(EPOCHS, 11, 3, 0)
     assert (left.left_out, left.last_size, left.examples) == (2, 3, 11)
     assert "the last 2 of the order are left out of the run" in left.in_words()
-    each = batches(Participation.reshuffled(9, epochs=3), 11, 3, 0)
+    each = ordered(Participation.reshuffled(9, epochs=3), 11, 3, 0)
     assert "the last 2 of the order are left out of the epoch" in each.in_words()
-    small = batches(Participation.fixed_epochs(12, epochs=3), 11, 3, 0)
+    small = ordered(Participation.fixed_epochs(12, epochs=3), 11, 3, 0)
     assert (small.left_out, small.last_size) == (0, 2)
     assert [small.batch(step).size for step in range(12)] == [3, 3, 3, 2] * 3
     assert "the last batch of an epoch has 2" in small.in_words()
     assert len(steps_of(small)) == 11
-    bins = batches(Participation.balls_in_bins(12, period=4), 11, 3, 0)
-    assert bins.in_words() == "batches of 3 of 11 examples on average"
-    assert sum(bins.batch(step).size for step in range(4)) == 11
-    assert (bins.left_out, bins.last_size) == (0, 3)
-    assert batches(EPOCHS, 9, 3, 0).in_words() == "batches of 3 of 9 examples"
+    assert ordered(EPOCHS, 9, 3, 0).in_words() == "batches of 3 of 9 examples"
 
 
 @pytest.mark.parametrize(
@@ -108,25 +114,22 @@ def test_bad_orders_are_refused(orders: list, size: int, message: str) -> None:
 
 def test_bad_participations_are_refused() -> None:
     with pytest.raises(ValueError, match="got 'poisson'"):
-        batches(Participation.poisson(4, 0.1), 10, 1)
+        Batches(Participation.poisson(4, 0.1), [[0, 1, 2]], 1)
+    with pytest.raises(ValueError, match="batch_size must be given"):
+        ordered(EPOCHS, 10)
     with pytest.raises(ValueError, match="any length"):
         batches(Participation.single(), 10, 1)
-    bins = Participation.balls_in_bins(4, period=2)
-    with pytest.raises(ValueError, match="bins from 0 to 1"):
-        Batches(bins, [[0, 1, 2]], 1)
-    with pytest.raises(ValueError, match="examples over 2 bins, rounded, got 3"):
-        batches(bins, 9, 3)
 
 
 def test_names_and_ends() -> None:
-    made = batches(EPOCHS, 7, 2, 3)
+    made = ordered(EPOCHS, 7, 2, 3)
     assert np.array_equal(made.batch(8), made.batch(2))
     for step in (-1, 9):
         with pytest.raises(ValueError, match="step must be"):
             made.batch(step)
-    assert made.identity == batches(EPOCHS, 7, 2, 3).identity
+    assert made.identity == ordered(EPOCHS, 7, 2, 3).identity
     others = [
-        batches(EPOCHS, 7, 2, 4),
+        ordered(EPOCHS, 7, 2, 4),
         Batches(EPOCHS, made.orders, 1),
         Batches(Participation.fixed_epochs(6, epochs=2), made.orders, 2),
     ]

@@ -25,6 +25,7 @@ from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.participation import Participation
+from corrnoise.theory.patterns import patterns
 from corrnoise.theory.privacy import Budget
 
 Values = NDArray[np.float64]
@@ -71,7 +72,7 @@ def really_made(program: Program, normals: Values) -> Values:
 def brute(strategy: NDArray[Any], who: Participation) -> float:
     """The largest |C u| over the patterns and all signs on their steps."""
     found = 0.0
-    for pattern in who.patterns():
+    for pattern in patterns(who):
         columns = strategy[:, pattern]
         gram = columns.T @ columns
         for signs in itertools.product((1.0, -1.0), repeat=len(pattern) - 1):
@@ -202,7 +203,7 @@ def random_participation(rng: np.random.Generator, n: int) -> Participation:
         Participation.cyclic_poisson(n, period=max(period, n // 5), rate=0.3),
         Participation.poisson(n, 0.1) if n <= 6 else Participation.single(n),
     ]
-    return options[rng.integers(len(options))]
+    return options[rng.integers(len(options))].worst  # no accountant of sampling takes part here
 
 
 def random_mechanism(rng: np.random.Generator, n: int) -> Mechanism:

@@ -29,7 +29,7 @@ from corrnoise.theory.privacy import Budget
 from tests.simulations.run.sources import counted, known_key
 
 EPOCHS = Participation.fixed_epochs(6, epochs=2)
-ORDER = batches(EPOCHS, 9, 3, rng=0)
+ORDER: Any = batches(EPOCHS, 9, 3, rng=0)
 NOISE = AntiPGD(0.3)
 BUDGET = Budget(0.5, clip_norm=10.0)
 STEPS = 6

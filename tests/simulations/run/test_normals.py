@@ -42,7 +42,7 @@ def made(counter: int, key: int, size: int = 1) -> tuple[np.ndarray, np.ndarray]
     radial = np.empty(size, np.uint64)
     angular = np.empty(size, np.uint64)
     first = np.uint64(counter & 0xFFFFFFFFFFFFFFFF)
-    normals._philox(np.uint64(key), np.uint64(counter >> 64), first, radial, angular)
+    normals.philox(np.uint64(key), np.uint64(counter >> 64), first, radial, angular)
     return radial, angular
 
 

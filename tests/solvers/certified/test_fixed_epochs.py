@@ -70,21 +70,6 @@ def test_structured_and_dense_ways_agree(steps, min_sep):
     assert max(fast.gap, slow.gap) <= 1e-8
 
 
-@pytest.mark.parametrize(
-    ("workload", "value"),
-    [
-        (MomentumSGD(64, momentum=0.9), 25.568131),
-        (MomentumSGD(64, momentum=0.0, learning_rates=np.minimum(1, 4 * (64 - np.arange(64)) / 64)), 4.147871),
-        (MomentumSGD(64, momentum=0.9, learning_rates=np.minimum(1, 4 * (64 - np.arange(64)) / 64)), 24.510924),
-        (MomentumSGD(64, momentum=0.9, weight_decay=0.01), 21.464890),
-    ],
-)
-def test_momentum(workload, value):
-    best = fixed_epochs_bounds(workload, Participation.fixed_epochs(64, epochs=4))
-    assert best.gap <= 1e-6
-    assert best.lower_bound == pytest.approx(value, rel=2e-6)
-
-
 @pytest.mark.parametrize("workload", [PrefixSums(18), MomentumSGD(18, momentum=0.7)], ids=lambda w: type(w).__name__)
 def test_the_strategy_has_the_value_and_orthogonal_columns(workload):
     participation = Participation.fixed_epochs(18, epochs=3)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
 from corrnoise.solvers.families.banded import best_bands
 from corrnoise.theory.participation import Participation
+from corrnoise.theory.patterns import patterns
 from corrnoise.theory.workloads import MatrixWorkload, MomentumSGD, PrefixSums
 
 NORMS = ("window sums", "unit")
@@ -24,7 +25,7 @@ def error_of(workload, strategy, participation):
     """Sensitivity over all patterns times root mean squared error; the columns of a pattern must be orthogonal."""
     squared = np.square(np.linalg.solve(strategy.T, workload.matrix().T)).sum(axis=0)
     norms = np.square(strategy).sum(axis=0)
-    return math.sqrt(max(norms[steps].sum() for steps in participation.patterns()) * squared.mean())
+    return math.sqrt(max(norms[steps].sum() for steps in patterns(participation)) * squared.mean())
 
 
 @pytest.mark.parametrize(
@@ -52,10 +53,10 @@ def least_by_program(workload, participation, norms):
     x, z = (cvxpy.Variable(shape, symmetric=True) for shape in ((n, n), (a.shape[0], a.shape[0])))
     far = [x[i, j] == 0 for i in range(n) for j in range(i) if i - j >= participation.period]
     if norms == "unit":
-        patterns = [cvxpy.diag(x) <= 1 / participation.count]
+        limits = [cvxpy.diag(x) <= 1 / participation.count]
     else:
-        patterns = [sum(x[i, i] for i in steps) <= 1 for steps in participation.patterns()]
-    within = [cvxpy.bmat([[z, a], [a.T, x]]) >> 0, *far, *patterns]
+        limits = [sum(x[i, i] for i in steps) <= 1 for steps in patterns(participation)]
+    within = [cvxpy.bmat([[z, a], [a.T, x]]) >> 0, *far, *limits]
     problem = cvxpy.Problem(cvxpy.Minimize(cvxpy.trace(z)), within)
     return math.sqrt(problem.solve(solver="CLARABEL") / a.shape[0])
 

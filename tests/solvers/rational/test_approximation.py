@@ -1,8 +1,6 @@
 """Rational approximations against graded Gauss–Legendre quadrature, elliptic integrals and recursions at 40 digits."""
 
 import math
-import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +15,6 @@ from corrnoise.solvers.rational.approximation import (
     _mixture,
     rational,
 )
-from corrnoise.theory.mechanisms.cepstral import CepstralNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
@@ -162,12 +159,6 @@ def test_a_missed_tolerance_is_noticed():
     assert approximation_error(noise, PoleNoise(fine.zeros * (1 + 1e-4), fine.poles)) > 1e-6
 
 
-def test_a_smaller_tolerance_takes_no_fewer_poles():
-    counts = [rational(NuFTRL(1e-4), 10.0**-k).poles.size for k in range(1, 13)]
-    assert counts == sorted(counts)
-    assert counts[0] < counts[-1]
-
-
 # -- the number of poles -----------------------------------------------------------------------------------------------
 
 
@@ -192,12 +183,6 @@ def test_one_pole_less_is_not_enough(nu, count):
     noise = NuFTRL(nu)
     fewer = next(a for a in (rational(noise, 1.5**k * 1e-6) for k in range(1, 20)) if a.poles.size == count - 1)
     assert approximation_error(noise, fewer) > 1e-6
-
-
-def test_poles_go_to_the_factor_that_needs_them():
-    hard, easy = rational(NuFTRL(1e-8), 1e-6), rational(NuFTRL(0.5), 1e-6)
-    both = rational(ProductNoise([1e-8, 0.5], [0.5, 0.5]), 1e-6)
-    assert both.poles.size <= hard.poles.size + 2 * easy.poles.size
 
 
 def interlace(first: Grid, second: Grid) -> bool:
@@ -227,12 +212,6 @@ def test_optimal_noise_takes_as_few_poles_as_one_factor(name):
         assert approximation_error(noise, approximation, points=99) <= tolerance + 2 * ROUNDING
         assert interlace(approximation.zeros, approximation.poles)
         assert approximation.zeros[0] == noise.gaps[0]
-
-
-def test_factors_share_poles():
-    together = rational(ProductNoise([1e-6, 1e-5, 1e-4], [0.25, 0.25, 0.25]), 1e-6)
-    apart = [rational(ProductNoise([a], [0.25]), 1e-6).poles.size for a in (1e-6, 1e-5, 1e-4)]
-    assert together.poles.size <= max(apart) + 2 < sum(apart)
 
 
 # -- the parts ---------------------------------------------------------------------------------------------------------
@@ -383,20 +362,6 @@ def test_exponents_that_are_integers_but_for_rounding():
     for exponent, nearest in ((-1e-17, PoleNoise([], [])), (2 - 4e-16, PoleNoise([0.01] * 2, []))):
         noise = rational(ProductNoise([0.01], [exponent]), 1e-9)
         np.testing.assert_allclose(noise.averaged_variance(rates), nearest.averaged_variance(rates), rtol=1e-9)
-
-
-def test_cepstral_noise_is_reduced_elsewhere(monkeypatch):
-    reduction = SimpleNamespace(reduced_noise=lambda noise, tolerance: (noise, tolerance))
-    monkeypatch.setitem(sys.modules, "corrnoise.solvers.rational.spectrum", reduction)
-    noise = CepstralNoise([-0.3, 0.1])
-    assert rational(noise, 1e-5) == (noise, 1e-5)
-    with pytest.raises(ValueError, match="tolerance must lie in"):
-        rational(noise, 0.0)
-
-
-def test_the_same_result_every_time():
-    assert rational(NuFTRL(1e-4), 1e-6) == rational(NuFTRL(1e-4), 1e-6)
-    assert rational(ProductNoise([1e-4], [0.5]), 1e-6) == rational(NuFTRL(1e-4), 1e-6)
 
 
 # -- privacy -----------------------------------------------------------------------------------------------------------

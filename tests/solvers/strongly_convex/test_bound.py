@@ -21,7 +21,7 @@ from corrnoise.solvers.strongly_convex.multiplier_proof import Drive, prove
 from corrnoise.solvers.strongly_convex.multipliers import Kernels, Multiplier
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
-from corrnoise.theory.mechanisms.spectra import Spectrum, spectrum_of
+from corrnoise.theory.mechanisms.spectra import spectrum_of
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.strongly_convex import CRITERIA, StronglyConvex, circle_multiplier
 from tests.strategies import log_uniform, noises
@@ -86,14 +86,6 @@ def test_objective_against_reference_values_fast(m, ell, white, ftrl):
         assert strongly_convex_bound(problem, noise, criterion="objective") == pytest.approx(j / 4, rel=3e-4)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("m", "ell", "white", "ftrl"), OBJECTIVE)
-def test_objective_against_reference_values(m, ell, white, ftrl):
-    for noise, j in ((DPSGD(), white), (NuFTRL(m), ftrl)):
-        found = strongly_convex_bound(StronglyConvex(m, ell, 1), noise, criterion="objective", method="socp", lags=50)
-        assert found == pytest.approx(j / 4, rel=1e-8)
-
-
 @pytest.mark.parametrize("criterion", CRITERIA)
 @pytest.mark.parametrize("pair", [(0.1, 1.0), (0.3, 1.5), (0.2, 0.5)])
 def test_cone_program_converges_to_fast(pair, criterion):
@@ -129,16 +121,6 @@ def test_no_other_search_does_much_better(m):
                 drive = Drive(spectrum_of(noise), noise.limiting_sensitivity() ** 2 / 4)
                 other = prove(wide.multiplier(wide.solve(spectrum)), drive, edges).upper_bound
                 assert value <= other * (1 + 3e-4)
-
-
-def test_scale_invariance():
-    """(η, μ, L) = (½, 0.2, 2) and (1, 0.1, 1) have the same J."""
-    for criterion, unit in (("distance", lambda p: p.learning_rate**2 * p.smoothness), ("objective", None)):
-        bounds = []
-        for problem in (StronglyConvex(0.2, 2, 0.5), StronglyConvex(0.1, 1, 1)):
-            scale = unit(problem) if unit else problem.learning_rate
-            bounds.append(strongly_convex_bound(problem, NuFTRL(0.1), criterion=criterion) / scale)
-        assert bounds[0] == pytest.approx(bounds[1], rel=1e-12)
 
 
 def test_constants():
@@ -202,14 +184,14 @@ def test_condition_number_to_one(criterion):
     noise = NuFTRL(0.3)
     for smoothness in (0.1, 0.5, 1.0, 1.5, 1.9):
         excess = []
-        for kappa in (1.01, 1.0001, 1 + 1e-8, 1.0):
+        for kappa in (1.01, 1.0001, 1 + 1e-8, 1 + 1.3e-12, 1.0):
             problem = StronglyConvex(smoothness / kappa, smoothness, 1)
             found = strongly_convex_bound(problem, noise, criterion=criterion)
             excess.append(found / problem.worst_quadratic_error(noise) - 1)
         assert 0.2 > excess[0] > excess[1] > -1e-12
         assert excess[1] < 2e-3
         assert abs(excess[2]) < 1e-6
-        assert abs(excess[3]) < 1e-10
+        assert max(abs(excess[3]), abs(excess[4])) < 1e-10
 
 
 NARROW = ProductNoise([1e-3, 0.3], [-0.5, 0.5])
@@ -241,31 +223,6 @@ def test_bound_in_runs_of_piecewise_linear_gradients(noise, eta_l):
     same = strongly_convex_bound(StronglyConvex(eta_l, eta_l, 1), noise)
     square, loss = runs.squares_and_losses(z, np.array([np.inf]), eta_l * np.ones(2), 5000, 1)
     assert loss == pytest.approx(same, rel=0.1)
-
-
-class Bump(Spectrum):
-    """exp(−((z − c)/w)²/2) + f: on a disc of radius r the real part of (z − c)² is at least (|ω − c| − r)₊² − r²."""
-
-    def rounded(self, frequencies):
-        values = runs.bump(frequencies)
-        return values, values * (1 + 1e-12)
-
-    def on_discs(self, frequencies, radii):
-        _, _, centre, width, floor = runs.BUMP
-        nearest = np.maximum(np.abs(frequencies - centre) - radii, 0)
-        return runs.bump(frequencies), np.exp((radii**2 - nearest**2) / (2 * width**2)) + floor
-
-
-def test_corrected_program_holds_where_the_printed_one_fails():
-    """The spectrum of the printed theorem's counterexample: E θ² of the run is 0.084, the printed claim 0.068."""
-    mu, smoothness = runs.BUMP[:2]
-    drive = Drive(Bump(), 1.0)
-    first = Multiplier.constant_one(mu, smoothness, "distance")
-    edges = prove(first, drive, graded_edges(mu, smoothness)).edges
-    program = module.search_program(mu, smoothness, "distance", edges)
-    multiplier = program.multiplier(program.solve(runs.bump(program.frequencies)))
-    proved = prove(multiplier, drive, edges).upper_bound / smoothness
-    assert 0.0839 < proved < 2.35
 
 
 # -- the certificate ---------------------------------------------------------------------------------------------------
@@ -457,9 +414,3 @@ def test_the_cone_program_is_solved_at_large_condition_numbers():
     found = strongly_convex_certificate(StronglyConvex(1e-4, 1, 1), DPSGD(), method="socp", lags=50)
     assert 0 <= found.suboptimality < 1e-8
     assert found.upper_bound < found.value < math.inf  # to the grid the peak at frequency 0 is wider than it is
-
-
-def test_kernels_of_the_search_are_kept_small():
-    assert isinstance(Kernels.of([]).shifts, np.ndarray)
-    found = strongly_convex_certificate(StronglyConvex(0.01, 1, 1), DPSGD())
-    assert found.multiplier.weights.size < 100

@@ -13,7 +13,7 @@ from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.participation import ANY_LENGTH, Participation
-from corrnoise.theory.workloads import MomentumSGD, PrefixSums
+from corrnoise.theory.workloads import PrefixSums
 from tests.strategies import mechanisms, participations, workloads
 
 
@@ -123,15 +123,6 @@ def test_the_fourier_mechanism_with_its_own_decoder():
     known = (n + (1 / np.sin(np.pi * odd / (2 * n))).sum()) / (2 * n)
     assert MatrixNoise.fourier(n).sensitivity(Participation.single(n)) ** 2 == pytest.approx(known, rel=1e-12)
     assert known == pytest.approx(2.305080340, abs=6e-10)
-
-
-def test_schedules_and_momentum_at_64_steps():
-    run, who = NuFTRL(0.0), Participation.single(64)
-    cooled = MomentumSGD(64, momentum=0.0, learning_rates=np.minimum(1, np.arange(64, 0, -1) / 16))
-    assert run.mean_error(who, MomentumSGD(64, momentum=0.9)) == pytest.approx(13.62787316, abs=6e-9)
-    assert run.mean_error(who, cooled) == pytest.approx(2.14360406, abs=6e-9)
-    decayed = MomentumSGD(64, momentum=0.9, weight_decay=0.01)
-    assert run.mean_error(who, decayed) == pytest.approx(11.58070816, abs=6e-9)
 
 
 def test_cost():

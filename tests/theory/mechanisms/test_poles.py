@@ -139,14 +139,6 @@ def test_arguments_are_numbers_or_vectors():
             PoleNoise(*bad)
 
 
-def test_frozen():
-    noise = PoleNoise([0.3], [0.2])
-    with pytest.raises(AttributeError):
-        noise.gaps = np.ones(1)
-    with pytest.raises(ValueError, match="read-only"):
-        noise.gaps[0] = 0.5
-
-
 @pytest.mark.parametrize(
     ("zeros", "poles", "error", "message"),
     [
@@ -324,7 +316,7 @@ def read(noise: PoleNoise) -> tuple[BufferNoise | None, float]:
         buffers = noise.buffers()
     except ValueError:  # rounding made two close zeros complex, or moved them anywhere
         return None, math.inf
-    return buffers, 1e-10 * (1 + np.abs(buffers.output_scale).max()) ** 2
+    return buffers, 1e-9 * (1 + np.abs(buffers.output_scale).max()) ** 2
 
 
 @given(simple_noises())

@@ -121,19 +121,6 @@ def test_known_sensitivities(who, binary, online):
         assert abs(binary - online) > 1e-2
 
 
-def test_known_errors():
-    digits = [(t + 1).bit_count() for t in range(11)]
-    assert BinaryTree(64, decoder="binary").sensitivity(Participation.single(64)) ** 2 == pytest.approx(7, rel=1e-14)
-    plain, online = (BinaryTree(11, decoder=decoder) for decoder in DECODERS)
-    np.testing.assert_allclose(np.square(np.cumsum(plain.noising_matrix(), axis=0)).sum(axis=1), digits, rtol=1e-14)
-    assert (np.square(np.cumsum(online.noising_matrix(), axis=0)).sum(axis=1) <= np.array(digits) + 1e-14).all()
-    errors = [
-        BinaryTree(1024, decoder=decoder).mean_error(Participation.fixed_epochs(1024, period=256))
-        for decoder in DECODERS
-    ]
-    assert errors == pytest.approx([16.4332813027, 12.6425790602], abs=6e-11)
-
-
 @pytest.mark.parametrize(("steps", "period", "rho"), [(4, 2, 4.0), (5, 2, 4.5), (7, 2, 5.5), (7, 3, 4.5)])
 def test_trees_under_participation(steps, period, rho):
     """Not more than the zCDP budgets of federated-compute, which charges all nodes, for trees without restarts."""

@@ -11,7 +11,6 @@ from corrnoise.theory.momentum_aggregation.reconstruction import (
     defect_bound,
     lemma_17,
     lemma_17_defect,
-    momentum_sums,
     weighted_sum,
     window_weights,
 )
@@ -58,38 +57,6 @@ def test_the_identity_needs_the_same_order_or_the_defect(run):
     )
 
 
-def test_the_printed_identity_is_false_for_new_orders():
-    gradients = [[q + 1 + 10 * x for x in (0, 1)] for q in range(4)]
-    setting = {"examples": 2, "alpha": 0.5, "gamma": 0.5}
-    private, differences, _ = leaves(gradients, [[0, 1]] * 4, 7)
-    assert (weighted_sum(private, 1, 7, 0.5), lemma_17(private, differences, 7, **setting)) == (13.234375, 13.234375)
-    private, differences, _ = leaves(gradients, [[0, 1], [1, 0]] * 2, 7)
-    assert (weighted_sum(private, 1, 7, 0.5), lemma_17(private, differences, 7, **setting)) == (22.609375, 20.734375)
-
-
-@given(RUNS)
-def test_the_recursion_over_epochs_is_the_identity(run):
-    examples, steps, _ = run
-    gradients, orders, alpha, gamma = drawn(run)
-    private, differences, _ = leaves(gradients, orders, steps)
-    combined = (1 - gamma) * differences + gamma * private
-
-    def windows(values, first, last):
-        return np.array([weighted_sum(values, t - examples + 1, t, alpha) for t in range(first, last + 1)])
-
-    found = momentum_sums(
-        windows(private, examples, min(steps, 2 * examples - 1)),
-        windows(combined, 2 * examples, steps),
-        np.array([weighted_sum(private, 1, t, alpha) for t in range(1, min(steps, examples - 1) + 1)]),
-        examples=examples,
-        alpha=alpha,
-        gamma=gamma,
-    )
-    setting = {"examples": examples, "alpha": alpha, "gamma": gamma}
-    expected = [lemma_17(private, differences, t, **setting) for t in range(1, steps + 1)]
-    assert found == pytest.approx(np.array(expected), abs=1e-12)
-
-
 @given(st.fractions(0, Fraction(99, 100)), st.fractions(0, 1), st.integers(0, 12))
 def test_weights_of_windows(decay, gamma, count):
     exact = [sum(((1 - gamma) ** j * decay ** (i - 1 - j) for j in range(i)), Fraction()) for i in range(count + 1)]
@@ -99,22 +66,6 @@ def test_weights_of_windows(decay, gamma, count):
     if gamma > 0:
         bound = 1 / (float(gamma) * (2 - float(gamma)) * (1 - float(decay)) ** 2)
         assert (found**2).sum() <= bound * (1 + 1e-12)
-
-
-def test_the_bound_of_the_defect_covers_linear_losses():
-    """Gradients that never change, in a new random order in each epoch: 4000 runs, six standard errors."""
-    rng = np.random.default_rng(5)
-    examples, epochs, alpha, gamma = 6, 8, 0.2, 0.3
-    gradients = np.sign(rng.normal(size=examples))
-    steps = examples * epochs
-    squares = []
-    for _ in range(4000):
-        orders = [rng.permutation(examples) for _ in range(epochs)]
-        _, _, changes = leaves([gradients] * epochs, orders, steps)
-        squares.append((alpha * lemma_17_defect(changes, steps, examples=examples, alpha=alpha, gamma=gamma)) ** 2)
-    setting = {"examples": examples, "alpha": alpha, "gamma": gamma, "smoothness": 0.0, "learning_rate": 0.1}
-    bound = alpha * defect_bound(**setting, lipschitz=1.0) ** 2
-    assert 0 < np.mean(squares) + 6 * np.std(squares) / np.sqrt(4000) <= bound
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corrnoise.simulations.momentum_aggregation.private import private_momentum, private_reduced_momentum
-from corrnoise.theory.losses import EmpiricalRisk, MarginLoss
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.momentum_aggregation.bounds import descent_upper_bound, momentum_error_upper_bound
 from corrnoise.theory.momentum_aggregation.calibration import mean_variances, node_std, reduced_noise
@@ -62,23 +60,6 @@ def test_bounds_are_those_of_the_lemmas_with_the_exact_noise(k, j, alpha):
     bound = task.algorithm_2(log2_epochs=j, alpha=alpha, learning_rate=length, gamma=gamma)
     assert below <= bound * (1 + 1e-9)
     assert bound <= 5 * below
-
-
-def test_runs_are_below_their_bounds():
-    """Random orders and noise; the bounds are far above, as bounds for the worst loss are."""
-    k, j, rho = 4, 4, 200.0
-    rows = np.random.default_rng(0).standard_normal((2**k, 2))
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    risk = EmpiricalRisk(MarginLoss("sigmoid", 2, 1.0), rows)
-    budget = Budget(rho, clip_norm=0.25, adjacency="replace-one")
-    who = Participation.reshuffled(2 ** (k + j), period=2**k)
-    task = DyadicTask(2**k, 2, budget, smoothness=risk.loss.smoothness, initial_error=0.5)
-    run: dict[str, Any] = {"alpha": 0.1, "learning_rate": 0.01, "repetitions": 40, "records": who.length, "rng": 1}
-    shared = {"log2_epochs": j, "alpha": 0.1, "learning_rate": 0.01}
-    first = private_momentum(risk, budget, who, **run).gradient_norms(risk)[:-1].mean()
-    assert first < task.algorithm_1(**shared)
-    second = private_reduced_momentum(risk, budget, who, gamma=0.3, **run).gradient_norms(risk)[:-1].mean()
-    assert second < task.algorithm_2(**shared, gamma=0.3)
 
 
 @pytest.mark.parametrize(

@@ -55,11 +55,6 @@ def test_known_values_and_where_the_bound_is_attained():
     assert (found.max(), found.mean()) == (pytest.approx(6.7247, abs=5e-5), pytest.approx(4.0403, abs=5e-5))
 
 
-def test_the_printed_number_of_nodes_is_too_small_for_lengths_before_powers_of_two():
-    for t in range(1, 5000):
-        assert (len(compose(1, t)) > np.log2(t)) == ((t + 1) & t == 0)
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -601,15 +601,6 @@ def test_what_is_of_the_wrong_type_is_refused(make, message):
         make()
 
 
-def test_accountants_are_frozen_with_their_arrays():
-    found = Accountant([1, math.inf], [0.5, 0.5])
-    assert found == Accountant(np.array([1.0, np.inf]), np.array([0.5, 0.5]), 1)
-    assert found.epsilon(DELTA, noise_multiplier=1.0) == math.inf
-    for array in (found.sums, found.probabilities):
-        with pytest.raises(ValueError, match="read-only"):
-            array[0] = 0
-
-
 # -- runs that show their noise only -----------------------------------------------------------------------------------
 
 

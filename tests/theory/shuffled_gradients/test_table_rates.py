@@ -137,25 +137,6 @@ def test_the_bound_follows_its_leading_rate(algorithm, accounting):
         assert scaled(n, d) == pytest.approx(first, rel=0.02)
 
 
-def test_the_published_bound_falls_below_the_lower_bound():
-    """n = 100, d = 1000, ε = 1: 17.3, 0.262 and 7.05e-4 at K = 1e2, 1e8 and 1e16."""
-
-    def bound(epochs, accounting):
-        return (
-            bound_coefficients(
-                "DP-ShuffleG", samples=100, dimension=1000, epsilon=1.0, epochs=epochs, accounting=accounting
-            )
-            .best()
-            .excess_risk_upper_bound
-        )
-
-    values = [bound(epochs, "published") for epochs in (1e2, 1e8, 1e16)]
-    assert values == pytest.approx([17.3226, 0.262123, 7.05351e-4], rel=1e-5)
-    lower = math.sqrt(1000) / 100
-    assert values[-1] < lower < bound(1e16, "whole-run")
-    assert leading_rate("DP-ShuffleG", samples=100, dimension=1000, epsilon=1.0) == pytest.approx(lower)
-
-
 def least_constant(n, d, epsilon):
     """That of √d/(nε) sqrt((1 + log K) log(1/δ)), with amplification over K = max(n, (nε/√d)^{3/2}) epochs."""
     ratio = math.sqrt(d) / (n * epsilon)

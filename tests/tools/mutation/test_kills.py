@@ -17,7 +17,6 @@ from tests.small_claims import claim as small_claim
 from tools.mutation import kills as oracle
 from tools.mutation import record
 from tools.mutation.__main__ import main
-from tools.mutation.changes import GROSS
 from tools.mutation.compiled import functions_of, in_place, mutants_of
 from tools.mutation.kills import fate, kills
 from tools.mutation.record import Kills, read, source_of, written
@@ -173,11 +172,6 @@ def test_a_constant_that_changed_counts_as_not_tried(monkeypatch):
     assert source_of(SHARP, [name]) != source
 
 
-def test_the_record_names_the_formulas_that_a_claim_calls():
-    names = record.recorded()["corrnoise-m2-upper"].functions
-    assert "corrnoise.theory.momentum_aggregation.least_noise:square_root_upper_bound" in names
-
-
 def test_the_published_record_is_of_claims_of_the_ledger():
     known = {claim.identifier for claim in ledgers.claims()}
     recorded = record.recorded()
@@ -240,10 +234,6 @@ def test_dimension_free_versions_of_statements_about_the_dimension_are_rejected(
     fates = maxima(name)
     assert "killed" in fates
     assert "survived" not in fates
-
-
-def test_gross_mutants_are_left_to_the_tests():
-    assert not {mutant.kind for mutant in mutants_of(trace_bound)} & set(GROSS)
 
 
 def test_results_are_kept_and_not_computed_again(tmp_path, capsys, monkeypatch):

@@ -1,0 +1,300 @@
+"""The best noise where batches are sampled, at a budget (ε, δ).
+
+A run is judged by σ² tr(W N Nᵀ), where σ is the noise multiplier that the accountant of its sampler demands.
+
+==================  ================================================================================================
+sampler             noise that is tried
+==================  ================================================================================================
+Poisson             independent noise, the only one that the accountant covers
+redrawn bins        independent noise, for the same reason
+cyclic Poisson      p bands for p groups.  The columns of one group have disjoint supports, so that σ is the largest
+                    column norm times a number that depends on p alone.  The best strategy is therefore the best
+                    one of p bands for a single participation, whatever the budget
+balls in bins       one or two buffers, ν-DP-FTRL and the banded square root.  All inner products of the sums m_i of
+                    the columns of a bin matter, and σ is estimated for each candidate
+==================  ================================================================================================
+
+*Estimate for bins.*  With V_ij = <m_i, m_j>/σ² and Λ = mean_i exp(X_i − V_ii/2), X ~ N(0, V), δ(ε) = E (Λ − e^ε)₊.
+For an order a draw the indices i_1, …, i_a one after another with probabilities ∝ exp(Σ_l V_{i_l j}), whose means over
+j are n_2, …, n_a, and X ~ N(Σ V_{·,i_k}, V).  Then δ(ε) is the mean of (Λ − e^ε)₊ Λ^{−a} Π n_k
+(docs/amplification-proofs.md), and E Λ^a that of Π n_k, which gives the order with the least Chernoff bound.  The mean
+is taken over fixed points, the same ones for all candidates.  It only orders them: nothing that runs rests on it, and
+whatever is reported has a multiplier of the accountant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq, minimize
+from scipy.special import logsumexp, ndtri
+
+from corrnoise.solvers.families import toeplitz
+from corrnoise.solvers.families.buffers import best_buffers, gaps_of, separate, variables_of
+from corrnoise.solvers.learning import TOLERANCE
+from corrnoise.solvers.objectives import RunObjective
+from corrnoise.solvers.optimum import Optimum
+from corrnoise.solvers.rational.approximation import rational
+from corrnoise.theory.amplification.gram import gram
+from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
+from corrnoise.theory.workloads import PrefixSums
+
+Progress = Callable[[str], None]
+
+INDEPENDENT, NU, BUFFERS = "independent noise", "nu-DP-FTRL", "buffers"
+TOEPLITZ, ROOT = "best Toeplitz", "banded square root"
+#: The samplers, as they stand in the names of families.
+SAMPLERS: dict[str, str] = {
+    "poisson": "Poisson batches",
+    "cyclic poisson": "cyclic Poisson batches",
+    "balls in bins": "balls in bins",
+    "redrawn bins": "redrawn bins",
+}
+NO_FLOOR = "no error is known that all noise for sampled batches is above"
+MOST_BINS = 2048  #: for which noise is searched
+MOST_GROUPS = 64  #: of cyclic Poisson sampling that are tried
+_ENTRIES = 2**15  # points times bins of an estimate
+_ORDERS = 64  # the largest order
+_WITHIN = 2e-3  # relative accuracy of an estimated multiplier, beside that of its points
+_CORRELATED = {"cyclic poisson": (TOEPLITZ,), "balls in bins": (BUFFERS, NU, ROOT)}
+_MOST_BUFFERS = 2  # in bins
+_STRIDE = 0.2  # of the logarithm of a multiplier
+_NUS = tuple(2.0**-k for k in range(2, 9))
+_ROOTS = (4, 16, 64)  # bands
+_SIMPLEX = 0.4  # size of its first simplex
+_EVALUATIONS = 30  # of a search, for each buffer
+
+
+DPSGD_POISSON = f"DP-SGD, {SAMPLERS['poisson']}"
+EPSILONS = (0.1, 20.0)  #: in which a crossover is sought
+
+
+class Found(NamedTuple):
+    """Noise for a sampler: its family, and an estimate of its noise multiplier, which is 1 where none is needed."""
+
+    family: str
+    mechanism: ToeplitzNoise
+    estimate: float = 1.0
+
+
+def sampled_family(family: str, visits: Participation) -> str:
+    """The name of noise with its sampler; independent noise is DP-SGD.
+
+    Parameters
+    ----------
+    family : of the noise
+    visits : a sampled participation
+    """
+    return f"{'DP-SGD' if family == INDEPENDENT else family}, {SAMPLERS[visits.kind]}"
+
+
+def ways(steps: int, period: int, rate: float, memory: float) -> list[Participation]:
+    """The samplers that are tried for batches with the same mean size.
+
+    Parameters
+    ----------
+    steps, period : numbers of steps of the run and of an epoch
+    rate : the share of the data in a batch
+    memory : the largest number of arrays that the noise may keep: p groups have noise of p bands
+    """
+    most = min(MOST_GROUPS, period, memory + 1, 1 / rate)
+    groups = [2**k for k in range(1, MOST_GROUPS.bit_length()) if 2**k <= most]
+    found = [Participation.poisson(steps, rate)]
+    found += [Participation.cyclic_poisson(steps, period=p, rate=p * rate) for p in groups]
+    return [*found, Participation.balls_in_bins(steps, period=period)] if 1 < period <= MOST_BINS else found
+
+
+def sampled_noises(
+    objective: RunObjective,
+    visits: Participation,
+    budget: Budget,
+    memory: float,
+    family: str | None,
+    progress: Progress,
+) -> Iterator[Found]:
+    """The noises that are tried for one sampler.
+
+    Parameters
+    ----------
+    objective : of the run
+    visits : a sampled participation
+    budget : given by ε and δ, for the estimates
+    memory : the largest number of arrays that the noise may keep
+    family : the only family to be tried; None for all
+    progress : called with a line of text before every longer part
+    """
+    kind = visits.kind
+    correlated = _CORRELATED.get(kind, ()) if memory >= 1 and visits.period > 1 else ()
+    judge = _Judge(objective, visits, budget) if kind == "balls in bins" else None
+    for name in correlated if kind == "cyclic poisson" and correlated else (INDEPENDENT, *correlated):
+        if family not in (None, name):
+            continue
+        progress(f"mechanisms: {name}, {SAMPLERS[kind]}")
+        if judge is None:
+            yield Found(name, DPSGD() if name == INDEPENDENT else _few_bands(objective, visits.period, memory))
+        else:
+            yield from (Found(name, noise, judge.multiplier(noise)) for noise in _in_bins(name, judge, memory))
+
+
+def _few_bands(objective: RunObjective, groups: int, memory: float) -> ToeplitzNoise:
+    """The best strategy with a band for each group, of which one example takes part in one."""
+    once = Participation.single(objective.steps)
+    start = None if isinstance(objective.what, PrefixSums) else toeplitz.nu_ftrl(objective, once)
+    return toeplitz.best_toeplitz(objective, once, int(min(groups, memory + 1, objective.steps)), start)
+
+
+# -- balls in bins -----------------------------------------------------------------------------------------------------
+
+
+def _in_bins(family: str, judge: _Judge, memory: float) -> Iterator[ToeplitzNoise]:
+    """The members of a family."""
+    steps = judge.objective.steps
+    if family == INDEPENDENT:
+        yield DPSGD()
+    elif family == BUFFERS:
+        for count in range(1, int(min(memory, _MOST_BUFFERS, steps // 2)) + 1):
+            noise = _tuned_buffers(judge, count)
+            if noise.memory(steps) < count:
+                return
+            yield noise
+    elif family == NU:
+        short = rational(min((NuFTRL(nu) for nu in _NUS), key=judge.error), TOLERANCE)
+        if short.memory(steps) <= memory:
+            yield short
+    else:
+        roots = [toeplitz.square_root(p) for p in _ROOTS if p <= min(memory + 1, steps)]
+        if roots:
+            yield min(roots, key=judge.error)
+
+
+class _Judge:
+    """Estimated multipliers and errors of noise for one sampler, budget and objective."""
+
+    def __init__(self, objective: RunObjective, visits: Participation, budget: Budget) -> None:
+        assert budget.epsilon is not None
+        assert budget.delta is not None
+        self.objective, self.visits = objective, visits
+        self.epsilon, self.log_delta = budget.epsilon, math.log(budget.delta)
+        bins = visits.period
+        count = max(_ENTRIES // bins, 32)
+        points = _fixed_points(count * (bins + _ORDERS))
+        self._normals = ndtri(points[: count * bins]).reshape(count, bins)
+        self._uniforms = points[count * bins :].reshape(_ORDERS, count)
+        self._last = 1.0  # multiplier over the largest norm, where a search begins
+
+    def error(self, noise: ToeplitzNoise) -> float:
+        """The squared error at the budget."""
+        return self.multiplier(noise) ** 2 * self.objective.power(noise.coefficients(self.objective.steps))[0]
+
+    def multiplier(self, noise: ToeplitzNoise) -> float:
+        """The noise multiplier at the budget, by a search for a zero."""
+        products = gram(noise, self.objective.steps, self.visits.period).upper
+        size = math.sqrt(float(np.diagonal(products).max()))
+        root = self._normals @ np.linalg.cholesky(products + 1e-9 * size**2 * np.eye(len(products))).T
+
+        def excess(logarithm: float) -> float:
+            return max(self._log_delta(products, root, math.exp(logarithm)) - self.log_delta, -1e3)
+
+        low = high = math.log(self._last * size)
+        while excess(low) <= 0:
+            low -= _STRIDE
+        while excess(high) > 0:
+            high += _STRIDE
+        found = math.exp(brentq(excess, low, high, xtol=_WITHIN))
+        self._last = found / size
+        return found
+
+    def _log_delta(self, products: Array, root: Array, sigma: float) -> float:
+        gram = products / sigma**2
+        lean = np.zeros_like(root)  # Σ_l V_{i_l j}
+        weight = np.zeros(len(root))  # log Π n_k
+        least, order, chosen = math.inf, 1, (lean, weight)
+        for a in range(1, _ORDERS + 1):
+            top = lean.max(axis=1)
+            sums = np.cumsum(np.exp(lean - top[:, np.newaxis]), axis=1)
+            if a > 1:
+                weight = weight + top + np.log(sums[:, -1] / len(gram))
+            drawn = (sums < (self._uniforms[a - 1] * sums[:, -1])[:, np.newaxis]).sum(axis=1)
+            lean = lean + gram[drawn]
+            if a > 1:
+                bound = _log_mean(weight) - (a - 1) * self.epsilon + a * math.log1p(-1 / a) - math.log(a - 1)
+                if bound < least:
+                    least, order, chosen = bound, a, (lean, weight)
+                elif a > order + 2:
+                    break
+        lean, weight = chosen
+        ratio = logsumexp(root / sigma + lean - np.diagonal(gram) / 2, axis=1) - math.log(len(gram))
+        above = ratio > self.epsilon
+        with np.errstate(divide="ignore"):
+            part = np.log(-np.expm1(np.minimum(self.epsilon - ratio, 0.0)))
+        return _log_mean(np.where(above, weight + (1 - order) * ratio + part, -math.inf))
+
+
+def _log_mean(logarithms: Array) -> float:
+    return float(logsumexp(logarithms)) - math.log(logarithms.size)
+
+
+def _fixed_points(count: int) -> Array:
+    """Points of (0, 1) that look independent: the numbers 1, 2, … under a mixing function of 64 bits (splitmix64)."""
+    x = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray((((x ^ (x >> np.uint64(31))) >> np.uint64(12)).astype(np.float64) + 0.5) / 2**52)
+
+
+def _tuned_buffers(judge: _Judge, count: int) -> PoleNoise:
+    """Buffers with the least estimated error, from those that are best without sampling."""
+    start = best_buffers(judge.objective, judge.visits.worst, count)
+    count = start.zeros.size
+    if count == 0:
+        return start
+
+    def loss(variables: Array) -> float:
+        zeros, poles = gaps_of(variables)
+        return math.log(judge.error(PoleNoise(zeros, poles))) if separate(zeros, poles) else math.inf
+
+    first = variables_of(np.sort(start.zeros), np.sort(start.poles))
+    around = np.vstack([first, first + _SIMPLEX * np.eye(first.size)])
+    options = {"maxfev": _EVALUATIONS * count, "xatol": 3e-2, "fatol": 1e-3, "initial_simplex": around}
+    found = minimize(loss, first, method="Nelder-Mead", options=options)
+    return PoleNoise(*gaps_of(found.x))
+
+
+# -- against DP-SGD ----------------------------------------------------------------------------------------------------
+
+
+def crossover(dpsgd: Optimum, other: Optimum, delta: float) -> float | None:
+    """The ε below which DP-SGD with Poisson batches has the smaller error, and above which other noise has it.
+
+    Returns ε to 2 percent; None if one of the two has the smaller error at both ends of ``EPSILONS``.
+
+    Parameters
+    ----------
+    dpsgd, other : at one δ and of one objective
+    delta : 0 < δ < 1
+    """
+    curve = other.mechanism.program(other.participation).curve if other.participation.sampled else None
+
+    def beaten(epsilon: float) -> bool:
+        budget = Budget(epsilon=epsilon, delta=delta)
+        error = dpsgd.error_at(budget)
+        if curve is None:
+            return other.error_at(budget) < error
+        scale = error / other.error if other.measure == "root mean squared error" else math.sqrt(error / other.error)
+        return budget.multiplier(other.sensitivity.upper) < scale or curve.estimate(epsilon, scale, "remove")[1] < delta
+
+    low, high = EPSILONS
+    if beaten(low) or not beaten(high):
+        return None
+    while high > low * 1.02:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if beaten(middle) else (middle, high)
+    return high

@@ -1,0 +1,136 @@
+"""Noise where batches are sampled: reference errors, estimates beside exact values, and other searches."""
+
+import math
+
+import numpy as np
+import pytest
+
+from corrnoise.solvers.families.toeplitz import square_root
+from corrnoise.solvers.objectives import run_objective
+from corrnoise.solvers.optimise import optimise
+from corrnoise.solvers.sampled import DPSGD_POISSON, _Judge, crossover, ways
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
+from corrnoise.theory.problems.learning_objective import LearningObjective
+from corrnoise.theory.problems.quadratic import LinearRegression
+from corrnoise.theory.workloads import SGD, PrefixSums
+
+RUN = SGD(batch_size=500)  # 60 000 examples in 10 epochs
+STEPS, PERIOD = 1200, 120
+
+
+def budget(epsilon: float, delta: float = 1e-6) -> Budget:
+    return Budget(epsilon=epsilon, delta=delta)
+
+
+def groups(p: int, steps: int = STEPS, period: int = PERIOD) -> Participation:
+    return (
+        Participation.cyclic_poisson(steps, period=p, rate=p / period)
+        if p > 1
+        else Participation.poisson(steps, 1 / period)
+    )
+
+
+def error_of(mechanism: Mechanism, visits: Participation, epsilon: float) -> float:
+    """The error of prefix sums at δ = 1e-6, written out."""
+    multiplier = mechanism.program(visits).multiplier(budget(epsilon))
+    sums = np.cumsum(mechanism.noising_matrix(visits.length), axis=0)
+    return multiplier * math.sqrt(float((sums**2).sum()) / visits.length)
+
+
+@pytest.mark.parametrize(("epsilon", "expected"), [(0.5, 0.1217), (1, 0.0712), (2, 0.0479), (8, 0.0294)])
+def test_dpsgd_with_poisson_batches(epsilon: float, expected: float) -> None:
+    """Against a PLD accountant of other software."""
+    found = optimise(RUN, groups(1), budget=budget(epsilon))
+    assert (found.family, found.memory, found.floor) == (DPSGD_POISSON, 0, None)
+    assert found.error_at(budget(epsilon)) == pytest.approx(expected, abs=6e-5)
+    assert "none is computed" in found.floor_in_words()
+
+
+@pytest.mark.parametrize(("p", "root"), [(2, 0.0442), (4, 0.0428), (8, 0.0430), (16, 0.0443)])
+def test_bands_with_cyclic_poisson_batches(p: int, root: float) -> None:
+    """The banded square root has the errors of other software, and no root or damped root of p bands is better."""
+    who = groups(p)
+    assert error_of(square_root(p), who, 2.0) / 500 == pytest.approx(root, rel=5e-3)
+    found = optimise(RUN, who, budget=budget(2.0))
+    assert found.memory == p - 1
+    assert found.error_at(budget(2.0)) == pytest.approx(error_of(found.mechanism, who, 2.0) / 500, rel=1e-9)
+    assert found.error_at(budget(2.0)) < 0.97 * root
+
+
+def test_the_estimate_of_two_bins_and_of_many() -> None:
+    """Exact values of two bins (docs/amplification-proofs.md), and those of a Monte Carlo accountant for 128."""
+    two = Participation.balls_in_bins(2, period=2)
+    for epsilon, delta in ((1.0, 0.0592065010858927), (3.0, 0.000167702771411789)):
+        judge = _Judge(run_objective(PrefixSums(2)), two, budget(epsilon, delta))
+        assert judge.multiplier(DPSGD()) == pytest.approx(1.0, rel=0.02)
+        worse = _Judge(run_objective(PrefixSums(2)), two, budget(epsilon, delta / 2))
+        assert worse.multiplier(DPSGD()) > 1.04
+    many = Participation.balls_in_bins(512, period=128)
+    sums = run_objective(PrefixSums(512))
+    for noise, epsilon, expected in (
+        (square_root(8), 5.28, 1.31),
+        (NuFTRL(1 / 16), 1.2, 2.52),
+        (NuFTRL(0), 3.15, 4.29),
+    ):
+        assert _Judge(sums, many, budget(epsilon, 1e-5)).multiplier(noise) == pytest.approx(expected, rel=0.03)
+
+
+def test_the_ways_have_batches_of_the_same_mean_size() -> None:
+    found = ways(STEPS, PERIOD, 1 / PERIOD, 16)
+    assert [one.kind for one in found] == ["poisson", *["cyclic poisson"] * 4, "balls in bins"]
+    for one in found:
+        assert (one.rate or 1.0) / one.period == pytest.approx(1 / PERIOD)
+    assert [one.kind for one in ways(STEPS, PERIOD, 1 / PERIOD, 0)] == ["poisson", "balls in bins"]
+
+
+@pytest.mark.slow
+def test_bins_are_searched() -> None:
+    who = Participation.balls_in_bins(48, period=16)
+    best = optimise(SGD(), who, budget=budget(4.0))
+    assert best.memory >= 1
+    own = best.error_at(budget(4.0))
+    assert own == pytest.approx(error_of(best.mechanism, who, 4.0), rel=1e-9)
+    assert own < error_of(DPSGD(), who, 4.0)
+    assert all(own < 1.02 * error_of(square_root(p), who, 4.0) for p in (2, 4, 8))
+    nothing = optimise(SGD(), who, budget=budget(4.0), memory=0)
+    assert nothing.family == "DP-SGD, balls in bins"
+
+
+def test_learning_is_judged_by_what_privacy_adds() -> None:
+    problem = LinearRegression([1.0, 0.1], 0.2, batch_size=4)
+    who = groups(4, 64, 16)
+    found = optimise(problem, who, budget=budget(3.0))
+    of = LearningObjective(problem, 64, weights="second half")
+    scale = found.mechanism.program(who).multiplier(budget(3.0))
+    noise = scale * found.mechanism.noising_matrix(64)
+    expected = (0.2 / 4) ** 2 / 2 * float(np.trace(of.weight_matrix() @ noise @ noise.T))
+    assert found.error_at(budget(3.0)) == pytest.approx(expected, rel=1e-9)
+    assert found.error_at(Budget(epsilon=3.0, delta=1e-6, clip_norm=2.0)) == pytest.approx(4 * expected, rel=1e-9)
+
+
+def test_the_crossover_is_where_the_errors_are_equal() -> None:
+    dpsgd = optimise(RUN, groups(1, 120, 12), budget=budget(2.0))
+    fixed = optimise(RUN, Participation.fixed_epochs(120, period=12), family="buffers", memory=2)
+    for other in (optimise(RUN, groups(4, 120, 12), budget=budget(2.0)), fixed):
+        epsilon = crossover(dpsgd, other, 1e-6)
+        assert epsilon is not None
+        below, above = budget(epsilon / 1.03), budget(epsilon * 1.03)
+        assert dpsgd.error_at(below) < other.error_at(below)
+        assert dpsgd.error_at(above) > other.error_at(above)
+    assert crossover(dpsgd, dpsgd, 1e-6) is None
+
+
+@pytest.mark.parametrize(
+    ("visits", "options", "message"),
+    [
+        (groups(1), {}, "budget must be given by epsilon and delta where batches are sampled, got None"),
+        (groups(1), {"budget": Budget(0.5)}, "promise participation.worst"),
+        (groups(1), {"budget": budget(1.0), "family": "buffers"}, "family must be made for poisson"),
+    ],
+)
+def test_bad_arguments_are_refused(visits: Participation, options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        optimise(RUN, visits, **options)

@@ -1,0 +1,230 @@
+"""The accountant of balls in bins: each example draws its place in the epoch once, with any correlated noise.
+
+The pair of Theorem 1 is a mixture of b Gaussians with the Gram matrix V = gram/σ².  The upper end of δ is the smallest
+of the comparisons from above, the lower end the largest of those from below (``orders``, ``chain``); all are certified,
+rounding included.  Cheap comparisons come first, and the chain is left out where they already give nothing above 0.
+
+``redrawn_bins_curve`` is for batches that are drawn anew in each epoch, with independent noise: the ratio is a product.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+
+from corrnoise.theory.amplification.chain import Chain, chains_above, decreasing, promising
+from corrnoise.theory.amplification.curve import Bound, Curve, Direction
+from corrnoise.theory.amplification.gram import gram
+from corrnoise.theory.amplification.laws import Law, combined, lognormal, mean, nodes_of_mean, power
+from corrnoise.theory.amplification.orders import (
+    Exchangeable,
+    from_below,
+    holder,
+    largest_entry,
+    mean_of_logarithms,
+    worst_case,
+)
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.records import record
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import gaussian_deltas
+
+_UNIT = 2.0**-53
+_COARSE = {"sums": 150, "states": 48}  #: nodes of chains, to choose one
+_MEDIUM = {"sums": 300, "states": 64}  #: for estimates
+_FINE = {"sums": 500, "states": 96}  #: for results
+_SMALL_NODES, _NODES = 120, 1600  #: of laws, to choose one and for the result
+_SHORTLIST = 2
+_LEAST = 1e-300  #: of upper ends, where exponentials underflow
+_LARGEST = 200.0  #: entry of V up to which laws are computed; δ grows with V
+_CLOSE = 1.01  #: upper over lower end of δ at which no chain is tried
+
+
+@record
+class BinsCurve(Curve):
+    """δ of balls in bins.
+
+    Parameters
+    ----------
+    lower, upper
+        Ends of the Gram matrix of the bins, shape (b, b), in units of the squared clip norm.
+    attained
+        Whether some gradients reach the pair.
+    """
+
+    lower: Array
+    upper: Array
+    attained: bool
+
+    @property
+    def resolution(self) -> float:
+        return 1e-3
+
+    @cached_property
+    def _below(self) -> list[Exchangeable]:
+        return from_below(self.lower)
+
+    @cached_property
+    def _above(self) -> list[Chain]:
+        """Chains above the Gram matrix for some gaps."""
+        b = self.upper.shape[0]
+        gaps = sorted({0, *(b * k // 16 for k in (1, 2, 4, 6))})
+        return [chain for gap in gaps for chain in chains_above(decreasing(self.upper, gap))]
+
+    def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> Bound:
+        """A certified bracket of δ; see ``Curve.delta``."""
+        upper, comparison = self.upper_end(epsilon, noise_multiplier, direction)
+        upper = max(upper, _LEAST)
+        lower = min(self.lower_end(epsilon, noise_multiplier, direction), upper)
+        return Bound(lower, upper, "certified", comparison)
+
+    def estimate(self, epsilon: float, noise_multiplier: float, direction: Direction) -> tuple[float, float]:
+        """Approximations of both ends of ``delta``."""
+        lower = self.lower_end(epsilon, noise_multiplier, direction, exact=False)
+        return lower, self.upper_end(epsilon, noise_multiplier, direction, exact=False)[0]
+
+    def lower_end(self, epsilon: float, noise_multiplier: float, direction: Direction, *, exact: bool = True) -> float:
+        """The largest lower bound of δ; fewer nodes unless ``exact``."""
+        _, best = self._coarse_lower(epsilon, noise_multiplier, direction)
+        return best.delta(epsilon, direction, upper=False, count=_NODES if exact else _NODES // 2)
+
+    def _coarse_lower(
+        self, epsilon: float, noise_multiplier: float, direction: Direction
+    ) -> tuple[float, Exchangeable]:
+        factor = min((1 - 8 * _UNIT) / noise_multiplier**2, _LARGEST / max(float(self.lower.max()), 1e-300))
+        found = [one.scaled(factor) for one in self._below]
+        coarse = [one.delta(epsilon, direction, upper=False, count=_SMALL_NODES) for one in found]
+        best = int(np.argmax(coarse))
+        return coarse[best], found[best]
+
+    def upper_end(
+        self, epsilon: float, noise_multiplier: float, direction: Direction, *, exact: bool = True
+    ) -> tuple[float, str]:
+        """The smallest upper bound of δ, and the comparison that gives it; fewer nodes unless ``exact``."""
+        factor = (1 + 8 * _UNIT) / noise_multiplier**2
+        v = self.upper * factor
+        nodes = _NODES if exact else _NODES // 2
+        found = [(worst_case(v, epsilon), "Gaussian curves, one for each bin")]
+        if direction == "remove":
+            found.append((holder(v, epsilon), "Hölder's inequality"))
+        else:
+            found.append((mean_of_logarithms(v, epsilon), "the mean of the logarithms"))
+        if v.max() > _LARGEST:
+            return min(found)
+        other = largest_entry(self.upper).scaled(factor)
+        found.append((other.delta(epsilon, direction, upper=True, count=nodes), "K'"))
+        best = min(found)
+        if best[0] > _CLOSE * self._coarse_lower(epsilon, noise_multiplier, direction)[0]:
+            short = promising(self._above, factor, epsilon, direction, _SHORTLIST if exact else 1)
+            if len(short) > 1:
+                short = [min(short, key=lambda one: one.delta(epsilon, direction, **_COARSE))]
+            name = f"chain with λ = {short[0].correlation:g} in {short[0].length} of {v.shape[0]} bins"
+            best = min(best, (short[0].delta(epsilon, direction, **(_FINE if exact else _MEDIUM)), name))
+        return best
+
+
+def bins_curve(strategy: Any, participation: Participation, column_error: float = 0.0) -> BinsCurve:
+    """The accountant of balls in bins.
+
+    Parameters
+    ----------
+    strategy
+        A mechanism: whatever has ``strategy(n)``, ``column_norms(n)`` and ``strategy_error(n)``.
+    participation
+        Of the kind ``"balls in bins"``.
+    column_error
+        Bound of the 2-norm of each column of the difference between the strategy that runs and that of ``strategy``.
+    """
+    found = gram(strategy, participation.length, participation.period, column_error)
+    return BinsCurve(found.lower, found.upper, found.attained)
+
+
+# -- redrawn bins ------------------------------------------------------------------------------------------------------
+
+
+@record
+class RedrawnBinsCurve(Curve):
+    """δ of bins that each example draws anew for each epoch, with independent noise: a product over the epochs.
+
+    Parameters
+    ----------
+    lower, upper
+        Ends of the squared column norms of the strategy, over all steps, in units of the squared clip norm.
+    steps, bins
+        The length of the run and of an epoch; an example whose bin is missing in a shorter last epoch is left out.
+    attained
+        True where the columns have one norm: then gradients reach the pair.
+    """
+
+    lower: float
+    upper: float
+    steps: int
+    bins: int
+    attained: bool
+
+    @property
+    def resolution(self) -> float:
+        return 1e-6
+
+    def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> Bound:
+        """A certified bracket of δ; see ``Curve.delta``."""
+        below, above = ((1 + sign * 8 * _UNIT) / noise_multiplier**2 for sign in (-1, 1))
+        lower = redrawn_law(self.lower * below, self.steps, self.bins, _NODES, upper=False).delta(epsilon, direction)
+        upper = redrawn_law(self.upper * above, self.steps, self.bins, _NODES, upper=True).delta(epsilon, direction)
+        name = "the product of the epochs, by laws of the ratio"
+        worst = float(gaussian_deltas(np.array(self.upper * above * -(-self.steps // self.bins) / 2), epsilon))
+        if worst < upper:
+            upper, name = max(worst, _LEAST), "one Gaussian curve"
+        return Bound(min(lower, upper), upper, "certified", name)
+
+
+@lru_cache(maxsize=32)
+def redrawn_law(variance: float, steps: int, bins: int, count: int, *, upper: bool) -> Law:
+    """The law of the product over the epochs of the mean over the bins of independent lognormals."""
+    one = lognormal(variance, count, upper)
+    excess = math.expm1(min(variance, 300.0))
+
+    def several(copies: int) -> Array:
+        return nodes_of_mean(count, 1 + excess / copies, variance, copies)
+
+    def products(epochs: int) -> Array:
+        moment = math.exp(min(epochs * math.log1p(excess / bins), 300.0))
+        return nodes_of_mean(count, moment, variance, bins)
+
+    epochs, rest = divmod(steps, bins)
+    found = power(mean(one, bins, several), epochs, products) if epochs else None
+    if rest:
+        share = rest / bins
+        nothing = Law(np.array([1.0]), np.array([1.0]), 0.0, 0.0, upper)
+        last = combined(
+            mean(one, rest, several), nothing, several(bins), multiply=False, weights=(share, (bins - rest) / bins)
+        )
+        found = last if found is None else combined(found, last, products(epochs + 1), multiply=True)
+    assert found is not None
+    return found
+
+
+def redrawn_bins_curve(strategy: Any, participation: Participation, column_error: float = 0.0) -> RedrawnBinsCurve:
+    """The accountant of bins that are drawn anew in each epoch; ``ValueError`` for correlated noise.
+
+    Parameters
+    ----------
+    strategy, column_error
+        As for ``bins_curve``.
+    participation
+        Of the kind ``"redrawn bins"``.
+    """
+    bands = strategy.bands(participation.length)
+    if bands > 1:
+        raise ValueError(
+            f"strategy must have one band for redrawn bins, got {bands}: with correlated noise the epochs of an "
+            "example are no independent factors; take balls_in_bins, whose bins are drawn once"
+        )
+    norms = np.asarray(strategy.column_norms(participation.length), dtype=float)
+    least = max(float(norms.min()) - column_error, 0.0) ** 2 * (1 - 8 * _UNIT)
+    largest = (float(norms.max()) + column_error) ** 2 * (1 + 8 * _UNIT)
+    equal = bool(norms.min() == norms.max())
+    return RedrawnBinsCurve(least, largest, participation.length, participation.period, equal)

@@ -1,0 +1,357 @@
+"""The chain law: an upper law of Λ for Gram matrices H = D 1 + s J + a λ^{|i−j|} (Theorem 3).
+
+Λ = e^G (1/m) Σ_{j<m} e^{x_j − a/2} L_j with a stationary autoregressive x of variance a and correlation λ, independent
+lognormal L_j of mean 1 whose logarithms have the variance D, and G ~ N(−s/2, s).  The partial sum S and the state x go
+forward on a grid.  Each of these steps makes δ larger:
+
+*remove*.  The value E F(S + rest) is convex and increasing in S, in L and in x, hence S and L are split to the nodes
+around them with the same mean, and so are the innovations of x and then x itself.  Values of x below the grid are
+raised.  Values above it are lowered; since F is 1-Lipschitz this costs at most κ, the mean of
+(R(x') − R(top))₊ with R(x) = (1/m) Σ_k exp(λ^k x − a λ^{2k}/2), the mean of the rest.  κ, and the mass above the grid
+of S times its distance, are added to the mass of P where Q has none.
+
+*add*.  The value is decreasing and jointly convex in S and w = e^x, because the rest is a sum of concave powers of w.
+S, L and w are split with the same mean, the node w = 0 is absorbing, and values above the grids are lowered, which
+makes F larger.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numba
+import numpy as np
+from flint import arb
+from scipy.special import ndtr
+
+from corrnoise.theory.amplification.curve import Direction
+from corrnoise.theory.amplification.laws import Law, lognormal, lognormal_price, nodes, nodes_of_mean, split
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.privacy import gaussian_deltas
+
+_jit = numba.njit(cache=True, nogil=True, error_model="numpy")
+_UNIT = 2.0**-53
+_NEGLIGIBLE = 1e-27  # masses that go to 0
+_CORRELATIONS = tuple(1 - x for x in (0.6, 0.4, 0.25, 0.16, 0.1, 0.065, 0.04, 0.025, 0.016, 0.01, 0.006))
+_FIRST = (1, 2, 3, 5, 9)  #: distances from which on a chain is above
+_ORDERS = 48  #: of Hölder's inequality, in the choice of a chain
+_INNOVATIONS = 400  #: atoms of an innovation
+_FARTHEST = 9.0  #: the largest of them, in standard deviations
+_FACTORS = (24, 96)  #: atoms of L, in long and in short chains
+_REACH = 8.0  #: standard deviations of x inside of its grid
+
+
+@record
+class Chain(Record):
+    """The matrix D 1 + s J + a λ^{|i−j|} of ``length`` bins.
+
+    Parameters
+    ----------
+    length
+        m >= 1.
+    shared, variance, own
+        s, a and D, all >= 0.
+    correlation
+        λ in [0, 1).
+    """
+
+    length: int
+    shared: float
+    variance: float
+    correlation: float
+    own: float
+
+    def matrix_row(self) -> Array:
+        """The entries at the distances 0, …, m − 1."""
+        row = self.shared + self.variance * self.correlation ** np.arange(self.length)
+        row[0] += self.own
+        return np.asarray(row)
+
+    def scaled(self, factor: float) -> Chain:
+        """The matrix times ``factor``."""
+        return Chain(self.length, self.shared * factor, self.variance * factor, self.correlation, self.own * factor)
+
+    def delta(self, epsilon: float, direction: Direction, *, sums: int = 500, states: int = 80) -> float:
+        """An upper bound of δ(ε).
+
+        Parameters
+        ----------
+        epsilon
+            ε >= 0.
+        direction
+            ``"remove"`` or ``"add"``.
+        sums, states
+            Numbers of nodes of S and of x.
+        """
+        found = chain_law(self.length, self.variance, self.correlation, self.own, direction, sums, states)
+        return found.delta(epsilon, direction, self.shared)
+
+
+# -- the states --------------------------------------------------------------------------------------------------------
+
+
+def _split_to(values: Array, masses: Array, points: Array) -> Array:
+    """The masses of atoms, split to increasing points with the same mean and clamped."""
+    inside = np.clip(values, points[0], points[-1])
+    k = np.clip(np.searchsorted(points, inside, side="right") - 1, 0, points.size - 2)
+    gap = points[k + 1] - points[k]
+    found = np.zeros(points.size)
+    np.add.at(found, k, masses * ((points[k + 1] - inside) / gap))
+    np.add.at(found, k + 1, masses * ((inside - points[k]) / gap))
+    return found
+
+
+def _normal_price(deviation: float):  # type: ignore[no-untyped-def]
+    """Prices E(σ Z − k)₊ of a normal variable."""
+
+    def price(k: arb) -> arb:
+        y = k / arb(deviation)
+        density = (-y * y / 2).exp() / (2 * arb.pi()).sqrt()
+        return arb(deviation) * (density - y * (y / arb(2).sqrt()).erfc() / 2)
+
+    return price
+
+
+@record
+class States(Record):
+    """A grid of the state: the first masses, the transitions, and the cost of values above the grid.
+
+    Parameters
+    ----------
+    factors
+        w = e^x at the nodes, shape (n,).
+    start
+        Masses of the first state, shape (n,).
+    transitions
+        Masses of the next state, in rows, shape (n, n).
+    excess
+        κ of one step by the number of terms of the rest, shape (m + 1, n); 0 for add.
+    first_excess
+        The same for the first state and m terms.
+    """
+
+    factors: Array
+    start: Array
+    transitions: Array
+    excess: Array
+    first_excess: float
+
+
+def states(length: int, variance: float, correlation: float, direction: Direction, count: int, top: float) -> States:
+    """The grid of x up to ``top`` standard deviations above its mean under P, and of w = e^x for add."""
+    deviation = math.sqrt(variance)
+    innovation = deviation * math.sqrt((1 - correlation) * (1 + correlation))
+    if direction == "remove":
+        points = _around(variance / 2, variance, -_REACH * deviation, variance + top * deviation, count)
+        return _rising(length, variance, correlation, innovation, points)
+    points = _around(-variance / 2, variance, -variance - _REACH * deviation, top * deviation, count)
+    w = np.concatenate(([0.0], np.exp(points)))
+    start, _ = split(lognormal_price(variance), w / math.exp(variance / 2))
+    steps = nodes(_INNOVATIONS, innovation**2, -9 * innovation - innovation**2, 9 * innovation + innovation**2)
+    masses, _ = split(lognormal_price(innovation**2), steps)
+    transitions = np.zeros((w.size, w.size))
+    transitions[0, 0] = 1.0
+    mean = math.exp(innovation**2 / 2)
+    for i in range(1, w.size):
+        transitions[i] = _split_to(w[i] ** correlation * mean * steps, masses, w)
+    return States(w, start, transitions, np.zeros((length + 1, w.size)), 0.0)
+
+
+def _around(centre: float, variance: float, low: float, high: float, count: int) -> Array:
+    """Points from ``low`` to ``high``, closer to each other around the centre."""
+    width = 1.5 * math.sqrt(variance) + variance / 2
+    t = np.linspace(math.asinh((low - centre) / width), math.asinh((high - centre) / width), count)
+    return np.asarray(centre + width * np.sinh(t))
+
+
+def _rising(length: int, variance: float, correlation: float, innovation: float, points: Array) -> States:
+    """The grid for remove, in which x itself is split."""
+    deviation = math.sqrt(variance)
+    z = np.linspace(-_FARTHEST, _FARTHEST, _INNOVATIONS)
+    noise, _ = split(_normal_price(1.0), z)
+    start, _ = split(_normal_price(deviation), points)
+    transitions = np.zeros((points.size, points.size))
+    decays = correlation ** np.arange(length)
+
+    def cost(mean: float, spread: float) -> Array:
+        """Bounds of E(R(X) − R(top))₊ for X ~ N(mean, spread²) and rests of 0, 1, …, m terms, times m.
+
+        By the atoms of Z, and exactly, term by term, for what Z has above them.
+        """
+        above = mean + spread * z - points[-1]
+        over = above > 0
+        heights = np.exp(decays * points[-1] - variance * decays**2 / 2)[:, np.newaxis]
+        terms = (heights * np.expm1(decays[:, np.newaxis] * above[over])) @ noise[over]
+        shift = decays * spread
+        terms += np.exp(decays * mean - variance * decays**2 / 2 + shift**2 / 2) * ndtr(shift - _FARTHEST)
+        return np.concatenate(([0.0], np.cumsum(terms))) * (1 + 1e-10)
+
+    excess = np.empty((length + 1, points.size))
+    for i, x in enumerate(points):
+        transitions[i] = _split_to(correlation * x + innovation * z, noise, points)
+        excess[:, i] = cost(correlation * x, innovation)
+    return States(np.exp(points), start, transitions, excess / length, float(cost(0.0, deviation)[-1]) / length)
+
+
+# -- the sums ----------------------------------------------------------------------------------------------------------
+
+
+@_jit
+def _added(mass, sums, increments, weights, points):  # type: ignore[no-untyped-def]
+    """The masses of (state, S + increment) on new nodes of S, the mass above them, and the most terms of a node.
+
+    A mass q at S that is too small to matter becomes q at 0 and q S where Q has none.
+    """
+    count, size = mass.shape[0], points.size
+    found = np.zeros((count, size))
+    terms = np.zeros(size, dtype=np.int64)
+    inverse = 1 / (points[1:] - points[:-1])
+    singular, most = 0.0, 0
+    for i in range(count):
+        terms[:] = 0
+        for l in range(weights.size):
+            k = 0
+            for j in range(sums.size):
+                weight = mass[i, j] * weights[l]
+                z = sums[j] + increments[i, l]
+                if weight * (1 + z) < _NEGLIGIBLE:
+                    found[i, 0] += weight
+                    terms[0] += 1
+                    singular += weight * z
+                    continue
+                while k + 1 < size and points[k + 1] <= z:
+                    k += 1
+                terms[k] += 1
+                if k + 1 == size:
+                    found[i, k] += weight
+                    singular += weight * (z - points[k])
+                else:
+                    terms[k + 1] += 1
+                    found[i, k] += weight * ((points[k + 1] - z) * inverse[k])
+                    found[i, k + 1] += weight * ((z - points[k]) * inverse[k])
+        most = max(most, terms.max())
+    return found, singular, most
+
+
+@lru_cache(maxsize=32)
+def chain_law(
+    length: int,
+    variance: float,
+    correlation: float,
+    own: float,
+    direction: Direction,
+    sums: int,
+    count: int,
+    top: float = _REACH,
+) -> Law:
+    """The law of (1/m) Σ e^{x_j − a/2} L_j from above; ``top`` is that of ``states``."""
+    grid = states(length, variance, correlation, direction, count, top)
+    few, many = _FACTORS
+    factor = lognormal(own, max(few, min(many, 64 * few // length)), True)
+    increments = np.outer(grid.factors * math.exp(-variance / 2) / length, factor.positions)
+    moment = _second_moments(length, variance, correlation, own)
+    mass, points = grid.start[:, np.newaxis].copy(), np.zeros(1)
+    singular = grid.first_excess
+    # Exponentials and powers of floats below e^100, and their products: positions.
+    rounding = length * 64 * _UNIT * (1 + float(np.abs(np.log(grid.factors[-1:])).max()) + variance)
+    for j in range(length):
+        latent = mass.sum(axis=1)
+        after = nodes_of_mean(sums, moment[j], variance + own, j + 1) * ((j + 1) / length)
+        # What L has above its nodes is lost by S; F is 1-Lipschitz.
+        singular += float(latent @ grid.factors) * math.exp(-variance / 2) / length * factor.singular
+        mass, beyond, terms = _added(mass, points, increments, factor.masses, after)
+        points = after
+        singular += beyond
+        rounding += (int(terms) + 8) * _UNIT
+        if j + 1 < length:
+            singular += float(latent @ grid.excess[length - 1 - j])
+            mass = grid.transitions.T @ mass
+            rounding += (_INNOVATIONS + count + 16) * _UNIT
+    return Law(points, mass.sum(axis=0), singular, rounding + count * _UNIT, True)
+
+
+def _second_moments(length: int, variance: float, correlation: float, own: float) -> Array:
+    """E of the square of the mean of the first 1, 2, …, m terms, capped for the choice of nodes."""
+    apart = np.exp(np.minimum(variance * correlation ** np.arange(length), 300.0))
+    inner = np.cumsum(apart)
+    total, found = 0.0, np.empty(length)
+    for j in range(length):
+        total += 2 * inner[j] - apart[0]
+        k = j + 1
+        found[j] = (total + k * apart[0] * math.expm1(min(own, 300.0))) / k**2
+    return found
+
+
+# -- chains above a Gram matrix ----------------------------------------------------------------------------------------
+
+
+def decreasing(gram: Array, gap: int) -> Array:
+    """The largest entries at the distances 0, …, m − 1 of a window of m = b − ``gap`` neighbouring bins.
+
+    Without a gap bins 0 and b − 1 are b − 1 apart.  With one, the window starts at a uniform bin and is cyclic; who
+    sees the window has at least as much as who does not (joint convexity), so that δ is at most the mean over windows.
+    """
+    b = gram.shape[0]
+    if gap == 0:
+        return np.array([np.diagonal(gram, d).max() for d in range(b)])
+    i = np.arange(b)
+    return np.array([gram[i, (i + d) % b].max() for d in range(b - gap)])
+
+
+def chains_above(entries: Array) -> list[Chain]:
+    """Chains with H >= V in the copositive order, given the largest entries of V at each distance.
+
+    s J + a λ^{|i−j|} exceeds V at the distances from a first one on.  A symmetric matrix N >= 0 with row sums of at
+    most r and no diagonal is at most r 1, so that the entries that are too large elsewhere are paid for by D.
+    """
+    m = entries.size
+    apart = np.arange(1, m)
+    rest = entries[1:]
+    if m == 1:
+        return [Chain(1, 0.0, 0.0, 0.0, float(entries[0]))]
+    found = set()
+    for shared in np.unique(np.concatenate(([0.0], np.quantile(rest, np.linspace(0, 1, 9))))):
+        for correlation in (0.0, *_CORRELATIONS):
+            powers = np.maximum(correlation**apart, 1e-300)
+            ratio = np.maximum(rest - shared, 0.0) / powers
+            for first in (d for d in _FIRST if d < m):
+                variance = float(ratio[first - 1 :].max())
+                if shared + variance <= entries[0]:
+                    over = np.concatenate(([0.0], np.cumsum(np.maximum(rest - shared - variance * powers, 0.0))))
+                    own = max(float(entries[0]) - shared - variance, 0.0) + float((over + over[::-1]).max())
+                    found.add((float(shared), variance, correlation, own))
+    tiny = 1e-11 * float(entries[0])
+    return [Chain(m, s + tiny, a + tiny, far, d + tiny) for s, a, far, d in sorted(found)]
+
+
+def promising(chains: list[Chain], factor: float, epsilon: float, direction: Direction, number: int) -> list[Chain]:
+    """A few of the chains, times ``factor``, that are likely to give small δ by estimates with simple inequalities."""
+    scores = np.empty(len(chains))
+    for length in {chain.length for chain in chains}:
+        which = [i for i, chain in enumerate(chains) if chain.length == length]
+        s, a, far, own = (
+            np.array([getattr(chains[i], name) for i in which])[:, np.newaxis]
+            for name in ("shared", "variance", "correlation", "own")
+        )
+        apart = np.abs(np.arange(length) - length // 2)
+        rows = factor * (s + a * far**apart + own * (apart == 0))
+        if direction == "remove":
+            scores[which] = _order_bound(rows, epsilon)
+        else:
+            weights = 2.0 * (length - np.arange(length))
+            weights[0] = length
+            mean = a * (far ** np.arange(length) @ weights[:, np.newaxis]) / length**2 + own / length
+            scores[which] = gaussian_deltas(factor * (s + mean) / 2, epsilon - factor * (a + own - mean) / 2)[:, 0]
+    return [chains[i].scaled(factor) for i in np.argsort(scores, kind="stable")[:number]]
+
+
+def _order_bound(rows: Array, epsilon: float) -> Array:
+    """Logarithms of Hölder's bound for matrices with these central rows, which are the largest."""
+    logarithm, best = np.zeros(rows.shape[0]), np.zeros(rows.shape[0])
+    top = rows.max(axis=1)
+    for k in range(1, _ORDERS):
+        logarithm += k * top + np.log(np.exp(k * (rows - top[:, np.newaxis])).mean(axis=1))
+        best = np.minimum(best, logarithm - k * epsilon + (k + 1) * math.log1p(-1 / (k + 1)) - math.log(k))
+    return best

@@ -1,0 +1,262 @@
+r"""The contour: δ of products of Poisson-sampled Gaussian steps as an integral over a line of the complex plane.
+
+A step that samples an example at the rate q and adds noise of standard deviation σ/Δ has the likelihood ratio
+$A = 1 - q + q e^{r x - r^2/2}$ with $r = \Delta/\sigma$ and x standard normal under Q.  A run is a product of
+independent steps and of one Gaussian mechanism; $M(z) = E_Q \Lambda^z = e^{s z (z - 1)/2} \prod_i M_i(z)^{T_i}$.  For
+θ > 1, and for θ < 0,
+
+$$\delta_{remove}(\varepsilon) = \frac1{2\pi} \int \frac{M(z) e^{\varepsilon (1 - z)}}{z (z - 1)} du, \qquad
+\delta_{add}(\varepsilon) = \frac1{2\pi} \int \frac{M(z) e^{\varepsilon z}}{z (z - 1)} du, \qquad z = \theta + iu.$$
+
+Both are sums over $u = k h$, with these errors (proofs in ``docs/amplification-proofs.md``).  Let t = θ − 1 > 0 for
+remove and t = −θ > 0 for add, $c(t) = t^t (1 + t)^{-1-t}$, and C(t) = c(t) M e^{−εt}, which is at least δ.
+
+*step*
+    By Poisson summation the infinite sum exceeds δ by R >= 0, which is at most
+    $\sum_{j \ge 1} e^{-2\pi jt/h} + C(t') e^{-2\pi j(t'-t)/h}$, for every t' > t.
+*moments*
+    $M_i(z) = \int \varphi(w) A(w)^z dw$ over the line Im w = a, on which $|A^{iu}| \le 1$ for u >= 0.  The trapezoidal
+    rule of step $h_x$ has an error of at most $(e^{2a^2} \kappa + 1) M_i(\theta)/(e^{2\pi a/h_x} - 1)$, where
+    2a < π/r, and κ = 1 for θ > 0, $\cos(ra)^\theta$ for θ < 0.
+*tail*
+    $|M_i(\theta + iu)| \le B_i(u) = \int |\varphi(w) A(w)^\theta| e^{-u \arg A(w)} dw$ over any such line, and B falls
+    in u.  The terms beyond u = U have a sum of at most $e^{-\varepsilon t} B(U)/(\pi U)$.
+
+``estimate`` sums in float64, for searches.  ``enclosure`` evaluates the same finite sums, and bounds of the three
+errors, in balls: what ``delta`` returns is certified.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from corrnoise.theory.amplification.curve import Bound, Curve, Direction
+from corrnoise.theory.amplification.enclosure import WIDEST, Line, Sum, closed, enclosure
+from corrnoise.theory.amplification.factors import Factor, gaussian_part, sampled_part
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.records import record
+
+_ACCURACIES = (32.0, 24.0, 17.0, 12.0)  # −log of the errors of step and tail, relative to the Chernoff bound
+_LOSS = 6.0  # log of the cancellation that is allowed
+_MOST_NODES = 40_000
+_DEEPEST = 700.0  # −log of the smallest δ that is bracketed from both sides
+_MOMENT_ACCURACY = 66.0  # −log of the relative error of the trapezoidal rule
+_HALF_WIDTH = 14.0  # of the normal density
+
+
+@record
+class PoissonCurve(Curve):
+    """The curve of a product of Poisson-sampled steps and Gaussian mechanisms.
+
+    Parameters
+    ----------
+    above, below
+        The factors of the pair that bounds the run from above, and of one that is not above it.
+    attained
+        Whether some gradients reach the pair ``below``.
+    comparison
+        The pair in words.
+    """
+
+    above: tuple[Factor, ...]
+    below: tuple[Factor, ...]
+    attained: bool
+    comparison: str
+
+    def __post_init__(self) -> None:
+        for name in ("above", "below"):
+            for factor in getattr(self, name):
+                checks.instance(name, factor, Factor)
+
+    def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> Bound:
+        upper = _enclosed(self.above, epsilon, noise_multiplier, direction)
+        lower = upper if self.below == self.above else _enclosed(self.below, epsilon, noise_multiplier, direction)
+        return Bound(min(lower[0], upper[1]), upper[1], "certified", self.comparison)
+
+    def estimate(self, epsilon: float, noise_multiplier: float, direction: Direction) -> tuple[float, float]:
+        upper = _estimated(self.above, epsilon, noise_multiplier, direction)
+        lower = upper if self.below == self.above else _estimated(self.below, epsilon, noise_multiplier, direction)
+        return lower[0], upper[1]
+
+
+@lru_cache(maxsize=1024)
+def _enclosed(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction: Direction) -> tuple[float, float]:
+    return enclosure(factors, epsilon, sigma, direction, planned)
+
+
+def _estimated(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction: Direction) -> tuple[float, float]:
+    if closed(factors) or max(part.norm for part in sampled_part(factors)) > WIDEST * sigma:
+        return _enclosed(factors, epsilon, sigma, direction)
+    if (plan := planned(factors, epsilon, sigma, direction)).count == 0:
+        return _enclosed(factors, epsilon, sigma, direction)
+    return _summed(factors, epsilon, sigma, direction, plan)
+
+
+# -- the choice of the contour -----------------------------------------------------------------------------------------
+
+
+def _log_ratio(w: Any, q: float, r: float) -> Any:
+    """Ln A(w) for real or complex w, |Im w| < π/r."""
+    exponent = r * w - r * r / 2
+    large = exponent.real > 30
+    small = np.log1p(q * np.expm1(np.where(large, 0.0, exponent)))
+    return np.where(
+        large, exponent + math.log(q) + np.log1p((1 - q) / q * np.exp(-np.where(large, exponent, 30.0))), small
+    )
+
+
+def _log_sum(logs: Array) -> Array:
+    """Logarithm of the sum over the last axis."""
+    most = logs.max(axis=-1, keepdims=True)
+    return np.asarray(np.log(np.exp(logs - most).sum(axis=-1)) + most[..., 0])
+
+
+def _line(theta: float, r: float) -> tuple[float, float]:
+    """The height a of the line of the moments, and the step on it, the largest of the accuracy."""
+    width = np.linspace(0.02, 0.98, 97) * min(math.pi / r, 4.0)  # 2a; higher lines lose digits of floats, e^{a²/2}
+    price = _MOMENT_ACCURACY + width * width / 2
+    if theta < 0:
+        price += theta * np.log(np.cos(r * width / 2))
+    steps = math.pi * width / price
+    best = int(np.argmax(steps))
+    return float(width[best] / 2), float(steps[best])
+
+
+def _nodes(theta: float, r: float, step: float) -> tuple[int, int]:
+    """The first and the last node of the line, in steps."""
+    left = _HALF_WIDTH + max(-theta, 0.0) * r
+    right = _HALF_WIDTH + max(theta, 0.0) * r
+    return -math.ceil(left / step), math.ceil(right / step)
+
+
+def _order(t: Any, direction: Direction) -> Any:
+    return 1 + t if direction == "remove" else -t
+
+
+def _lines(theta: float, radii: list[float]) -> tuple[Line, ...]:
+    found = (_line(theta, r) for r in radii)
+    pairs = zip(found, radii, strict=True)
+    return tuple(Line(height, step, *_nodes(theta, r, step)) for (height, step), r in pairs)
+
+
+@lru_cache(maxsize=4096)
+def planned(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction: Direction) -> Sum:
+    """The finite sum that gives δ, of at most 40 000 terms, or else the best order of Chernoff's bound.
+
+    The pair of t and t' is that of the largest step.  The accuracy is the highest that the terms allow.
+    """
+    parts = sampled_part(factors)
+    gaussian = gaussian_part(factors) / sigma**2
+    radii = [part.norm / sigma for part in parts]
+    orders, chernoff = _chernoff(factors, epsilon, sigma, direction)
+    least = int(np.argmin(chernoff))
+    best = float(chernoff[least])
+    usable = np.flatnonzero(chernoff <= best + _LOSS)
+    for accuracy in _ACCURACIES if -_DEEPEST < best < 1 else ():
+        later = orders[None, :] - orders[usable, None]
+        first = 2 * math.pi * orders[usable, None] / (accuracy - best)
+        second = 2 * math.pi * later / np.maximum(chernoff[None, :] - best + accuracy, 1.0)
+        steps = np.where(later > 0, np.minimum(first, second), 0.0)
+        i, j = np.unravel_index(int(np.argmax(steps)), steps.shape)
+        t, other, step = float(orders[usable[i]]), float(orders[j]), float(steps[i, j])
+        if step <= 0:
+            break
+        theta = _order(t, direction)
+        lines = _lines(theta, radii)
+        end, shift = _tail(parts, radii, gaussian, lines, theta, best, epsilon * t, accuracy)
+        if end <= _MOST_NODES * step:
+            count = max(math.ceil(end / step), 1)
+            return Sum(t, other, step, count, lines, _lines(_order(other, direction), radii), shift, float(chernoff[j]))
+    order = float(orders[least])
+    return Sum(order, order, 1.0, 0, (), _lines(_order(order, direction), radii), 0.0, best)
+
+
+def _highest_order(radii: list[float]) -> float:
+    return max(min(40 + 40 / min(radii), 300 / max(radii)), 2.0)
+
+
+def _chernoff(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction: Direction) -> tuple[Array, Array]:
+    """Values of t, and log C(t) there, approximately."""
+    parts = sampled_part(factors)
+    t = np.geomspace(0.15, _highest_order([part.norm / sigma for part in parts]), 64)
+    theta = _order(t, direction)
+    found = t * np.log(t) - (1 + t) * np.log1p(t) - epsilon * t + gaussian_part(factors) / sigma**2 * t * (1 + t) / 2
+    for part in parts:
+        r = part.norm / sigma
+        step = 0.1 / max(1.0, r / 3)
+        low, high = _nodes(float(theta.min()), r, step)[0], _nodes(float(theta.max()), r, step)[1]
+        x = np.arange(low, high + 1) * step
+        logs = -x * x / 2 + theta[:, None] * _log_ratio(x, part.rate, r)
+        found += part.count * (_log_sum(logs) + math.log(step / math.sqrt(2 * math.pi)))
+    return t, np.where(np.isfinite(found), found, math.inf)
+
+
+def _tail(
+    parts: tuple[Factor, ...],
+    radii: list[float],
+    gaussian: float,
+    lines: tuple[Line, ...],
+    theta: float,
+    best: float,
+    fall: float,
+    accuracy: float,
+) -> tuple[float, float]:
+    """U, and the height of the line that bounds the tail by the accuracy."""
+    limit = min(min(math.pi / r for r in radii), 20.0)
+    found = (math.inf, 0.0)
+    for share in (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.48):
+        shift = share * limit
+        tables = []
+        for part, r, line in zip(parts, radii, lines, strict=True):
+            x = np.arange(line.first, line.last + 1) * line.step
+            logs = _log_ratio(x + 1j * shift, part.rate, r)
+            fixed = -x * x / 2 + shift * shift / 2 + theta * logs.real + math.log(line.step / math.sqrt(2 * math.pi))
+            tables.append((part.count, fixed, logs.imag))
+
+        def excess(log_end: float, tables: list[tuple[int, Array, Array]] = tables) -> float:
+            u = math.exp(log_end)
+            total = gaussian * (theta * (theta - 1) - u * u) / 2 - fall - math.log(math.pi) - log_end
+            return total + sum(count * float(_log_sum(fixed - u * phase)) for count, fixed, phase in tables) - best
+
+        low, high = -5.0, min(math.log(found[0]), 20.0)
+        if excess(high) > -accuracy:
+            continue
+        while high - low > 0.01:
+            middle = (low + high) / 2
+            low, high = (middle, high) if excess(middle) > -accuracy else (low, middle)
+        found = (math.exp(high), shift)
+    return found
+
+
+# -- the sum in float64 ------------------------------------------------------------------------------------------------
+
+
+def _summed(
+    factors: tuple[Factor, ...], epsilon: float, sigma: float, direction: Direction, plan: Sum
+) -> tuple[float, float]:
+    """δ by the finite sum without its error of rounding, less and more the errors of step and tail."""
+    theta = _order(plan.order, direction)
+    z: Any = theta + 1j * plan.step * np.arange(plan.count + 1)
+    logs = gaussian_part(factors) / sigma**2 * z * (z - 1) / 2
+    logs += epsilon * (1 - z if direction == "remove" else z)
+    for part, line in zip(sampled_part(factors), plan.lines, strict=True):
+        r = part.norm / sigma
+        w = np.arange(line.first, line.last + 1) * line.step + 1j * line.height
+        ratio = _log_ratio(w, part.rate, r)
+        weights = -w * w / 2 + theta * ratio
+        most = float(weights.real.max())
+        rows = math.isqrt(plan.count) + 1
+        small = np.exp(1j * plan.step * np.arange(rows)[:, None] * ratio)
+        large = np.exp(weights - most + 1j * plan.step * rows * np.arange(rows)[:, None] * ratio)
+        moments = (large @ small.T).ravel()[: plan.count + 1]
+        logs += part.count * (np.log(moments) + most + math.log(line.step / math.sqrt(2 * math.pi)))
+    terms = (np.exp(logs) / (z * (z - 1))).real
+    value = plan.step / (2 * math.pi) * float(terms[0] + 2 * terms[1:].sum())
+    first = math.exp(-2 * math.pi * plan.order / plan.step)
+    second = math.exp(plan.other_bound - 2 * math.pi * (plan.other - plan.order) / plan.step)
+    return max(value - first - second, 0.0), value

@@ -1,0 +1,320 @@
+"""Curves of privacy of sampled batches: brackets of δ, ε and the noise multiplier.
+
+Let P be the law of what a run releases where an example is sampled, Q the law where it never takes part, Λ = dP/dQ.
+Then δ_remove(ε) = E_Q(Λ − e^ε)₊ and δ_add(ε) = E_Q(1 − e^ε Λ)₊, and the run is (ε, δ)-DP if both are at most
+δ.  They differ, and both are always computed; exactly, δ_add(ε) = 1 − e^ε + e^ε δ_remove(−ε).
+
+A ``Curve`` brackets both for a noise multiplier σ.  ``epsilon_of`` and ``noise_multiplier_of`` invert it.  Each
+result has been verified by an evaluation at exactly this number.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Literal
+
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.records import Record, record
+
+Direction = Literal["remove", "add"]
+DIRECTIONS: tuple[Direction, ...] = ("remove", "add")
+
+_FIRST_STEP = 2.0**-36  # relative, from the root of the estimate to the first number that is verified
+_RANGE = (1e-4, 1e8)  # of noise multipliers
+_LARGEST_EPSILON = 1e6
+_FLOOR = 1e-320  # of values whose logarithm is taken
+_MOST_STEPS = 100
+_LAST_WIDTH = 1e-2  # relative, of a bracket of a root, over the resolution of the curve
+
+
+@record
+class Bound(Record):
+    """Two bounds of a number.
+
+    Parameters
+    ----------
+    lower, upper
+        The two ends.
+    kind
+        ``"certified"``, or the confidence with which the bounds hold.
+    comparison
+        The pair of laws that was computed, in words.
+    """
+
+    lower: float
+    upper: float
+    kind: str
+    comparison: str
+
+
+class Curve(Record, ABC):
+    """δ as a function of ε and of the noise multiplier, for both directions."""
+
+    #: Whether some gradients reach the curve, so that lower ends are bounds for the run and not only for its pair.
+    attained: bool
+
+    @property
+    def resolution(self) -> float:
+        """A search ends where the logarithm of an estimate over its target is below this number."""
+        return 1e-11
+
+    @abstractmethod
+    def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> Bound:
+        """A bracket of δ.
+
+        Parameters
+        ----------
+        epsilon
+            ε >= 0.
+        noise_multiplier
+            σ > 0: standard deviation of the independent noise over the clip norm.
+        direction
+            ``"remove"`` or ``"add"``.
+        """
+
+    def estimate(self, epsilon: float, noise_multiplier: float, direction: Direction) -> tuple[float, float]:
+        """Approximations of the two ends of ``delta``, for searches; the same arguments."""
+        found = self.delta(epsilon, noise_multiplier, direction)
+        return found.lower, found.upper
+
+
+@record
+class Amplified(Record):
+    """The ε or the δ of a run with sampled batches.
+
+    Parameters
+    ----------
+    quantity
+        ``"epsilon"`` or ``"delta"``.
+    remove, add
+        Brackets for the two directions.
+    attained
+        Whether some gradients reach the pair of laws that was computed.  Then the lower ends are bounds for the run
+        itself.
+    """
+
+    quantity: Literal["epsilon", "delta"]
+    remove: Bound
+    add: Bound
+    attained: bool
+
+    @property
+    def lower(self) -> float:
+        """The larger lower end."""
+        return max(self.remove.lower, self.add.lower)
+
+    @property
+    def upper(self) -> float:
+        """The larger upper end: what a run may promise."""
+        return max(self.remove.upper, self.add.upper)
+
+    @property
+    def kind(self) -> str:
+        """How sure the bounds are: the kind of both, or the two kinds."""
+        return _joined(self.remove.kind, self.add.kind)
+
+    @property
+    def comparison(self) -> str:
+        """The pair of laws that was computed, in words."""
+        return _joined(self.remove.comparison, self.add.comparison)
+
+
+def _joined(first: str, second: str) -> str:
+    return first if first == second else f"remove: {first}; add: {second}"
+
+
+def delta_of(curve: Curve, epsilon: float, noise_multiplier: float) -> Amplified:
+    """δ at ε, in both directions.
+
+    Parameters
+    ----------
+    curve
+        The accountant's curve.
+    epsilon
+        ε >= 0.
+    noise_multiplier
+        σ > 0.
+    """
+    epsilon, sigma = _checked(epsilon, noise_multiplier)
+    remove, add = (curve.delta(epsilon, sigma, direction) for direction in DIRECTIONS)
+    return Amplified("delta", remove, add, curve.attained)
+
+
+def epsilon_of(curve: Curve, delta: float, noise_multiplier: float, direction: Direction) -> Bound:
+    """The smallest ε at which the run is (ε, δ)-DP in one direction.
+
+    Parameters
+    ----------
+    curve
+        The accountant's curve.
+    delta
+        0 < δ < 1.
+    noise_multiplier
+        σ > 0.
+    direction
+        ``"remove"`` or ``"add"``.
+
+    Returns
+    -------
+    A bracket; δ at its upper end was verified to be at most ``delta``.  The upper end is ``inf`` if no ε up to 1e6
+    suffices.
+    """
+    target = checks.real("delta", delta, "(0, 1)")
+    _, sigma = _checked(0.0, noise_multiplier)
+    checks.choice("direction", direction, DIRECTIONS)
+    return _epsilon_of(curve, target, sigma, direction)
+
+
+@lru_cache(maxsize=256)
+def _epsilon_of(curve: Curve, target: float, sigma: float, direction: Direction) -> Bound:
+    zero = curve.delta(0.0, sigma, direction)
+
+    def end(side: int, sign: int) -> float:
+        """The first verified number on the safe side of the root of one end of δ."""
+
+        def estimate(x: float) -> float:
+            return curve.estimate(x, sigma, direction)[side]
+
+        def verified(x: float) -> float:
+            found = curve.delta(x, sigma, direction)
+            return found.upper if side else found.lower
+
+        root = _root(estimate, target, _LARGEST_EPSILON, curve.resolution)
+        return math.inf if math.isinf(root) else _verified(estimate, verified, target, root, sign, _LARGEST_EPSILON)
+
+    upper = 0.0 if zero.upper <= target else end(1, 1)
+    lower = 0.0 if zero.lower <= target else end(0, -1)
+    return Bound(min(lower, upper), upper, zero.kind, zero.comparison)
+
+
+def noise_multiplier_of(curve: Curve, epsilon: float, delta: float) -> float:
+    """The smallest σ at which the run is (ε, δ)-DP, rounded up.
+
+    Parameters
+    ----------
+    curve
+        The accountant's curve.
+    epsilon, delta
+        ε >= 0 and 0 < δ < 1.
+
+    Returns
+    -------
+    A number at which the upper ends of δ in both directions were verified to be at most ``delta``.
+
+    Raises
+    ------
+    ValueError
+        No number up to 1e8 suffices.
+    """
+    epsilon = checks.real("epsilon", epsilon, "[0, inf)")
+    target = checks.real("delta", delta, "(0, 1)")
+    return _noise_multiplier_of(curve, epsilon, target)
+
+
+@lru_cache(maxsize=256)
+def _noise_multiplier_of(curve: Curve, epsilon: float, target: float) -> float:
+    low, high = (math.log(end) for end in _RANGE)
+
+    def estimate(x: float, *directions: Direction) -> float:
+        return max(curve.estimate(epsilon, math.exp(low + x), direction)[1] for direction in directions)
+
+    def verified(x: float) -> float:
+        return max(curve.delta(epsilon, math.exp(low + x), direction).upper for direction in DIRECTIONS)
+
+    root = _root(lambda x: estimate(x, "remove"), target, high - low, curve.resolution, start=-low, width=0.25)
+    if math.isfinite(root) and estimate(root, "add") > target:
+        root = _root(lambda x: estimate(x, "add"), target, high - low, curve.resolution, start=root, width=0.25)
+    found = root if math.isinf(root) else _verified(lambda x: estimate(x, *DIRECTIONS), verified, target, root, 1, 40.0)
+    if math.isinf(found):
+        raise ValueError(
+            f"epsilon and delta must be reached by a noise multiplier up to {_RANGE[1]:g}, got {epsilon} and {target}"
+        )
+    return math.exp(low + found)
+
+
+def _height(value: float, target: float) -> float:
+    return math.log(max(value, _FLOOR)) - math.log(target)
+
+
+def _root(
+    curve: Callable[[float], float],
+    target: float,
+    largest: float,
+    resolution: float,
+    *,
+    start: float = 1.0,
+    width: float = 0.5,
+) -> float:
+    """Where a falling function of x in [0, largest] crosses ``target``; 0 or ``inf`` where it does not.
+
+    By widening steps and then by the Illinois rule on logarithms.
+    """
+    left = right = min(start, largest)
+    low = high = _height(curve(left), target)
+    if low <= 0:
+        while low <= 0:
+            if left == 0:
+                return 0.0
+            right, high = left, low
+            left = max(left - width, 0.0)
+            low = _height(curve(left), target)
+            width *= 2
+    else:
+        while high > 0:
+            if right >= largest:
+                return math.inf
+            left, low = right, high
+            right = min(right + width, largest)
+            high = _height(curve(right), target)
+            width *= 2
+    kept = 0
+    for _ in range(_MOST_STEPS):
+        if right - left <= _LAST_WIDTH * resolution * (1 + right):
+            break
+        share = low / (low - high)
+        middle = left + (right - left) * (share if 0 < share < 1 else 0.5)
+        height = _height(curve(middle), target)
+        if abs(height) <= resolution:
+            return middle
+        if height > 0:
+            left, low = middle, height
+            high = high / 2 if kept == 1 else high
+            kept = 1
+        else:
+            right, high = middle, height
+            low = low / 2 if kept == -1 else low
+            kept = -1
+    return right
+
+
+def _verified(
+    estimate: Callable[[float], float],
+    verified: Callable[[float], float],
+    target: float,
+    root: float,
+    sign: int,
+    largest: float,
+) -> float:
+    """The first number found beyond ``root`` at which the function is verified to be on the safe side of ``target``.
+
+    ``sign`` is 1 for a number above the root, where the function must be at most ``target``, and −1 for one below.
+    Without such a number it is 0 or ``inf``.
+    """
+    scale = 1 + root
+    slope = (_height(estimate(root), target) - _height(estimate(root + 1e-5 * scale), target)) / (1e-5 * scale)
+    step = _FIRST_STEP * scale
+    x = root + sign * step
+    while 0 < x <= largest:
+        excess = sign * _height(verified(x), target)
+        if excess <= 0:
+            return x
+        step = 8 * step
+        x += sign * max(1.1 * excess / slope if slope > 0 else 0.0, step / 8)
+    return 0.0 if sign < 0 else math.inf
+
+
+def _checked(epsilon: float, noise_multiplier: float) -> tuple[float, float]:
+    return checks.real("epsilon", epsilon, "[0, inf)"), checks.real("noise_multiplier", noise_multiplier, "(0, inf)")

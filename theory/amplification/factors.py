@@ -1,0 +1,37 @@
+"""Factors of a product of independent likelihood ratios: Poisson-sampled steps, and Gaussian mechanisms at rate 1."""
+
+from __future__ import annotations
+
+from corrnoise.theory.numerics.records import Record, record
+
+
+@record
+class Factor(Record):
+    """Steps of the same kind: an example takes part at a rate and then moves the output by a norm.
+
+    Parameters
+    ----------
+    rate
+        q, 0 < q <= 1; 1 for a Gaussian mechanism.
+    norm
+        Δ > 0: the largest norm by which the example moves the output, in units of the clip norm.
+    count
+        T >= 1, the number of such steps.
+    """
+
+    rate: float
+    norm: float
+    count: int
+
+    def __post_init__(self) -> None:
+        self._check(rate="(0, 1]", norm="(0, inf)", count=1)
+
+
+def sampled_part(factors: tuple[Factor, ...]) -> tuple[Factor, ...]:
+    """The factors of a rate below 1."""
+    return tuple(factor for factor in factors if factor.rate < 1)
+
+
+def gaussian_part(factors: tuple[Factor, ...]) -> float:
+    """Σ T Δ² over the factors of the rate 1."""
+    return sum(factor.count * factor.norm**2 for factor in factors if factor.rate == 1)
