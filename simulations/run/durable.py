@@ -123,8 +123,27 @@ class Durable:
         made = streaming(found, self._participation, dtype)
         if not asked_runs:
             self._files["noise.npz"] = packed(made.mechanism, KINDS)
+        self._program = made
         self._settings |= {"arithmetic": made.dtype, "noise": digest(plain(made.mechanism))[:32]}
         return made
+
+    def multiplier(self, budget: Budget) -> float:
+        """The multiplier of the program; of sampled batches the one with which the run began, if it is verified again.
+
+        Parameters
+        ----------
+        budget
+            That of the run, which agrees with the folder.
+        """
+        stored = None if self.home.settings is None else self.home.settings.get("multiplier")
+        if self._participation.sampled and isinstance(stored, float) and budget.epsilon is not None:
+            from corrnoise.theory.amplification.curve import delta_of
+
+            # To find it again takes several times as long; its last factor 1 + 2⁻⁵⁰ is not counted (``Program``).
+            found = delta_of(self._program.curve, budget.epsilon, stored / (1 + 2.0**-50))
+            if budget.delta is not None and found.upper <= budget.delta:
+                return stored
+        return self._program.multiplier(budget)
 
     def start(self, noise: ModelNoise, multiplier: float, scale: float, steps: int | None) -> int:
         """Begin the run, or go on with it, and with the noise to its place; the first step that is to be handed out."""

@@ -157,11 +157,14 @@ class Design(Record):
         """
         from corrnoise.solvers.sampled import crossover
 
-        others = [one for one in (self.optimum, *self.alternatives) if one != self.dpsgd]
-        if self.dpsgd is None or self.budget.delta is None or not others:
+        dpsgd, other = self.dpsgd, self.optimum
+        if dpsgd is None or self.budget.delta is None:
             return None
-        other = self.optimum if self.optimum != self.dpsgd else min(others, key=self.error_of)
-        return crossover(self.dpsgd, other, self.budget.delta)
+        if other is dpsgd:
+            if not self.alternatives:
+                return None
+            other = min(self.alternatives, key=self.error_of)
+        return crossover(dpsgd, other, self.budget.delta)
 
     @property
     def problem(self) -> Problem | None:
