@@ -55,6 +55,11 @@ def with_dpsgd(epsilon: float, batch_size: int = 8) -> Design:
     return cn.design(Budget(epsilon=epsilon, delta=1e-6), EPOCHED, SGD(batch_size=batch_size), memory=2)
 
 
+@cache
+def poisson() -> Design:
+    return cn.design(Budget(epsilon=2.0, delta=1e-6), Participation.poisson(12, 0.25), SGD(batch_size=2))
+
+
 def page_of(design: Design, folder: Path, **options: Any) -> Page:
     write_page(design, folder, options.get("comparison"), options.get("parameters"))
     return Page((folder / "design.html").read_text(encoding="utf-8"))
@@ -145,17 +150,21 @@ def test_the_program_for_numpy_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [one.library for one in endless] == ["any loop, with NumPy arrays"]
 
 
+@pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("library", ["PyTorch", "Opacus"])
-def test_the_programs_for_torch_run(library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_programs_for_torch_run(
+    library: str, sampled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("opacus")
+    design, examples = (poisson(), 8) if sampled else (with_dpsgd(8.0), 96)
     model = torch.nn.Linear(2, 3)
-    data = (torch.ones(96, 2), torch.zeros(96, dtype=torch.long))
+    data = (torch.ones(examples, 2), torch.zeros(examples, dtype=torch.long))
     before = model.weight.detach().clone()
     given = {"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1), "data": data}
-    found = program(with_dpsgd(8.0), library, tmp_path, monkeypatch, **given)
+    found = program(design, library, tmp_path, monkeypatch, **given)
     run = found["run"] if library == "PyTorch" else found["optimizer"].run
-    assert run.position == 48
+    assert run.position == design.participation.steps
     assert not torch.equal(model.weight, before)
 
 
@@ -171,8 +180,7 @@ def test_the_program_for_jax_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_sampled_design_has_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    visits = Participation.poisson(12, 0.25)
-    design = cn.design(Budget(epsilon=2.0, delta=1e-6), visits, SGD(batch_size=2))
+    design = poisson()
     text = " ".join(page_of(design, tmp_path).text.split())
     assert "The run draws the batches itself" in text
     code = snippets(design)[-1].code
