@@ -7,9 +7,11 @@ import pytest
 
 from corrnoise.simulations.private_training import comparison
 from corrnoise.simulations.private_training.comparison import (
+    CYCLIC,
     DELTA,
     EXPERIMENTS,
     FULL,
+    LINEAR,
     MECHANISMS,
     PUBLIC,
     SAMPLED,
@@ -90,3 +92,20 @@ def test_bootstrap_intervals():
     half = 1.96 * differences.std() / math.sqrt(200)
     assert (low, high) == pytest.approx((differences.mean() - half, differences.mean() + half), abs=0.015)
     assert paired_interval(np.full(10, 0.5)) == (0.5, 0.5)
+
+
+def test_noise_for_sampled_batches_is_the_one_that_the_accountant_covers() -> None:
+    """The bands depend on ε, the multiplier is that of the program, and the error of prefix sums is written out."""
+    found = comparison.amplified(LINEAR, CYCLIC, 8.0)
+    assert found.participation.kind == "cyclic poisson"
+    sums = np.cumsum(found.mechanism.noising_matrix(200), axis=0)
+    error = noise_multiplier(LINEAR, CYCLIC, 8.0) * math.sqrt(float((sums**2).sum()) / 200)
+    assert prefix_error(LINEAR, CYCLIC, 8.0) == pytest.approx(error, rel=1e-9)
+    assert error < prefix_error(LINEAR, SAMPLED, 8.0)
+
+
+def test_runs_with_sampled_batches_learn() -> None:
+    chosen = [Run(CYCLIC, 8.0, 2.0, 0.0), Run(SAMPLED, 8.0, 2.0, 0.0)]
+    found = scores(LINEAR, chosen, (1, 2))
+    assert (found > 0.85).all()
+    assert scores(LINEAR, chosen[:1], (1, 2))[0] == found[0]
