@@ -344,10 +344,9 @@ def promising(chains: list[Chain], factor: float, epsilon: float, direction: Dir
             for name in ("shared", "variance", "correlation", "own")
         )
         averaged = a + np.expm1(np.minimum(factor * own, 30.0)) / factor * (1 - far) / (1 + far)
-        scores[which] = sum(
-            _score(factor * (s + x * far ** np.arange(length)), factor * y[:, 0], epsilon, direction)
-            for x, y in ((a, own), (averaged, 0 * own))
-        )
+        powers = far ** np.arange(length)
+        scores[which] = _score(factor * (s + a * powers), factor * own[:, 0], epsilon, direction)
+        scores[which] += _score(factor * (s + averaged * powers), 0 * own[:, 0], epsilon, direction)
     return [chains[i].scaled(factor) for i in np.argsort(scores, kind="stable")[:number]]
 
 
