@@ -345,8 +345,8 @@ def promising(chains: list[Chain], factor: float, epsilon: float, direction: Dir
         )
         averaged = a + np.expm1(np.minimum(factor * own, 30.0)) / factor * (1 - far) / (1 + far)
         powers = far ** np.arange(length)
-        scores[which] = _score(factor * (s + a * powers), factor * own[:, 0], epsilon, direction)
-        scores[which] += _score(factor * (s + averaged * powers), 0 * own[:, 0], epsilon, direction)
+        scores[which] = _score(np.asarray(factor * (s + a * powers)), factor * own[:, 0], epsilon, direction)
+        scores[which] += _score(np.asarray(factor * (s + averaged * powers)), 0 * own[:, 0], epsilon, direction)
     return [chains[i].scaled(factor) for i in np.argsort(scores, kind="stable")[:number]]
 
 
