@@ -25,7 +25,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
-from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -341,10 +340,10 @@ def optimise(
         return _sampled(run, budget, memory, family, show)
     if family is None:
         found = list(_compared(run, memory, show))
-        best = best_within(found, memory, attrgetter("error"))
+        best = best_within(((one.error, one) for one in found), memory)
     else:
         found = list(_members(run, checks.instance("family", family, str), memory, show))
-        best = best_within(found, math.inf if isinstance(memory, int) else memory, attrgetter("error"))
+        best = best_within(((one.error, one) for one in found), math.inf if isinstance(memory, int) else memory)
     show("the floor: what no noise can beat")
     others = tuple(run.with_floor(one) for one in found if one is not best)
     if family is not None:
@@ -357,14 +356,13 @@ def _only(family: str | None, name: str, what: object) -> None:
         raise ValueError(f"family must be None or {name!r} for {what!r:.80} in a run without end, got {family!r}")
 
 
-def best_within(found: Iterable[Optimum], memory: float | None, error: Callable[[Optimum], float]) -> Optimum:
-    """The best within the memory; with the least memory within the usual slack if none is given."""
+def best_within(judged: Iterable[tuple[float, Optimum]], memory: float | None) -> Optimum:
+    """The best of optima with their errors within the memory; the least memory within the usual slack if it is None."""
     most = USUAL_MEMORY if memory is None else memory
-    small = [(error(one), one) for one in found if one.memory <= most]
-    if not small:
-        return min(found, key=lambda one: one.memory)
-    limit = (1 + USUAL_SLACK if memory is None else 1.0) * min(value for value, _ in small)
-    return min((pair for pair in small if pair[0] <= limit), key=lambda pair: (pair[1].memory, pair[0]))[1]
+    rows = [(one.memory, error, one) for error, one in judged]
+    allowed = [row for row in rows if row[0] <= most] or [min(rows, key=lambda row: row[0])]
+    limit = (1 + USUAL_SLACK if memory is None else 1.0) * min(error for _, error, _ in allowed)
+    return min((row for row in allowed if row[1] <= limit), key=lambda row: row[:2])[2]
 
 
 def _sampled(run: _Run, budget: Budget | None, memory: float | None, family: str | None, show: Progress) -> Optimum:
@@ -376,17 +374,13 @@ def _sampled(run: _Run, budget: Budget | None, memory: float | None, family: str
             "promise participation.worst, which needs no accountant"
         )
     most = USUAL_MEMORY if memory is None else memory
-    estimates = {
-        run.judged(sampled_family(one.family, who), one.mechanism): one.estimate
-        for one in sampled_noises(run.objective, who, budget, most, family, show)
-    }
-    if not estimates:
+    judged = []
+    for one in sampled_noises(run.objective, who, budget, most, family, show):
+        found = run.judged(sampled_family(one.family, who), one.mechanism)
+        judged.append((found.error_with(one.estimate), found))
+    if not judged:
         raise ValueError(f"family must be made for {who.kind} within memory={memory}, got {family!r}")
-
-    def error(one: Optimum) -> float:
-        return one.error_with(estimates[one])
-
-    return replace(best_within(estimates, memory, error), certificate=NO_FLOOR)
+    return replace(best_within(judged, memory), certificate=NO_FLOOR)
 
 
 def _compared(run: _Run, memory: float | None, show: Progress) -> Iterator[Optimum]:

@@ -9,8 +9,6 @@ panels); ``PaperFigure.on_original_data`` fetches the paper's own from OpenML.  
 mechanisms; ``shuffled_two_rates`` gives public epochs a learning rate of their own.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

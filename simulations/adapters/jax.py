@@ -238,7 +238,7 @@ def noising_matrix(made: Program) -> Any:
 
 
 class CorrelatedNoiseState(NamedTuple):
-    """What a step leaves to the next; the key is secret, and so is the memory."""
+    """The state between two steps; the key is secret, and so is the memory."""
 
     key: Any  #: data of the key, uint32, shape (2,)
     step: Any  #: number of steps made, int32

@@ -162,7 +162,7 @@ class Machine(Guarded):
         )
 
     def _first_noise(self) -> Array:
-        """What is kept before the first participation of a segment."""
+        """The memory before the first participation of a segment."""
         protocol = self.protocol
         d = protocol.loss.dimension
         return np.zeros((0, d)) if protocol.noise is None else messages.start(protocol.noise, d)
@@ -216,7 +216,7 @@ class Machine(Guarded):
         return self.state.outbox
 
     def _correction(self, request: Request) -> tuple[Array, dict[str, Any]]:
-        """What the machine would send without noise, guarded, from its next example, and what it keeps of it."""
+        """The guarded message of the machine without noise, from its next example, and the part of it that is kept."""
         state, protocol = self.state, self.protocol
         a = self._features[state.used]
         y = float(self._targets[state.used])

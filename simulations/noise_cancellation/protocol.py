@@ -1,4 +1,4 @@
-"""What the server and all machines of a run agree on, and what they send: nothing here is secret.
+"""Settings that the server and all machines of a run share, and their messages: nothing here is secret.
 
 A machine sends a ``Message``, and nothing else leaves it.  Which algorithm runs is decided by two fields:
 
@@ -42,7 +42,7 @@ GUARDS = ("centred", "norm")
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What the server sends to a machine in a round."""
+    """A message of the server to a machine in a round."""
 
     run: str  #: the name of the run
     round: int  #: t >= 1
@@ -55,7 +55,7 @@ class Request:
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """What leaves a machine: the noisy correction of one participation."""
+    """The message of a machine: the noisy correction of one participation."""
 
     #: the name of the run, and the number of the machine in it, from 0
     run: str
@@ -67,7 +67,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Refusal:
-    """What a machine answers that takes part no more: it has used its participations or its data, which is public."""
+    """The answer of a machine that takes part no more: it has used its participations or its data, which is public."""
 
     run: str
     machine: int

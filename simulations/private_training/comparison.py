@@ -4,8 +4,9 @@ Every method has the same grid of learning rates and momenta.  It is tuned with 
 Runs of one seed share the split of the data, the order, the initial parameters and the independent draws, so that
 methods are compared in pairs.  The learning rate falls linearly over the last quarter of the run.
 
-The methods are the mechanisms of a fixed order of the data; DP-SGD, whose batches are drawn by Poisson sampling, with
-the noise multiplier of the certified accountant; full batches with independent noise; and training without privacy.
+The methods are the mechanisms of a fixed order of the data; correlated noise for sampled batches, tuned for prefix sums
+at each ε; DP-SGD with Poisson batches; full batches with independent noise; and training without privacy.  Sampled
+batches have the noise multiplier of the certified accountant.
 
 References
 ----------
@@ -93,12 +94,12 @@ class Experiment(Record):
 
     @property
     def task(self) -> Task:
-        """What the network is for."""
+        """The task of the network."""
         return "classification" if self.network is None else self.network.task
 
     @property
     def participation(self) -> Participation:
-        """That of a fixed order."""
+        """The value for a fixed order."""
         return Participation.fixed_epochs(self.epochs * (self.training // self.batch_size), epochs=self.epochs)
 
 
@@ -139,6 +140,9 @@ def noise_multiplier(experiment: Experiment, method: str, epsilon: float) -> flo
     if method == PUBLIC:
         return 0.0
     who = experiment.participation
+    if method in AMPLIFIED:
+        found = amplified(experiment, method, epsilon)
+        return found.mechanism.program(found.participation).multiplier(Budget(epsilon=epsilon, delta=DELTA))
     if method == SAMPLED:
         sampled = Participation.poisson(who.length, experiment.batch_size / experiment.training)
         return DPSGD().program(sampled).multiplier(Budget(epsilon=epsilon, delta=DELTA, clip_norm=CLIP_NORM))

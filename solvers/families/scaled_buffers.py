@@ -111,7 +111,7 @@ class _Classes(NamedTuple):
 
 
 class _Point(NamedTuple):
-    """What the variables mean: β and c, s = 1/e, the sums of ``_Classes.per_step`` and d."""
+    """The meaning of the variables: β and c, s = 1/e, the sums of ``_Classes.per_step`` and d."""
 
     series: _Series
     shares: Array

@@ -10,8 +10,8 @@ multiplier by one of two methods:
   frequencies, by an independent solver.
 
 Whichever method finds the multiplier, ``multiplier_proof`` proves a bound from it without using the search.
-``docs/strongly-convex-bound.md`` has the proof of the bound, the errata of the printed theorem, and the places where
-the bound is loose.
+``docs/strongly-convex-bound.md`` has the errata of the printed theorem, ``docs/strongly-convex-bound-proofs.md`` the
+proof of the bound, and the places where it is loose.
 
 Source: Choquette-Choo et al., arXiv 2310.06771, Theorem 3.1, Theorem E.1, Appendix E.1, Figure 3.
 """

@@ -83,7 +83,7 @@ def test_a_design_for_a_problem_from_end_to_end(tmp_path: Path, capsys: pytest.C
     )
     options = (*options, "--family", "stationary optimum", "--residual-std", "0.1", "--kurtosis", "1.8")
     found = made(folder, *FAMILY, *options)
-    files = ALWAYS | COMPARED | {"coefficients.csv", "poles.csv"}
+    files = ALWAYS | COMPARED | CHOSEN | {"coefficients.csv", "poles.csv", "epsilon.csv"}
     assert {path.name for path in folder.iterdir()} == files
     problem = LinearRegression(np.arange(1.0, 7) ** -0.5, 0.05, 0.1, kurtosis=1.8)
     assert found.problem == problem

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from operator import attrgetter
 
 import numpy as np
 import pytest
@@ -281,4 +280,4 @@ def test_the_best_within_a_memory_also_where_certificates_hold_arrays() -> None:
     small = optimise(visits=Participation.single(8), memory=0)
     certificate = Certificate(1.0, 0.5, False, 3, arrays=(np.ones(2),))
     found = [replace(small, error=error, certificate=certificate) for error in (2.0, 1.0, 1.005)]
-    assert best_within(found, 0, attrgetter("error")) is found[1]
+    assert best_within(((one.error, one) for one in found), 0) is found[1]

@@ -37,7 +37,7 @@ _NEGLIGIBLE = 1e-6  # a rounding error up to which a closed bracket means that t
 
 @record
 class Sensitivity(Record):
-    """What is known of a sensitivity."""
+    """A bracket of a sensitivity."""
 
     value: float  #: attained by a pattern and unit gradients, up to the relative error ``rounding``
     upper: float  #: upper bound of the sensitivity, rounding included

@@ -72,7 +72,7 @@ def momentum_error_upper_bound(
 
 @record
 class BoundedTask(Record):
-    """What a bound is about: F has N examples, and every loss is G-Lipschitz and L-smooth."""
+    """The task of a bound: F has N examples, and every loss is G-Lipschitz and L-smooth."""
 
     examples: int  #: N >= 2
     dimension: int  #: d >= 1

@@ -83,7 +83,7 @@ def lemma_17(private: Array, differences: Array, steps: int, *, examples: int, a
 
 
 def lemma_17_defect(changes: Array, steps: int, *, examples: int, alpha: float, gamma: float) -> Array:
-    """What the right side of Lemma 17 lacks for new orders in every epoch: Σ_{i=1}^{q−1} (1 − γ) K_i δ_{W_i}.
+    """The term that the right side of Lemma 17 lacks for new orders in every epoch: Σ_{i=1}^{q−1} (1 − γ) K_i δ_{W_i}.
 
     The ``changes`` are the leaves δ_t = ∇f(u_{q_t − 1}, x_t) − ∇f(u_{q_t − 1}, x_{t−N}), shape (T, …).  Those of the
     first epoch are not read, and all are 0 if the order is the same in every epoch.

@@ -160,13 +160,13 @@ class LearningObjective(Record):
         return participation
 
     def privacy_error(self, mechanism: Mechanism, participation: Participation, budget: Budget = UNIT_BUDGET) -> float:
-        """What privacy costs: ½ η² σ² tr(W N Nᵀ), σ = G γ/(m sqrt(2ρ)), γ the upper bound of the sensitivity."""
+        """The cost of privacy: ½ η² σ² tr(W N Nᵀ), σ = G γ/(m sqrt(2ρ)), γ the upper bound of the sensitivity."""
         unit = budget.unit_variance / self.batch_size**2
         gamma = mechanism.sensitivity_upper_bound(self._of_this_run(participation))
         return self.problem.learning_rate**2 / 2 * unit * gamma**2 * self.power(mechanism)
 
     def privacy_curve(self, mechanism: Mechanism, participation: Participation, budget: Budget = UNIT_BUDGET) -> Array:
-        """What privacy costs at every step, E F(θ_t) − F* without the parts of data and start, shape (steps + 1,).
+        """The cost of privacy at every step, E F(θ_t) − F* without the parts of data and start, shape (steps + 1,).
 
         The objective is the sum of its entries 1, …, T with the weights ϖ.  It takes O(T² d + T³).
         """
@@ -195,13 +195,13 @@ class LearningObjective(Record):
         return curve
 
     def sampling_error(self) -> float:
-        """What the residuals of the data cost, ½ (η² s²/m) Σ_t λ·a^{(t)}; the same for every noise."""
+        """The cost of the residuals of the data, ½ (η² s²/m) Σ_t λ·a^{(t)}; the same for every noise."""
         adjoints, _, _ = self._recursion()
         total = float((adjoints[: self.steps] @ self.problem.eigenvalues).sum())
         return (self.problem.learning_rate * self.problem.residual_std) ** 2 / (2 * self.batch_size) * total
 
     def initial_error(self, initial_offset: ArrayLike) -> float:
-        """What the start costs, ½ Σ (M a^{(0)})_j (θ_0 − θ*)_j²; the same for every noise.
+        """The cost of the start, ½ Σ (M a^{(0)})_j (θ_0 − θ*)_j²; the same for every noise.
 
         ``initial_offset`` is θ_0 − θ* in the eigenbasis, a scalar or shape (d,).
         """

@@ -116,7 +116,7 @@ class ConvergenceConstants(Record):
         return 1 / (2 * self.samples * math.sqrt(growth))
 
     def epoch_terms(self, *, printed: bool = False) -> tuple[Array, Array]:
-        """What an epoch adds to the bound of its last iterate: the parts of e_k, each of shape () or (K,)."""
+        """The addition of an epoch to the bound of its last iterate: the parts of e_k, each of shape () or (K,)."""
         return self._noise_terms(printed), self._dissimilarity_terms(printed)
 
     def excess_risk_upper_bound(self, *, printed: bool = False) -> Bound:

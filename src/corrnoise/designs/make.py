@@ -128,7 +128,7 @@ def design(
         best = found[0]
         if len(found) > 1:
             (progress or (lambda _: None))("accountants: the noise that each sampler needs")
-            best = best_within(found, memory, lambda one: one.error_at(budget))
+            best = best_within(((one.error_at(budget), one) for one in found), memory)
         if all(one.kind != "poisson" for one in tried) and (poisson := _poisson(budget, tried[0])) is not None:
             found.append(optimise(wanted, poisson, **options))
         others = [each for one in found for each in (one, *one.alternatives) if each is not best]

@@ -33,10 +33,11 @@ CURVE = "curve"
 FLOOR = "no noise is below, if batches are not sampled"
 INDEPENDENT = "independent noise"
 DESIGN = "this design"
+#: By the name of the family, of its sampler or of its noise; the style has six colours, C0 to C5.
 _COLOURS = {
     **{INDEPENDENT: "black", "nu-DP-FTRL": "C5", "buffers": "C0", "banded inverse": "C2", "best Toeplitz": "C4"},
-    **{"binary tree": "C6", "binary tree, online": "C7", "any bands": "C8", STATIONARY: "C3", "dense": "C9"},
-    **{"DP-SGD": "C1", "banded square root": "0.5"},
+    **{"binary tree": "0.6", "binary tree, online": "0.4", "any bands": "gold", STATIONARY: "C3", "dense": "0.8"},
+    **{"Poisson batches": "C1", "cyclic Poisson batches": "rebeccapurple", "balls in bins": "saddlebrown"},
 }
 _LINES: dict[str, tuple[Any, str]] = {
     "unit columns": ("--", "o"),
@@ -54,7 +55,7 @@ def _look(family: str) -> dict[str, Any]:
     """A colour for each kind of noise, and a line and a marker for the factors of its steps."""
     base, _, kind = family.rpartition(", ")
     line, marker = _LINES.get(kind, ("-", "s"))
-    known = _COLOURS.get(family) or _COLOURS.get(base, "0.5")
+    known = _COLOURS.get(family) or _COLOURS.get(kind) or _COLOURS.get(base, "0.5")
     return {"color": known, "linestyle": line, "marker": marker}
 
 
@@ -84,7 +85,7 @@ def alternatives_data(design: Design) -> Data:
 
 
 def curve_data(design: Design, points: int = 120) -> Data:
-    """What privacy adds at some steps; nothing for long runs, or without a problem."""
+    """The cost of privacy at some steps; nothing for long runs, or without a problem."""
     problem = design.problem
     who = design.participation
     if not isinstance(problem, QuadraticProblem) or who.steps is None or who.steps > LONGEST_CURVE:

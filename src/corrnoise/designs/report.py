@@ -10,7 +10,7 @@ from corrnoise.designs.comparison import BOUND, INDEPENDENT, Comparison
 from corrnoise.designs.design import Design
 from corrnoise.designs.export import exports
 from corrnoise.solvers.optimum import Optimum
-from corrnoise.solvers.sampled import EPSILONS
+from corrnoise.solvers.sampled import DPSGD_POISSON, EPSILONS
 from corrnoise.theory.problems.quadratic import LinearRegression
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
@@ -97,7 +97,7 @@ def beside_dpsgd(design: Design) -> str:
     poisson, limit = design.dpsgd, design.crossover
     assert poisson is not None
     error = design.error_of(poisson)
-    own = poisson == design.optimum
+    own = design.family == DPSGD_POISSON
     what = "the best correlated noise below" if own else "this design"
     if own:
         answer = "No correlated noise that was tried has a smaller error at this budget."

@@ -321,7 +321,7 @@ def test_a_worse_sum_is_noticed_by_its_certificate(change: dict[str, Any]) -> No
     assert high >= EXACT * (1 - 1e-12)
     assert high - low < 1e-12 * EXACT
     assert abs(raw(**change) - EXACT) > 1e-9 * EXACT
-    low, high = certified(**changes[name])
+    low, high = certified(**change)
     assert low <= EXACT <= high
     assert high - low > 1e-9 * EXACT
 
@@ -381,7 +381,7 @@ def test_a_budget_without_one_of_its_terms_is_wrong(name: str, monkeypatch: pyte
     }
     where = enclosure._Pair if name == "_aliases" else enclosure._Rule
     monkeypatch.setattr(where, name, lambda *_: arb(0))
-    low, high = certified(**change)
+    low, high = certified(**changes[name])
     assert not low <= EXACT <= high
 
 

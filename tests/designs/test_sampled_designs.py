@@ -1,0 +1,125 @@
+"""Designs of sampled batches: DP-SGD as a row, the choice at equal privacy, what runs, and files."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from corrnoise.designs.design import Design
+from corrnoise.designs.make import design
+from corrnoise.designs.report import everything, report
+from corrnoise.designs.storage import load, save
+from corrnoise.solvers.sampled import DPSGD_POISSON
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
+from corrnoise.theory.workloads import SGD
+
+EXAMPLES, SIZE, EPOCHS = 96, 8, 2
+STEPS, PERIOD = 24, 12
+GROUPS = Participation.cyclic_poisson(STEPS, period=4, rate=4 / PERIOD)
+ORDER = Participation.fixed_epochs(STEPS, period=PERIOD)
+
+
+DATA: dict[str, Any] = {"examples": EXAMPLES, "batch_size": SIZE, "epochs": EPOCHS}
+
+
+def budget(epsilon: float) -> Budget:
+    return Budget(epsilon=epsilon, delta=1e-5)
+
+
+@pytest.fixture(scope="module")
+def cyclic() -> Design:
+    return design(budget(4.0), GROUPS, SGD(batch_size=SIZE))
+
+
+def test_dpsgd_is_a_row_of_every_design_by_epsilon_and_delta(cyclic: Design) -> None:
+    ordered = design(budget(0.3), ORDER, SGD(batch_size=SIZE), memory=2)
+    for made in (cyclic, ordered):
+        assert made.dpsgd is not None
+        assert made.dpsgd.participation == Participation.poisson(STEPS, 1 / PERIOD)
+        assert DPSGD_POISSON in report(made)
+        assert f"DP-SGD:   {made.error_of(made.dpsgd):.6g}" in report(made)
+    assert ordered.beaten
+    assert "Take DP-SGD with Poisson batches" in report(ordered)
+    assert not cyclic.beaten
+    assert "Take DP-SGD" not in report(cyclic)
+    assert design(Budget(0.5), ORDER, memory=1).dpsgd is None
+    assert design(Budget(epsilon=1.0, delta=1e-5, adjacency="replace-one"), ORDER, memory=1).dpsgd is None
+
+
+def test_the_crossover_is_in_the_report(cyclic: Design) -> None:
+    limit = cyclic.crossover
+    assert limit is not None
+    assert f"Below epsilon = {limit:.2g} take DP-SGD" in " ".join(report(cyclic).split())
+    for factor in (1 / 1.04, 1.04):
+        other = Design(budget(limit * factor), GROUPS, cyclic.optimum, cyclic.objective)
+        assert other.beaten == (factor < 1)
+
+
+def test_a_sampled_design_runs_with_batches_of_its_own(cyclic: Design) -> None:
+    run = cyclic.run(3, examples=EXAMPLES)
+    released = [run.add_noise(np.zeros(3)) for _ in run]
+    assert len(released) == STEPS
+    assert np.std(released) > 0
+    with pytest.raises(ValueError, match="examples must be given"):
+        cyclic.run(3)
+    with pytest.raises(ValueError, match="examples must be None where batches are not sampled"):
+        design(Budget(0.5), ORDER, memory=1).run(3, examples=EXAMPLES)
+
+
+def test_a_sampled_design_is_saved_and_loaded(cyclic: Design, tmp_path: Path) -> None:
+    save(cyclic, tmp_path / "design.json")
+    again = load(tmp_path / "design.json")
+    assert again == cyclic
+    assert again.program().multiplier(cyclic.budget) == cyclic.program().multiplier(cyclic.budget)
+    assert {path.name for path in save(cyclic, tmp_path / "folder")} >= {"design.npz", "memory.png", "report.txt"}
+
+
+def test_less_noise_in_a_file_is_refused(cyclic: Design, tmp_path: Path) -> None:
+    path = tmp_path / "design.json"
+    save(cyclic, path)
+    text = path.read_text(encoding="utf-8")
+    multiplier = repr(cyclic.program().multiplier(cyclic.budget))
+    assert multiplier in text
+    path.write_text(text.replace(multiplier, "0.5"), encoding="utf-8")
+    with pytest.raises(ValueError, match="digest"):
+        load(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [0.2, 4.0])
+def test_the_best_sampler_is_at_least_as_good_as_each(epsilon: float) -> None:
+    best = design(budget(epsilon), "best", **DATA)
+    assert best.objective == SGD(batch_size=SIZE)
+    kinds = {one.participation.kind for one in everything(best)}
+    assert kinds == {"fixed epochs", "poisson", "cyclic poisson", "balls in bins"}
+    assert all(best.error <= 1.01 * best.error_of(one) for one in everything(best) if one.memory <= 16)
+    assert best.participation == best.optimum.participation
+    assert not best.beaten
+
+
+@pytest.mark.parametrize(
+    ("visits", "changes", "message"),
+    [
+        ("best", {}, "examples, batch_size and epochs must be given"),
+        ("best", {"examples": 4, "batch_size": 8, "epochs": 1}, "examples must be"),
+        ("best", {"examples": 96, "batch_size": 8, "epochs": 1, "family": "buffers"}, "family must be None"),
+        (
+            "best",
+            {"examples": 96, "batch_size": 8, "epochs": 1, "objective": SGD(batch_size=4)},
+            "batch_size must be 4",
+        ),
+        (ORDER, {"examples": 96}, "must come with visits='best' only"),
+    ],
+)
+def test_what_does_not_fit_is_refused(visits: Any, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        design(budget(1.0), visits, **changes)
+
+
+def test_a_budget_by_rho_is_refused_with_the_next_step() -> None:
+    with pytest.raises(ValueError, match="or give epsilon and delta"):
+        design(Budget(0.5), "best", **DATA)
+    with pytest.raises(ValueError, match=r"give both, or promise participation\.worst"):
+        design(Budget(0.5), GROUPS)
