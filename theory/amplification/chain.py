@@ -336,7 +336,7 @@ def promising(chains: list[Chain], factor: float, epsilon: float, direction: Dir
 
     They are geometric means of two: D on the diagonal counts as it is, and as the variance of a mean over neighbours.
     """
-    scores = np.empty(len(chains))
+    scores = np.zeros(len(chains))
     for length in {chain.length for chain in chains}:
         which = [i for i, chain in enumerate(chains) if chain.length == length]
         s, a, far, own = (
@@ -344,9 +344,9 @@ def promising(chains: list[Chain], factor: float, epsilon: float, direction: Dir
             for name in ("shared", "variance", "correlation", "own")
         )
         averaged = a + np.expm1(np.minimum(factor * own, 30.0)) / factor * (1 - far) / (1 + far)
-        powers = far ** np.arange(length)
-        scores[which] = _score(np.asarray(factor * (s + a * powers)), factor * own[:, 0], epsilon, direction)
-        scores[which] += _score(np.asarray(factor * (s + averaged * powers)), 0 * own[:, 0], epsilon, direction)
+        for x, y in ((a, own), (averaged, 0 * own)):
+            rows = np.asarray(factor * (s + x * far ** np.arange(length)))
+            scores[which] += _score(rows, np.asarray(factor * y[:, 0]), epsilon, direction)
     return [chains[i].scaled(factor) for i in np.argsort(scores, kind="stable")[:number]]
 
 
