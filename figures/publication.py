@@ -1,4 +1,4 @@
-"""What the figures share: one entry for each figure, and files that are whole or not there.
+"""The common part of the figures: one entry for each figure, and files that are whole or not there.
 
 A figure is two functions: one computes its data, as records of plain arrays, and one draws them.  A third may simulate
 what the data state exactly; its records are drawn and written beside the others.  ``publish`` writes the drawing as PDF

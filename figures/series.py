@@ -1,7 +1,5 @@
 """The data of figures: records of plain arrays, and their tables."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator
 from itertools import groupby

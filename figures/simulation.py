@@ -4,8 +4,6 @@ Each point of a figure is simulated on its own and kept in a folder as soon as i
 goes on from there.  The results depend on the seed, the effort and the number of repeats alone.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -57,21 +55,21 @@ THOROUGH: dict[str, Any] = {"effort": 4.0, "repeats": 10}
 
 
 class Simulated(NamedTuple):
-    """What was simulated, and a line for each point that failed and is missing in it."""
+    """Simulated data, and a line for each point that failed and is missing in them."""
 
     data: Data
     failures: tuple[str, ...]
 
 
 def in_processes(work: Callable[..., Item], cases: Iterable[tuple[Any, ...]], jobs: int | None) -> list[Item]:
-    """What ``work`` returns for each case, by so many processes; None: as ``joblib.parallel_config`` says, or one."""
+    """The results of ``work`` for each case, by so many processes; None: as ``joblib.parallel_config`` says, or one."""
     from joblib import Parallel, delayed
 
     return list(Parallel(n_jobs=jobs)(delayed(work)(*case) for case in cases))
 
 
 def as_finished(work: Callable[..., Item], cases: Sequence[tuple[Any, ...]], run: SimulationRun) -> Iterator[Item]:
-    """What ``work`` returns for each case, in their order, by the processes of ``run``; how many have come is shown."""
+    """The results of ``work``, in the order of the cases, by the processes of ``run``; how many have come is shown."""
     from joblib import Parallel, delayed
 
     results = Parallel(n_jobs=run.jobs, return_as="generator")(delayed(work)(*case) for case in cases)
@@ -106,7 +104,7 @@ def kept(directory: Path | None, described: Any, compute: Callable[[], Array]) -
 
 
 def largest_allowed_z(markers: int, freedom: float = math.inf) -> float:
-    """What |z| of all ``markers``, dependent or not, stays below with probability 1 − ``FALSE_ALARM`` or more.
+    """The bound of |z| of all ``markers``, dependent or not, with probability 1 − ``FALSE_ALARM`` or more.
 
     ``freedom``: degrees of freedom of the standard errors.
     """

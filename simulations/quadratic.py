@@ -54,7 +54,7 @@ _BATCHES = 256
 
 @record
 class Simulation(Record):
-    """What a simulation found."""
+    """The result of a simulation."""
 
     #: of F − F*, the plain estimator.  1.96 standard errors make a 95 % interval even where there are few independent
     #: stretches to estimate them from; they are ``inf`` where there is only one.
@@ -163,7 +163,7 @@ class _Chains(NamedTuple):
 
 
 class _Setting(NamedTuple):
-    """What the steps of a chain are made of; the limit of the norm of a gradient is ``inf`` without clipping."""
+    """The numbers of the steps of a chain; the limit of the norm of a gradient is ``inf`` without clipping."""
 
     problem: QuadraticProblem
     engine: Engine

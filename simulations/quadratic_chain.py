@@ -40,7 +40,7 @@ class Filter(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What the filter keeps: the last draws, shape (coefficients, d), and the state of each section, (sections, d)."""
+    """Memory of the filter: the last draws, shape (coefficients, d), and the state of each section, (sections, d)."""
 
     ring: Array
     states: Array

@@ -11,7 +11,7 @@ from corrnoise.theory.numerics.checks import Array
 
 
 def inflation(freedom: float) -> float:
-    """What makes 1.96 standard errors with few degrees of freedom a 95 % interval (Student's t)."""
+    """The factor that makes 1.96 standard errors with few degrees of freedom a 95 % interval (Student's t)."""
     return float(stdtrit(freedom, 0.975) / ndtri(0.975)) if freedom > 0 else math.inf
 
 

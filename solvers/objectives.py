@@ -1,4 +1,4 @@
-"""What a finite run minimises: a quadratic form tr(W N Nᵀ) of the noise N, from a workload or from learning.
+"""The objective of a finite run: a quadratic form tr(W N Nᵀ) of the noise N, from a workload or from learning.
 
 The mean squared error of a workload A with r rows is of this form with W = AᵀA/r, the largest squared error of a
 Toeplitz workload with W = aaᵀ for its last row a, and what privacy costs in learning with the W of
@@ -65,7 +65,7 @@ class RunObjective(ABC):
         """W, shape (steps, steps), for at most ``LARGEST_MATRIX`` steps."""
 
     def error(self, square: float) -> float:
-        """What is reported of a squared error γ² tr(W N Nᵀ)."""
+        """The reported value of a squared error γ² tr(W N Nᵀ)."""
         return math.sqrt(square)
 
     def workload(self) -> Workload:

@@ -1,16 +1,12 @@
 """The noise that is exactly optimal for a quadratic problem.
 
-The noise with the smallest stationary error (formula E1 of ``corrnoise.theory.problems.quadratic``) minimises
-γ_∞² Σ_j g_j b(x_j).  This is the product of the means over frequencies of 1/|B|² and of |B|² h̃, where
+The noise with the smallest stationary error has |B|² = h̃^{−1/2} up to a factor (E3 of docs/exact-errors.md), with
 
     h̃(ω) = Σ_j λ_j (2 − x_j) g_j/|1 − x_j − e^{iω}|².
 
-By the Cauchy–Schwarz inequality the minimum is the squared mean of sqrt(h̃), attained only by |B|² = h̃^{−1/2} up to a
-factor (formula E3).  The optimum does not depend on residual variance, budget and clip norm.
-
-In terms of t = tan²(ω/2) the spectrum h̃/(1 + t) is a sum of poles with positive weights at t = −(x_j/(2 − x_j))².  So h̃
-has a zero between any two neighbouring poles.  With the gaps a_k of these zeros and the distinct rates
-x_1 < a_1 < x_2 < … < x_d,
+It does not depend on residual variance, budget and clip norm.  In terms of t = tan²(ω/2) the spectrum h̃/(1 + t) is a
+sum of poles with positive weights at t = −(x_j/(2 − x_j))².  So h̃ has a zero between any two neighbouring poles.  With
+the gaps a_k of these zeros and the distinct rates x_1 < a_1 < x_2 < … < x_d,
 
     B(z) = Π_j (1 − (1 − x_j) z)^{1/2} Π_k (1 − (1 − a_k) z)^{−1/2}.
 

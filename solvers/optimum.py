@@ -1,4 +1,4 @@
-"""What ``optimise`` returns: noise that runs, what it costs, and the evidence that little is left to gain."""
+"""The result of ``optimise``: noise that runs, its error, and the evidence that little is left to gain."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from corrnoise.designs.comparison import Comparison
 from corrnoise.designs.design import Design
 from corrnoise.designs.make import design
 from corrnoise.theory.participation import Participation
@@ -46,6 +47,12 @@ def made(name: str, budget: Budget = BUDGET) -> Design:
     """The design of a case."""
     participation, objective, options = CASES[name]
     return design(budget, participation, objective, notes=("A sentence.",), **options)
+
+
+@cache
+def compared(found: Design, offset: float = 0.0) -> Comparison:
+    """The comparison of a design with other noise."""
+    return found.comparison(offset)
 
 
 def unit_draws(steps: int) -> Any:

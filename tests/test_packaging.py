@@ -53,9 +53,12 @@ def test_the_import_itself_needs_no_numbers() -> None:
     assert run("-c", "import sys, corrnoise; assert not {'numpy', 'scipy'} & set(sys.modules)").returncode == 0
 
 
+KEPT = {".ci", ".github", ".pre-commit-config.yaml"}
+
+
 def left_behind(_: str, names: list[str]) -> set[str]:
     """What belongs to one machine."""
-    hidden = {name for name in names if name.startswith(".") and name != ".ci"}
+    hidden = {name for name in names if name.startswith(".") and name not in KEPT}
     return hidden | {name for name in names if name in ("build", "__pycache__") or name.endswith(".egg-info")}
 
 
@@ -74,7 +77,7 @@ def modules() -> set[str]:
     """All that is imported or read at run time, as in the wheel."""
     found = {"corrnoise/py.typed"}
     for room in (FACE, *(path for path in FACE.iterdir() if path.is_dir() and path.name not in FLOORS)):
-        files = [path for path in room.iterdir() if path.suffix in (".py", ".pyi")]
+        files = [path for path in room.iterdir() if path.suffix in (".py", ".pyi", ".html")]
         found |= {f"corrnoise/{path.relative_to(FACE).as_posix()}" for path in files}
     for floor in FLOORS:
         files = [path for path in (ROOT / floor).rglob("*") if path.suffix in DATA]
@@ -91,8 +94,11 @@ def test_the_source_distribution_holds_the_documents(distributions: Path) -> Non
     with tarfile.open(next(distributions.glob("*.tar.gz"))) as archive:
         packed = {name.partition("/")[2] for name in archive.getnames()}
     documents = {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*") if path.is_file()}
-    top = {"README.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", "CONTRIBUTING.md", "pyproject.toml", "setup.py"}
-    assert documents | top <= packed
+    top = {"README.md", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md"}
+    top |= {"LICENSE", "NOTICE", "pyproject.toml", "setup.py", "recipe/recipe.yaml", ".pre-commit-config.yaml"}
+    forge = {path.relative_to(ROOT).as_posix() for path in (ROOT / ".github").rglob("*.*") if path.is_file()}
+    assert len(forge) > 6
+    assert documents | top | forge <= packed
 
 
 def test_the_source_distribution_holds_all_tests_and_the_tools(distributions: Path) -> None:
@@ -114,7 +120,12 @@ def test_tests_run_from_the_source_distribution(distributions: Path, tmp_path: P
         wheel.extractall(tmp_path / "installed")
     [unpacked] = (path for path in tmp_path.iterdir() if path.name != "installed")
     names = [
-        *("tests/test_architecture.py", "tests/test_public_names.py", "tests/theory/test_privacy.py"),
+        *(
+            "tests/test_architecture.py",
+            "tests/test_public_names.py",
+            "tests/test_release.py",
+            "tests/theory/test_privacy.py",
+        ),
         *("tests/designs/test_storage.py", "tests/paper_checks/test_inventories.py", "tests/tools"),
         "tests/test_packaging.py::test_continuous_integration_runs_the_commands_of_the_readme",
     ]

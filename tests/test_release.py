@@ -98,4 +98,4 @@ def test_extras_are_those_that_errors_name_and_all_has_all() -> None:
             named |= set(re.findall(r"corrnoise\[(\w+)\]", text)) | set(
                 re.findall(r'extra_module\("[\w.]+", "(\w+)"\)', text)
             )
-    assert {"amplification", "cluster", "data", "jax", "opacus", "torch"} <= named <= own
+    assert {"cluster", "data", "jax", "opacus", "torch"} <= named <= own

@@ -105,7 +105,7 @@ SCALES = "[1e-100, 1e100]"  #: of ρ and clip norms: squares of what is computed
 
 @record
 class Budget(Record):
-    """What a run may spend, on gradients of which norm, and for which neighbouring data.
+    """The budget of a run: its privacy, the norm of its gradients, and the neighbouring data.
 
     Parameters
     ----------

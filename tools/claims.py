@@ -3,8 +3,6 @@
 ``cn.claims()`` and the names on the command line are answered from these lists.
 """
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 from pathlib import Path

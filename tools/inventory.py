@@ -10,8 +10,6 @@ equation where it continues the longest rising sequence of such numbers, which l
 leaves a number out, the equation is listed where its predecessor stands.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -5,8 +5,6 @@ converted from its PDF or web page, in one file or several.  It writes ``quotati
 What is not found is printed, up to the first character that differs.  The texts are not part of this project.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import sys

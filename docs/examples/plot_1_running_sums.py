@@ -2,8 +2,8 @@ r"""
 The noise that reaches the model
 ================================
 
-A model moves by the running sum of the noisy gradients. Independent noise adds up like a random walk. Correlated noise
-cancels part of what was added before. Both runs below have the same privacy, :math:`\varepsilon = 2` and
+A model moves by the running sum of the noisy gradients. Independent noise adds up like a random walk. Correlated
+noise cancels part of what was added before. Both runs below have the same privacy, :math:`\varepsilon = 2` and
 :math:`\delta = 10^{-6}`, in four epochs of 100 steps in the same order.
 """
 

@@ -16,8 +16,6 @@ standard errors from independent runs.
 Source: Choquette-Choo et al., arXiv 2310.06771: Section 2.3, Theorem D.11.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from concurrent.futures import ThreadPoolExecutor

@@ -21,8 +21,6 @@ A = (η/2) Σ λ_j/(1 − η λ_j); the paper's slopes contain it.
 Source: Choquette-Choo et al., arXiv 2310.06771: Theorems 2.2 and C.18, Figure 2.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -12,8 +12,6 @@ filter between sqrt(η) and sqrt(2 − η).
 Source: Choquette-Choo et al., arXiv 2310.06771: Theorem 2.1 and Figure 1.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -98,7 +96,7 @@ def draw(data: Data) -> Drawing:
 
 
 def report(_: Data) -> str:
-    """What Figure 1's caption says of the two ends, beside the exact ratio."""
+    """The statement of Figure 1's caption about the two ends, beside the exact ratio."""
     shown = "\n".join(
         f"  {eta:<8g} {error_ratio(eta):<14.6g} {asymptotic_ratio(np.array(eta)):.6g}"
         for eta in (1e-6, 1e-4, 1e-2, 0.1, 0.5, 0.9, 0.99, 1.0)

@@ -8,8 +8,6 @@ bound for DP-SGD grows with the condition number and its error does not: the dot
 independent noise.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@ independent noise, the figure shows the value of the cone program over k (at lag
 k = 1000), relative to the certified bound of the fast solver, and the times that both take.
 """
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -6,8 +6,6 @@ which two participations of an example are at least n/4 steps apart.  The floor 
 strategies.  In four epochs it is that of data in the same order in every epoch, which bounds any other order too.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from functools import partial

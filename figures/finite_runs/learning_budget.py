@@ -9,8 +9,6 @@ after each step.  Panel (d) judges mechanisms by prefix sums and by learning, fr
 The eigenvalues are 1/k, k <= 32, and the learning rate is 1/2 over Σ λ + 2 max λ.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -83,7 +81,7 @@ def errors(run: Mechanism, who: Participation, of: LearningObjective) -> tuple[f
 
 
 def floors(who: Participation, of: LearningObjective) -> tuple[float, float]:
-    """What no strategy is below in fixed epochs, by prefix sums and by learning."""
+    """The floors of all strategies in fixed epochs, by prefix sums and by learning."""
 
     def bound(workload: Workload) -> float:
         return fixed_epochs_bounds(workload, who, tolerance=1e-5).lower_bound

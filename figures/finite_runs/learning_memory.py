@@ -8,8 +8,6 @@ prefix sums, so that its least value over all strategies is certified in the sam
 The eigenvalues are λ_k = k^{−a}, k <= 32, and the learning rate is 1/2 over Σ λ + 2 max λ.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

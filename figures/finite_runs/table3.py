@@ -13,8 +13,6 @@ multiplied with all earlier draws, in O(n); the tree merges nodes as a binary co
 poles keep an array each.
 """
 
-from __future__ import annotations
-
 import time
 import tracemalloc
 from collections import deque

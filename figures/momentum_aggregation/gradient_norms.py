@@ -8,8 +8,6 @@ repetitions and judged on the other, so its choice does not flatter it.  Bands a
 The records that need no simulation are the gradient norm at the start, and the bound of all gradients, G.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

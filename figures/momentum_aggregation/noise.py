@@ -8,8 +8,6 @@ Buffers and the best strategy with N bands are tuned for the momentum and one or
 keeps as many arrays as there are, the tree one for each level.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -8,8 +8,6 @@ calibrated noise and the parameters that make the bound smallest, for at most 16
 bounds: which algorithm is better on data is another question (``gradient_norms``).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -9,8 +9,6 @@ seeds and judged on test images.  The budget is for the training images; tuning 
 Here on the digits that scikit-learn carries; ``PaperFigure.on_original_data`` fetches MNIST from OpenML.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import product
 from typing import Any

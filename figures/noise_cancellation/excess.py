@@ -7,8 +7,6 @@ simulated runs, which project, are beside it.  Learning rates are those of the t
 (a) Over the rounds T, with 5 of 10 machines and the paper's ρ = 8; (b) over ρ, T = 300; (c) over M/m, m = 5, T = 300.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -6,8 +6,6 @@ rate η = 0.4/K: all that remains is the noise.  The exact excess risk falls lik
 for every K.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,13 +5,9 @@ private steps (Figures 5 and 6).  The paper's data sets are replaced by stand-in
 panels); ``PaperFigure.on_original_data`` fetches the paper's own from OpenML.  Columns are ε = 1, 5, 10, with
 δ = 1e-6.  Lines are means over ten runs at each algorithm's best learning rate, bands one standard deviation.
 
-``shuffled_experiments`` uses the paper's accounting; ``shuffled_experiments_sharp`` the same runs with amplification
-over the whole run, secret permutations and the curve of Gaussian mechanisms; ``shuffled_two_rates`` gives public epochs
-a learning rate of their own.  "Noise at the end" adds one draw of noise an epoch, which hides as much as one at every
-step.
+``shuffled_experiments_sharp`` has amplification over the whole run, secret permutations and the curve of Gaussian
+mechanisms; ``shuffled_two_rates`` gives public epochs a learning rate of their own.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Sequence

@@ -1,12 +1,10 @@
-"""What shuffled gradients really reveal: noise multipliers of all accountants, and exact divergences beside bounds.
+"""The privacy of shuffled gradients: noise multipliers of all accountants, and exact divergences beside bounds.
 
 (a) The noise multiplier σ/G that DP-ShuffleG needs for (ε, 1e-6)-DP after K = 50 epochs of n = 1000 steps, by
 accountant.
 (b) The Rényi divergence of order 2 between the last iterates of mean estimation on neighbouring data that lie 2G apart
 (σ = G, the record last in each epoch), exact and as bounded, over the number of epochs.
 """
-
-from __future__ import annotations
 
 from typing import Any
 

@@ -47,7 +47,7 @@ def equation_12(noise: ToeplitzNoise, gradients: Array, draws: Array, diagonal: 
     evaluations=64,
 )
 def equation_13(noise: ToeplitzNoise, gradients: Array, draws: Array, shift: int = 0) -> Sides:
-    """What a step of (11) subtracts, against the convolution."""
+    """The subtraction in a step of (11), against the convolution."""
     b = noise_matrix(noise, 5)
     convolved = np.convolve(noise.coefficients(5), np.roll(draws, shift))[:5]
     return 1 + b @ (np.linalg.solve(b, gradients) + draws), 1 + gradients + convolved
@@ -115,7 +115,6 @@ def section_a1_objective(
     printed=r"Similarly, $\rho$-zCDP … in this setting requires that the Rényi $\alpha$-divergence between the distribution $P_0$ of $\theta_{0:T} | b = 0$ and the distribution $P_1$ of $\theta_{0:T} | b = 1$ are close: $D_\alpha(P_0 \| P_1) \le \rho \alpha$ for all $\alpha \in (0, \infty)$.",
     corrected=r"for all $\alpha \in (1, \infty)$ (Bun and Steinke, 2016); below 1 it does not follow",
     domain={"epsilon": log_scale(1e-2, 5), "order": log_scale(1.001, 100)},
-    as_printed={},
     counterexample={"epsilon": 1.0, "order": 0.5},
     mutants=[{"factor": 0.999}],
 )

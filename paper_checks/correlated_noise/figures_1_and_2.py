@@ -114,7 +114,6 @@ N1_SLOPES = {"dimension": 0.43, "effective dimension": 0.94, "learning rate": 2.
     proof="docs/exact-errors.md#n1-bounds-for-any-inputs",
     evidence="searched",
     domain={"panel": one_of(*linear_regression.SETTINGS)},
-    as_printed={"published": True},
     counterexample={"panel": "effective dimension"},
     mutants=[{"nearly": 0.1}],
     evaluations=8,

@@ -67,7 +67,6 @@ def _utility(kind: str, printed: str, slow: float, steps: int) -> None:
         + (r"$ for $\nu$-DP-FTRL" if KINDS[kind] else r"$ for DP-SGD"),
         corrected=r"for $T \ge \tilde\Omega(\kappa d_{eff} + \kappa^2 d_{eff}^2 d/\rho)$",
         domain=GUARANTEE,
-        as_printed={"published": True},
         counterexample={"eigenvalues": np.array([1.0, slow]), "steps": steps, "rho": 1e100, **EXTREME},
         sharp="factor",
         mutants=[{"power": LOGARITHMS[kind][1] - 1}, {"factor": 0.7 * LOGARITHMS[kind][0]}],
@@ -180,7 +179,6 @@ def equation_84(
         "clip_norm": log_scale(1e-2, 1e2),
         "rho": log_scale(1e-3, 1e3),
     },
-    as_printed={"published": True},
     constants={"constant": "unspecified"},
     counterexample=lambda constant: {
         "eigenvalues": np.ones(1),

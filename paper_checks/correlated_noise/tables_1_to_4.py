@@ -383,7 +383,6 @@ def table_4_square(dimension: int, eta: float, power: float | None = 2.0) -> Sid
     transcription="square roots",
     corrected=r"$1 + \frac{d^{1-a} - 1}{1 - a}$ for all $a \ge 0$, with $1 + \log d$ at $a = 1$; the entries for $a \ne 1$ are upper bounds",
     domain={"exponent": linear(0, 5), "dimension": integers(1, 10_000, log=True)},
-    as_printed={"published": True},
     constants={"low": "unspecified", "high": "unspecified"},
     counterexample=lambda low, high: {"exponent": 1 - min(low / 10, 0.5), "dimension": 64},
     mutants=[{"low": 0.81}, {"high": 0.99}],

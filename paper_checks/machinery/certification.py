@@ -11,8 +11,6 @@ balls are refused, and on many boxes the enclosures are compared with values at 
 contain.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

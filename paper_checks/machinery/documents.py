@@ -3,8 +3,6 @@
 A mention such as ``docs/exact-errors.md#n2-a-lower-bound-for-all-noise`` becomes a link to the heading on the page.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import cached_property

@@ -9,8 +9,6 @@ a decimal string (exact in ball arithmetic) or the name of an earlier argument:
 {'b': 0.25, 'a': 0.25}
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

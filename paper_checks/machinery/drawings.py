@@ -6,8 +6,6 @@ drawings refer to them.  Coordinates are rounded to a tenth of a unit, of about 
 point to point by differences.  The drawings are parts of an HTML page, where most attributes need no quotation marks.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -6,8 +6,6 @@ ball that holds 1e-300 and 1e-200 would contain 0.  For arguments that are not b
 ``corrnoise.theory.numerics.elliptic``.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from corrnoise.paper_checks.machinery.certification import monotone

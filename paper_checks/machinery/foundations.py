@@ -4,8 +4,6 @@ A claim names what its proof uses in ``rests_on``: ``"N1"`` of the same paper, `
 foundation is not as recorded, neither is anything above it, whatever its own check found.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property

@@ -6,8 +6,6 @@ then whatever these calls return, the claim compares it with itself.  Such a cla
 the comparison tell something, for instance a proof that it holds for any value of the shared quantity.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import textwrap

@@ -4,8 +4,6 @@ The list lies beside the paper.  ``python -m tools.inventory`` extracts it from 
 depend on what the ledger has claims about.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ probability is larger than p.  The limit is that of Clopper and Pearson, exact f
 probability with a probability of at most ``LEVEL``, which is the rate of false alarms at one point of the domain.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

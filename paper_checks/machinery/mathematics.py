@@ -6,8 +6,6 @@ r"""Statements as text: LaTeX between dollar signs becomes readable Unicode.
 '∫_(−π)^π |B(ω)|² dω = √(1 − η)/(1 + ν)'
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 
@@ -57,7 +55,7 @@ _BELOW = dict(zip("0123456789+−=()aehijklmnoprstuvxβγρφχ", "₀₁₂₃�
 
 
 def symbol(name: str) -> str:
-    """What a command of LaTeX stands for, without the backslash; empty for one that sets a font, a space or a shape.
+    """The text of a LaTeX command, without the backslash; empty for one that sets a font, a space or a shape.
 
     >>> symbol("le"), symbol("sigma"), symbol("log"), symbol("frac")
     ('≤', 'σ', 'log', '')

@@ -5,8 +5,6 @@ not matter, and Greek letters are spelled out.  The report page has the same two
 which a test compares with these.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Sequence

@@ -44,7 +44,8 @@ class Fields(TypedDict, total=False):
     proved_constant: float | str  #: the constant for which there is a proof or certificate, if not the stated one
     independent: str  #: what the two sides are computed by, where they share code
     counterexample: Mapping[str, Any] | Family  #: arguments at which the printed statement fails, or a family of them
-    as_printed: Mapping[str, Any]  #: the constants with which the function is the printed statement
+    #: the constants with which the function is the printed statement; by default ``printed`` or ``published`` is True
+    as_printed: Mapping[str, Any]
     corrected: str  #: the true statement, where the printed one is false
     unverifiable: str  #: why the statement cannot be checked, and what is checked instead
     transcription: str | None  #: which signs an electronic copy lost and were restored

@@ -1,7 +1,5 @@
 """Quadrature on the circle that knows no elliptic integral: the independent side of claims about closed forms."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

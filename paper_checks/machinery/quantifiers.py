@@ -15,8 +15,6 @@ A family is evaluated for ``CHOICES`` of each constant.  That it violates the st
 an argument, which the note of the claim gives.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import Any, Literal
@@ -49,7 +47,7 @@ def choices(constants: Mapping[str, Quantifier]) -> Iterator[dict[str, float]]:
 def faults(
     constants: Mapping[str, Any], axes: set[str], names: set[str], counterexample: Mapping[str, Any] | Family | None
 ) -> Iterator[str]:
-    """What contradicts the rule in a claim: ``axes`` are the arguments of its domain, ``names`` all of its function."""
+    """Contradictions to the rule in a claim: ``axes`` are the arguments of its domain, ``names`` all of its function."""
     for name, quantifier in constants.items():
         if quantifier not in QUANTIFIERS:
             yield f"constants must be {', '.join(QUANTIFIERS)}, got {name}: {quantifier!r}"

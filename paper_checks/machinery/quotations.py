@@ -8,8 +8,6 @@ A quotation is compared by its *characters*: letters, digits, and the signs of r
 blanks, brackets, bars, roots and the numbers of equations are left out, because electronic copies lose or move them.  ``…`` stands for text that is left out.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re
@@ -100,7 +98,7 @@ def parts(quotation: str) -> list[str]:
 
 
 def digest(quotation: str) -> str:
-    """What identifies the characters of a quotation."""
+    """The characters that identify a quotation."""
     return serialise.digest(OMISSION.join(parts(quotation)).encode())[:12]
 
 

@@ -1,7 +1,5 @@
 """Claims and outcomes in the terms of JSON, for other programs; see ``corrnoise.support.serialise``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Registration: how a function becomes a claim of a paper, and which claims are refused."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,6 +11,8 @@ from corrnoise.paper_checks.machinery.names import number_and_part
 from corrnoise.paper_checks.machinery.quantifiers import faults
 from corrnoise.paper_checks.machinery.verdicts import EVIDENCE, IDENTITY, INEQUALITY, Relation
 
+_AS_PRINTED = ("printed", "published")  #: arguments that make the printed statement of a function, if they are True
+
 
 def written_claim(
     paper: str, source: str, relation: Relation, name: str, fields: Mapping[str, Any], function: Callable[..., Sides]
@@ -22,15 +22,16 @@ def written_claim(
     See ``papers.Fields``.
     """
     number, part = number_and_part(name)
+    parameters = inspect.signature(function).parameters.values()
     derived: dict[str, Any] = {
         "number": number,
         "part": part,
         "domain": Domain(fields.get("domain", {})),
+        "as_printed": fields.get("as_printed", {p.name: True for p in parameters if p.name in _AS_PRINTED}),
         "mutants": tuple(fields.get("mutants", ())),
         "rests_on": tuple(fields.get("rests_on", ())),
     }
     claim = Claim(paper=paper, source=source, function=function, relation=relation, **{**fields, **derived})
-    parameters = inspect.signature(claim.function).parameters.values()
     open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters)
     names = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
     free = {p.name for p in parameters if p.name in names and p.default is p.empty}

@@ -108,7 +108,7 @@ def _sections(paper: Paper, outcomes: Sequence[Outcome]) -> list[tuple[str, str,
 
 
 class _Graph:
-    """What rests on what, as links for the claims that are on the page."""
+    """The foundations of claims, as links for the claims that are on the page."""
 
     def __init__(self, foundations: Foundations, shown: Sequence[Claim]) -> None:
         self._foundations = foundations

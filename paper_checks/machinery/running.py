@@ -1,7 +1,5 @@
 """Checks of many claims, in this process or in several.  Results do not depend on the number of processes."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence

@@ -10,8 +10,6 @@ dimensions.  Tests show that it finds a strip across a square that is 1 % wide a
 valley with wide slopes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product

@@ -7,8 +7,6 @@ names of claims.  Consecutive arguments that make up one name are joined, so ``L
 Claims are found in the lists of the papers, without importing them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple

@@ -4,8 +4,6 @@ The worst case that a search finds need not be the worst one, so the value found
 other end is a constant for which the statement is proved.  The sharp constant lies between them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

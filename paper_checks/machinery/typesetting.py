@@ -6,8 +6,6 @@ Markup('γ<sub>∞</sub>² ≤ <code>x</code> for all e<sup>−ηt</sup>')
 Browsers do not break a line inside a formula, so a formula is divided into several at its relations.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from functools import cache

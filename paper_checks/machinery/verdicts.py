@@ -1,7 +1,5 @@
 """The words of the ledger: verdicts, kinds of evidence and relations, with their meaning."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 Evidence = Literal["proved", "certified", "exact", "searched", "simulated"]

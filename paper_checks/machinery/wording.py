@@ -4,8 +4,6 @@ The texts hold LaTeX between dollar signs and ``code`` between double backquotes
 to Unicode, ``typesetting.prose`` to HTML.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

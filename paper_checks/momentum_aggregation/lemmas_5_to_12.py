@@ -98,7 +98,6 @@ def fresh_order_error(
         "learning_rate": log_scale(1e-6, 1e3),
         "step": integers(1, 15),
     },
-    as_printed={"published": True},
     counterexample={
         "examples": 2,
         "lipschitz": 1.0,

@@ -52,7 +52,6 @@ LOG = 5 * math.log(10)
     corrected=r"$(R + 6L + 32 G \sqrt{\frac{\log_2(T + 1)}{\log_2 T}}) \sqrt{\frac{N}{T}} + \frac{L}{2 \sqrt{NT}} + \frac{2G}{\sqrt{N}} + \frac{2GN}{T}$ for "
     r"$\delta \le e^{-\epsilon}$",
     domain=SETTINGS,
-    as_printed={"published": True},
     counterexample={
         "examples": 10**5,
         "dimension": 1,

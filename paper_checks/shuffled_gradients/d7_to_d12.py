@@ -164,7 +164,7 @@ VARIED = {
 
 
 def one_step_inequality(epoch: Epoch, noise: Array) -> float:
-    """What Lemma D.7 adds to the Bregman terms: H, distances and the noise."""
+    """The terms that Lemma D.7 adds to the Bregman terms: H, distances and the noise."""
     _, end = epoch.path(noise)
     z = epoch.point
     distances = (z - epoch.start) ** 2 - (z - end) ** 2 - (end - epoch.start) ** 2
@@ -382,7 +382,6 @@ def lemma_d10_as_stated(curvatures: Array, share: float, convexity: float, sign:
     reading=r"as it is used, for $-\rho_i^{(k)}$",
     corrected=r"$|E [\frac{1}{n} \sum_i \langle \rho_i, x_1^{(k+1)} - z \rangle]| \le \eta d \sigma^2$ for $\eta \le 2/\hat{L}^*$",
     domain=QUADRATIC,
-    as_printed={"printed": True},
     counterexample={"curvatures": np.ones(4), "share": 0.025, "convexity": 0.0},
     sharp="constant",
     mutants=[{"constant": 0.9}],
@@ -417,7 +416,7 @@ def final_variance(epoch: Epoch, sigma: float) -> float:
 
 
 def noise_terms(epoch: Epoch, sigma: float, printed: bool) -> float:
-    """What noise of standard deviation ``sigma`` adds to the bound."""
+    """The part of the bound due to noise of standard deviation ``sigma``."""
     _, mean, largest = epoch.smoothness
     noise, _ = noise_only(epoch.n, 1, epoch.rate, mean, noise=sigma, largest=largest).epoch_terms(printed=printed)
     return float(noise)
@@ -434,7 +433,6 @@ UNIT_EPOCH = Epoch(
     corrected=r"with $(\eta + 5 \eta^2 n \hat{L}) d \sigma^2$",
     domain={**VARIED, "beyond": linear(0, 1), "sigma": log_scale(1e-6, 1e3), "beta": log_scale(0.1, 10)},
     tolerance=1e-9,
-    as_printed={"printed": True},
     counterexample={"epoch": UNIT_EPOCH, "beyond": 0.0, "sigma": 1.0, "beta": 1e-3},
     mutants=[{"factor": 0.45}],
 )
@@ -467,7 +465,6 @@ def lemma_d12(
     reading=r"a derivative of $x_{n+1}^{(k)}$; the product that it bounds is $\eta \prod_{j>i} \|I - \eta H_j\|$",
     corrected=r"at most $\eta$",
     domain=QUADRATIC,
-    as_printed={"printed": True},
     counterexample={"curvatures": np.ones(4), "share": 0.025, "convexity": 0.0},
     sharp="factor",
     mutants=[{"factor": 0.9}],

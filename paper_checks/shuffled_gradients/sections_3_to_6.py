@@ -169,7 +169,6 @@ def table_2(samples: int, epochs: int, part: float, late: int = 0) -> Sides:
     reading="the columns are Priv-Pub, Pub-Priv and Interleaved",
     corrected=r"0 for $S < k \le K$",
     domain=PHASES,
-    as_printed={"printed": True},
     counterexample={"samples": 4, "epochs": 5, "part": 0.5},
     mutants=[{"late": 1}],
 )
@@ -236,7 +235,6 @@ def table_5(factor: float = 1.0, **run: Any) -> Sides:
     printed=r"Let $q = (a, y)$, for $y \in \{\pm 1\}$, represent the feature vector and label, respectively. $f(x; q) = -y \log(h(x; a)) - (1 - y) \log(h(x; a))$, where $h(x; a) = \frac{1}{1 + \exp(-\langle x, a \rangle)}$.",
     corrected=r"$\log(1 + e^{-y \langle x, a \rangle})$ for $y = \pm 1$",
     domain={"product": linear(-8, 8), "label": one_of(-1.0, 1.0)},
-    as_printed={"printed": True},
     counterexample={"product": 1.0, "label": -1.0},
     mutants=[{"sign": 1.0}],
 )

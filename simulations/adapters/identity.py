@@ -90,7 +90,7 @@ def in_words(thing: Any) -> str:
 
 
 def simple(values: Mapping[str, Any]) -> str:
-    """Those of some named values that are numbers, strings or tuples of them, as one string, without private names.
+    """The named values that are numbers, strings or tuples of them, as one string, without private names.
 
     Parameters
     ----------

@@ -27,6 +27,7 @@ import numpy as np
 
 from corrnoise.simulations.adapters.training import batches_of, due
 from corrnoise.simulations.extras import extra_module
+from corrnoise.simulations.run.batches import check_not_sampled
 from corrnoise.simulations.run.engines import streaming
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.base import Mechanism
@@ -238,7 +239,7 @@ def noising_matrix(made: Program) -> Any:
 
 
 class CorrelatedNoiseState(NamedTuple):
-    """What a step leaves to the next; the key is secret, and so is the memory."""
+    """The state between two steps; the key is secret, and so is the memory."""
 
     key: Any  #: data of the key, uint32, shape (2,)
     step: Any  #: number of steps made, int32
@@ -270,7 +271,7 @@ def correlated_noise(
     Raises
     ------
     ValueError, TypeError
-        An argument is out of its range, or the mechanism does not run in float32.
+        An argument is out of its range, batches are sampled, or the mechanism does not run in float32.
     """
     return noise_of_program(streaming(mechanism, participation, "float32"), budget, key=key)
 
@@ -288,12 +289,13 @@ def noise_of_program(program: Program, budget: Budget, *, key: bytes | None = No
     Raises
     ------
     ValueError, TypeError
-        The program does not run in float32, or the key is no key.
+        The program does not run in float32, its batches are sampled, or the key is no key.
     """
     jax = extra_module("jax", "jax")
     optax = extra_module("optax", "jax")
     jnp = jax.numpy
     made = _checked(program)
+    check_not_sampled(made.participation)
     scale = made.scale(budget)
     steps = math.inf if made.participation.steps is None else made.participation.steps
     scales = None if made.step_scales is None else jnp.asarray(made.step_scales, jnp.float32)

@@ -43,7 +43,7 @@ from corrnoise.theory.privacy import Budget
 
 
 class CorrelatedNoise:
-    """What is put before an optimizer class of Opacus, see ``optimizer_class``.
+    """A mixin for an optimizer class of Opacus, see ``optimizer_class``.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class CorrelatedNoise:
 
     @property
     def max_grad_norm(self) -> float:
-        """What gradients are clipped to, slightly below the clip norm of the run."""
+        """The norm to which gradients are clipped, slightly below the clip norm of the run."""
         return self.run.budget.clip_norm * MARGIN
 
     @max_grad_norm.setter

@@ -1,4 +1,4 @@
-"""What runs of PyTorch and of Opacus share: their data, what their checkpoints hold, and what a restart compares."""
+"""Common parts of runs of PyTorch and of Opacus: data, content of checkpoints, and facts that a restart compares."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def check_model(model: Any, optimizer: Any) -> None:
 
 
 def parts(model: Any, optimizer: Any, carry: Mapping[str, Any] | None) -> dict[str, Carry]:
-    """What a checkpoint holds.
+    """The content of a checkpoint.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def parts(model: Any, optimizer: Any, carry: Mapping[str, Any] | None) -> dict[s
 
 
 def about(model: Any, optimizer: Any, carry: Mapping[str, Any] | None) -> dict[str, str]:
-    """What a restart compares of them: parameters, the class and numbers of the optimizer, and what is carried.
+    """The facts that a restart compares: parameters, the class and numbers of the optimizer, and what is carried.
 
     Parameters
     ----------

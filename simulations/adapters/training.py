@@ -39,7 +39,7 @@ class Data(Protocol):
         """The parts of some examples, each an array with the examples along the first axis."""
 
     def identity(self) -> dict[str, Any]:
-        """What a restart compares, of JSON types."""
+        """The facts that a restart compares, of JSON types."""
 
 
 class Arrays:

@@ -1,1 +1,1 @@
-"""What an audit does: gradients for the loop, its releases, and the evidence in them."""
+"""The parts of an audit: gradients for the loop, its releases, and the evidence in them."""

@@ -155,7 +155,7 @@ def released(
 
 
 def _called(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What the loop returns; its exceptions are a verdict."""
+    """The releases of the loop; its exceptions are a verdict."""
     try:
         return function(*arguments)
     except Exception as error:

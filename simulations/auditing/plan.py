@@ -26,7 +26,7 @@ _COARSEST = 1 / 64  # of the noise: steps of a grid for which the distributions 
 
 @record
 class Plan(Record):
-    """What is claimed, in the units of the audit."""
+    """The claims about a loop, in the units of the audit."""
 
     budget: Budget
     program: Program
@@ -45,7 +45,7 @@ class Plan(Record):
 
     @property
     def mu(self) -> float:
-        """That of the claim; of a sampled loop, that of the worst example for somebody who knows the batches."""
+        """The value of the claim; of a sampled loop, that of the worst example for somebody who knows the batches."""
         if self.sampled:
             return self.program.sensitivity * self.distance
         return math.sqrt(2 * self.budget.gaussian_rho)

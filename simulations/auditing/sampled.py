@@ -38,7 +38,7 @@ _FEW = 2.0  # examples of a batch of the runs with few
 
 @record
 class Found(Record):
-    """What the runs of a sampled loop show: evidence by test, a lower bound of μ and μ, runs with few examples."""
+    """The evidence from runs of a sampled loop: by test, a lower bound of μ and μ, runs with few examples."""
 
     evidence: dict[str, Evidence]
     lower: float

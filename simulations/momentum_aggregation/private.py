@@ -274,7 +274,7 @@ def _reduced_momentum(plan: _Plan, noise: ReducedTrees | None, name: str, progre
 
 @dataclass(frozen=True)
 class Settings:
-    """What all runs share: checked arguments, with one setting for each budget and learning rate that are broadcast.
+    """The common part of all runs: checked arguments, a setting for each budget and learning rate, broadcast.
 
     A private run clips also where the loss states a bound itself, so that its noise covers a loss that exceeds it.
     """

@@ -65,7 +65,7 @@ def _connected(cluster: str | None, workers: int) -> Iterator[Any]:
 
 
 def _fingerprint(protocol: Protocol, examples: Sequence[Examples], seed: int | None) -> str:
-    """What tells one run from another: protocol, data and seed."""
+    """A digest that tells one run from another: of protocol, data and seed."""
     arrays = [np.ascontiguousarray(one, dtype=float) for both in examples for one in both]
     return digest([plain(protocol), seed, [digest(one.tobytes()) for one in arrays]])
 

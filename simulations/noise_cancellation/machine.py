@@ -4,19 +4,15 @@ A machine uses its examples in order, one a participation, and never again.  Its
 participation from a secret seed, the number of the machine, the segment and the participation, so a run can be
 repeated.
 
-**Segments.**  A segment is a sequence of participations whose noise is drawn together.  Noise of different segments is
-independent, and no example is in two segments.  So each example is as private as its segment, which is no longer than
-the cap, and the machine is as private as in one segment.
+**Segments.**  A segment is a sequence of participations whose noise is drawn together, no longer than the cap.  Noise
+of different segments is independent, and no example is in two, so the machine is as private as in one segment.
 
 **A lost state.**  A machine is restored from its last state and the number of rounds that it has been asked for, which
-the server, or a log of the machine, knows.  Where they do not fit, the state is lost or outdated, and to continue from
-it would add the same noise to two messages: their difference would show the data without any noise.  Therefore a new
-segment begins, after every example that may have been used.  The privacy is that of the theorem.  The price is that the
-last noise of the old segment is never taken back and stays in the server's sum.
+the server, or a log of the machine, knows.  Where they do not fit, a new segment begins, after every example that may
+have been used, so that no noise is added to two messages; the last noise of the old one stays in the server's sum.
 
 **Dropping out.**  A message is kept until the server acknowledges it, and sent again with the next one.  A machine that
-is asked twice in a round sends the same message twice, and the server counts it once.  So a message that was lost on
-the way arrives late, and the noise still cancels.
+is asked twice in a round sends the same message twice, and the server counts it once.
 """
 
 from __future__ import annotations
@@ -166,7 +162,7 @@ class Machine(Guarded):
         )
 
     def _first_noise(self) -> Array:
-        """What is kept before the first participation of a segment."""
+        """The memory before the first participation of a segment."""
         protocol = self.protocol
         d = protocol.loss.dimension
         return np.zeros((0, d)) if protocol.noise is None else messages.start(protocol.noise, d)
@@ -220,7 +216,7 @@ class Machine(Guarded):
         return self.state.outbox
 
     def _correction(self, request: Request) -> tuple[Array, dict[str, Any]]:
-        """What the machine would send without noise, guarded, from its next example, and what it keeps of it."""
+        """The guarded message of the machine without noise, from its next example, and the part of it that is kept."""
         state, protocol = self.state, self.protocol
         a = self._features[state.used]
         y = float(self._targets[state.used])

@@ -19,7 +19,7 @@ from corrnoise.theory.numerics.checks import Array
 
 
 def start(noise: Mechanism, dimension: int) -> Array:
-    """What a machine keeps before its first participation, shape (vectors, dimension)."""
+    """The memory of a machine before its first participation, shape (vectors, dimension)."""
     return np.zeros((vectors(noise, 0), dimension))
 
 

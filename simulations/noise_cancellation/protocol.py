@@ -1,4 +1,4 @@
-"""What the server and all machines of a run agree on, and what they send: nothing here is secret.
+"""Settings that the server and all machines of a run share, and their messages: nothing here is secret.
 
 A machine sends a ``Message``, and nothing else leaves it.  Which algorithm runs is decided by two fields:
 
@@ -10,9 +10,8 @@ A machine sends a ``Message``, and nothing else leaves it.  Which algorithm runs
 * ``"gradients"`` is projected SGD with fresh noise.  Without noise ``"cancellation"`` is μ²-SGD.
 
 Every machine guards its sensitivity itself, against its data and against the server.  ``"centred"`` moves s_t into the
-ball about (L/2)(t−1)(x_t − x_{t−1}) of radius R_t = G + LD(t−1)/(t+1).  With convex losses of these constants and a
-server that follows its rule this changes nothing; with any other it keeps the sensitivity at 2R_t.  ``"norm"`` clips
-s_t to the clip norm of the budget, which the convergence theorems do not cover.
+ball in which it lies for convex losses and a server that follows its rule (docs/noise-cancellation.md).  ``"norm"``
+clips s_t to the clip norm of the budget, which the convergence theorems do not cover.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ GUARDS = ("centred", "norm")
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What the server sends to a machine in a round."""
+    """A message of the server to a machine in a round."""
 
     run: str  #: the name of the run
     round: int  #: t >= 1
@@ -56,7 +55,7 @@ class Request:
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """What leaves a machine: the noisy correction of one participation."""
+    """The message of a machine: the noisy correction of one participation."""
 
     #: the name of the run, and the number of the machine in it, from 0
     run: str
@@ -68,7 +67,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Refusal:
-    """What a machine answers that takes part no more: it has used its participations or its data, which is public."""
+    """The answer of a machine that takes part no more: it has used its participations or its data, which is public."""
 
     run: str
     machine: int

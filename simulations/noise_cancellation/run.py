@@ -17,7 +17,7 @@ from corrnoise.theory.numerics.checks import Array
 
 @dataclass(frozen=True, eq=False)
 class FederatedResult:
-    """What came of a run."""
+    """The result of a run."""
 
     point: Array  #: x_T, shape (d,); the average of the iterates of projected SGD
     refusals: int  #: how often a machine was asked that takes part no more
@@ -42,7 +42,7 @@ def check_examples(protocol: Protocol, examples: Sequence[Examples]) -> None:
 
 
 def result_of(server: Server) -> FederatedResult:
-    """What came of the run of a server that has finished."""
+    """The result of the run of a server that has finished."""
     return FederatedResult(
         point=server.output.copy(),
         refusals=server.refused,

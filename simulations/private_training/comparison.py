@@ -94,12 +94,12 @@ class Experiment(Record):
 
     @property
     def task(self) -> Task:
-        """What the network is for."""
+        """The task of the network."""
         return "classification" if self.network is None else self.network.task
 
     @property
     def participation(self) -> Participation:
-        """That of a fixed order."""
+        """The value for a fixed order."""
         return Participation.fixed_epochs(self.epochs * (self.training // self.batch_size), epochs=self.epochs)
 
 

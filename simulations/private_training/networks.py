@@ -68,7 +68,7 @@ class Network(Record):
         return found
 
     def outputs(self, parameters: Floats, inputs: Floats) -> Floats:
-        """What runs with parameters of shape (runs, P) predict, shape (runs, examples, outputs): logits for classes."""
+        """Predictions for parameters of shape (runs, P): logits for classes, shape (runs, examples, outputs)."""
         return self._activations(self._layers(parameters), inputs)[-1]
 
     def clipped_sum(self, parameters: Floats, inputs: Floats, targets: Floats, clip_norm: float) -> Floats:
@@ -114,7 +114,7 @@ class Network(Record):
 
 
 class Runs(NamedTuple):
-    """What R runs differ in, shape (R,) each."""
+    """The settings in which R runs differ, shape (R,) each."""
 
     kinds: NDArray[Any]  #: which kind of correlated noise is added
     scales: NDArray[Any]  #: the standard deviation of the independent noise behind it

@@ -190,6 +190,16 @@ def batches(participation: Participation, examples: int, batch_size: int | None 
     return Batches(who, np.array([random.permutation(count) for _ in range(_rows(who))]), batch_size, rng is None)
 
 
+def check_not_sampled(participation: Participation) -> None:
+    """Refuse noise of sampled batches to a loop that makes its batches itself: nothing keeps its promise there."""
+    if participation.sampled:
+        raise ValueError(
+            f"participation must not be sampled in a loop that makes its own batches, got {participation!r}: sampled "
+            "batches are independent of each other (H2) and secret (H4), so that a run draws them; take PrivateRun or "
+            "make_private, or promise participation.worst"
+        )
+
+
 def _kept(participation: object) -> Participation:
     """The participation that the batches really have, which is covered by the given one."""
     who = checks.instance("participation", participation, Participation)

@@ -58,7 +58,7 @@ def _seed(secret: bytes, step: int, draw: int, nonce: bytes) -> int:
 
 
 def filler(secret: bytes, step: int, first: int, nonce: bytes = b"") -> Callable[[NDArray[Any]], None]:
-    """What fills vectors with the normals of a step from the coordinate ``first`` on; each call is a further draw."""
+    """A function that fills vectors with normals of a step from coordinate ``first`` on; each call is a new draw."""
     numbers = counting()
 
     def draw(values: NDArray[Any]) -> None:

@@ -1,4 +1,4 @@
-"""What a run does with its folder: it agrees on the settings, finds where to go on, and notes steps and checkpoints."""
+"""A run and its folder: the run agrees on the settings, finds where to go on, and notes steps and checkpoints."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_KEPT = 256e6  # bytes of kept releases between two checkpoints
 
 
 class Carry(Protocol):
-    """What a checkpoint holds besides the memory of the noise: the model, the state of its optimizer, and so on."""
+    """The content of a checkpoint besides the memory of the noise: the model, the state of its optimizer, and so on."""
 
     def save(self) -> Arrays:
         """Arrays by their names, as they are between two steps."""
@@ -123,8 +123,27 @@ class Durable:
         made = streaming(found, self._participation, dtype)
         if not asked_runs:
             self._files["noise.npz"] = packed(made.mechanism, KINDS)
+        self._program = made
         self._settings |= {"arithmetic": made.dtype, "noise": digest(plain(made.mechanism))[:32]}
         return made
+
+    def multiplier(self, budget: Budget) -> float:
+        """The multiplier of the program; of sampled batches the one with which the run began, if it is verified again.
+
+        Parameters
+        ----------
+        budget
+            That of the run, which agrees with the folder.
+        """
+        stored = None if self.home.settings is None else self.home.settings.get("multiplier")
+        if self._participation.sampled and isinstance(stored, float) and budget.epsilon is not None:
+            from corrnoise.theory.amplification.curve import delta_of
+
+            # To find it again takes several times as long; its last factor 1 + 2⁻⁵⁰ is not counted (``Program``).
+            found = delta_of(self._program.curve, budget.epsilon, stored / (1 + 2.0**-50))
+            if budget.delta is not None and found.upper <= budget.delta:
+                return stored
+        return self._program.multiplier(budget)
 
     def start(self, noise: ModelNoise, multiplier: float, scale: float, steps: int | None) -> int:
         """Begin the run, or go on with it, and with the noise to its place; the first step that is to be handed out."""
@@ -179,7 +198,7 @@ class Durable:
         return self._nonces.pop(step)
 
     def released(self, step: int, nonce: bytes, noisy: NDArray[Any]) -> NDArray[Any]:
-        """What a step shows: ``noisy``, which is kept before if releases are; or what it has shown before."""
+        """The release of a step: ``noisy``, which is kept before if releases are; or the release of before."""
         if step < self._begun:
             kept = self.home.release(step, nonce)
             if kept is None:
@@ -197,7 +216,7 @@ class Durable:
             self._saved = position
 
     def _kept(self) -> dict[str, NDArray[Any]]:
-        """What a checkpoint holds."""
+        """The content of a checkpoint."""
         carried = {} if self._carry is None else self._carry.save()
         return {"memory": self._noise.memory} | {f"carry {name}": value for name, value in carried.items()}
 
@@ -213,7 +232,7 @@ class Durable:
 
 
 def _sizes(given: AnyBatches | None) -> dict[str, Any]:
-    """What two drawn orders must share to stand for each other."""
+    """The facts that two drawn orders must share to stand for each other."""
     if given is None:
         return {"batches": None, "examples": None, "batch size": None}
     return {"batches": repr(given.participation), "examples": given.examples, "batch size": given.batch_size}

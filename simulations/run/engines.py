@@ -59,7 +59,7 @@ def fill(rng, values):  # type: ignore[no-untyped-def]
 
 
 def normals_of(rng: np.random.Generator) -> Draw:
-    """What fills vectors with the normals of a generator."""
+    """A function that fills vectors with the normals of a generator."""
 
     def draw(values: NDArray[Any]) -> None:
         fill(rng, values)
@@ -267,7 +267,7 @@ def engine(program: Program, size: int) -> Engine:
 
 
 def step_scale(program: Program, scale: float, position: int) -> float:
-    """What the finished noise of a step is multiplied by: the scale of the run times the factor of the step."""
+    """The factor of the finished noise of a step: the scale of the run times the factor of the step."""
     scales = program.step_scales
     return scale if scales is None else scale * float(scales[position])
 

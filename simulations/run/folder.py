@@ -270,7 +270,7 @@ class Home:
         self._write(f"release-{step}", {"step": step, "nonce": nonce.hex()}, {"noisy": noisy})
 
     def release(self, step: int, nonce: bytes) -> NDArray[Any] | None:
-        """What a step has released; None if it is not kept."""
+        """The release of a step; None if it is not kept."""
         path = self.path / f"release-{step}"
         if not path.exists():
             return None

@@ -19,8 +19,7 @@ number of records and the link of the last, in two slots that are written in tur
 drawn.  At the opening each mark must be a prefix of the journal, at most one record shorter; an unfinished last line
 was never followed by noise, and is cut off; and both marks are brought to the journal before anything else is written.
 
-So no step is released twice as long as one of journal, mark and outside mark is the newest at every opening: a step is
-released only after all three know it, and links commit to all records before them.
+So no step is released twice as long as one of journal, mark and outside mark is the newest at every opening.
 """
 
 from __future__ import annotations

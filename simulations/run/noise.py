@@ -41,7 +41,7 @@ class ModelNoise:
 
     @property
     def memory(self) -> Array:
-        """What later steps need, shape (rows, size)."""
+        """The memory that later steps need, shape (rows, size)."""
         return np.concatenate([each.memory for each in self._engines], axis=1)
 
     @memory.setter

@@ -49,7 +49,6 @@ from corrnoise.simulations.run.guard import Guarded
 from corrnoise.simulations.run.noise import ModelNoise
 from corrnoise.simulations.run.sampled import SampledBatches
 from corrnoise.simulations.run.termination import Termination
-from corrnoise.theory.amplification.curve import DIRECTIONS, epsilon_of
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
@@ -163,7 +162,8 @@ class PrivateRun(Guarded):
         else:
             self._batches = durable.batches(self._batches)
             self._program = durable.program(asked, dtype)
-        self._multiplier = self._program.multiplier(self._budget)
+        chosen = self._program if durable is None else durable
+        self._multiplier = chosen.multiplier(self._budget)
         self._noise = ModelNoise(self._program, self._size, threads)
         if durable is None:
             self._secret = draws.fresh(draws.KEY_BYTES)
@@ -197,7 +197,7 @@ class PrivateRun(Guarded):
 
     @property
     def budget(self) -> Budget:
-        """What the run may spend."""
+        """The budget of the run."""
         return self._budget
 
     @property
@@ -235,6 +235,8 @@ class PrivateRun(Guarded):
         """
         if not self.participation.sampled:
             return self._budget.epsilon_at(delta)
+        from corrnoise.theory.amplification.curve import DIRECTIONS, epsilon_of
+
         if delta == self._budget.delta:  # for which the multiplier was verified
             return float(self._budget.epsilon)  # type: ignore[arg-type]
         ends = [epsilon_of(self._program.curve, delta, self._multiplier, each).upper for each in DIRECTIONS]
@@ -242,7 +244,7 @@ class PrivateRun(Guarded):
         return min(max(ends), worst)
 
     def in_words(self) -> str:
-        """What the run guarantees, in sentences."""
+        """The guarantee of the run, in sentences."""
         length = "any number of" if self.steps is None else f"all {self.steps}"
         privacy = (
             f"({self._budget.epsilon}, {self._budget.delta})-DP by the accountant of their sampling"

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.random_numbers import Seed, generator
+from corrnoise.simulations.run.batches import check_not_sampled
 from corrnoise.simulations.run.engines import engine, normals_of, step_scale
 from corrnoise.simulations.run.guard import Guarded
 from corrnoise.support.memory import fits_into_memory
@@ -29,8 +30,8 @@ from corrnoise.theory.privacy import Budget
 class Stream(Guarded, Iterator[NDArray[Any]]):
     """An iterator of the noise of a program, for as many steps as its participation has.
 
-    Raises ``ValueError`` or ``TypeError`` where an argument is out of its range, the noise does not fit into memory, or
-    the program is one of other libraries.
+    Raises ``ValueError`` or ``TypeError`` where an argument is out of its range, the noise does not fit into memory,
+    the program is one of other libraries, or batches are sampled and there is a budget.
 
     Parameters
     ----------
@@ -76,6 +77,8 @@ class Stream(Guarded, Iterator[NDArray[Any]]):
                 f"rng must be None or a Generator whose seed is secret in a private run, got {type(rng).__name__}: "
                 "whoever knows the seed can subtract the noise"
             )
+        if budget is not None:
+            check_not_sampled(program.participation)
         self.scale = 1.0 if budget is None else program.scale(budget)
         self.position = 0
         size = math.prod(self.shape)

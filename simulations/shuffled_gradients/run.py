@@ -96,7 +96,7 @@ def _epoch(rng, loss, x, order, private, records, public_records, rates, clip, s
 
 @record
 class SimulatedRun(Record):
-    """What one run computes and what it releases."""
+    """The iterates and the releases of one run."""
 
     #: x at the starts of the epochs and at the end, shape (K + 1, d): for study only, unless they are released
     iterates: Array

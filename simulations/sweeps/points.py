@@ -74,7 +74,7 @@ class Point(Record):
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name of the point in messages."""
         return f"{self.label or f'{self.problem!r}, {self.noise!r}'}, seed {self.seed}"
 
     def has_standard_error(self) -> bool:

@@ -46,7 +46,7 @@ Result = tuple[int, Simulation | None, str | None, float]  # index of the point,
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a point."""
+    """The outcome of a point."""
 
     point: Point  #: the point
     simulation: Simulation | None  #: its result; None if it failed

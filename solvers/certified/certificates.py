@@ -1,13 +1,8 @@
 """Lower bounds of what any strategy can reach, with the rounding errors of float64 included.
 
-For every participation here the optimum is the maximum of a dual problem over matrices R = L Lᵀ >= 0,
-
-    min over X of sens²(X) tr(G X⁻¹)  >=  (tr (R^½ G R^½)^½)² / budget(R),    G = AᵀA,
-
-where the budget is the largest ⟨R, X⟩ of a strategy of sensitivity 1: the sum of the diagonal of R for single
-participation, the sum of the largest diagonal entries of the classes for fixed epochs, the largest window sum of the
-diagonal for banded strategies.  The trace is the nuclear norm |A L|_*, and the duality of norms bounds it from below
-by any matrix Y near an isometry:
+For every participation here the optimum is the maximum of |A L|_*²/budget(R) over matrices R = L Lᵀ
+(docs/certified-optimum.md), where the budget is the largest ⟨R, X⟩ of a strategy of sensitivity 1.  The duality of
+norms bounds the nuclear norm from below by any matrix Y near an isometry:
 
     |M|_* >= ⟨M, Y⟩ / ‖Y‖_2.
 

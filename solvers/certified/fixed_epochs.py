@@ -5,11 +5,9 @@ without loss, and the optimum is the maximum over R = ⊕_r R_r >= 0 of
 
     (tr (R^½ G R^½)^½)² / Σ_r μ_r,    μ_r = max diag R_r,    G = AᵀA.
 
-Proof: docs/certified-optimum.md.  With R_r = L_r L_rᵀ the trace is |A L|_* = max ⟨Y, A L⟩ over ‖Y‖_2 <= 1.  The plain
-step maximises over Y, which gives AᵀY = X L with X = R^{−½} (R^½ G R^½)^½ R^{−½}, and then over L at a fixed budget:
-row i of L_r becomes sqrt(μ_r) times the direction of row i of (X L)_rr, with μ_r proportional to the square of the sum
-of the lengths of these rows.  X is also a strategy: its squared error is tr S, and its squared sensitivity at most the
-largest sum of the absolute values of a block X_rr.
+With R_r = L_r L_rᵀ the trace is |A L|_* = max ⟨Y, A L⟩ over ‖Y‖_2 <= 1, and the plain step maximises over Y and over L
+in turn.  The matrix X = R^{−½} (R^½ G R^½)^½ R^{−½} is also a strategy: its squared error is tr S, and its squared
+sensitivity at most the largest sum of the absolute values of a block X_rr.  Proof: docs/certified-optimum.md.
 
 For prefix sums the blocks X_rr are those of a sum of resolvents of block cyclic tridiagonal matrices, in O(b k³) each.
 """

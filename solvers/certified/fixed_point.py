@@ -25,7 +25,7 @@ Point = TypeVar("Point")
 
 
 class Evaluation(NamedTuple, Generic[Point]):
-    """What one dual point gives: two bounds of the optimum, the plain step, and whatever else is kept of it."""
+    """The values at one dual point: two bounds of the optimum, the plain step, and whatever else is kept."""
 
     lower: float
     upper: float

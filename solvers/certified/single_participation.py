@@ -5,12 +5,10 @@ v >= 0, S = (V^½ G V^½)^½,
 
     (tr S)²/Σv  <=  optimum  <=  tr S · max_i X_ii,    X = V^{−½} S V^{−½}.
 
-The plain step v_i ← v_i X_ii² alternates between the two arguments of |M|_* = max ⟨Y, U^½ A V^½⟩ over ‖Y‖_2 <= 1 and
-over V^½ of given norm, so it never lowers the lower bound.  For the mean error u_t = 1/rows.  For the maximal error
-u is found as v is, u_t ← u_t (error_t)², and the optimum is γ_2(A).
+The plain step v_i ← v_i X_ii² never lowers the lower bound.  For the mean error u_t = 1/rows.  For the maximal error u
+is found as v is, u_t ← u_t (error_t)², and the optimum is γ_2(A).  Proofs: docs/certified-optimum.md.
 
-For prefix sums only the diagonal of S is needed, and it costs O(n m): V^{−½} A⁻¹ U^{−½} = L is bidiagonal, and S is
-(L Lᵀ)^{−½}, a sum of m resolvents.  Reversing time maps A to its transpose, so u is v reversed for the maximal error.
+For prefix sums only the diagonal of S is needed, and it costs O(n m): S is a sum of m resolvents of a bidiagonal L Lᵀ.
 The mean error of workloads with a banded inverse, such as momentum, costs O(n m) in the same way, by elimination, which
 is used above 1024 steps.  All else takes singular value decompositions, O(n³) a step.
 

@@ -5,19 +5,14 @@ sum of X_ii over steps that are b or more apart.  Two choices of the column norm
 
 ``"window sums"``
     X_ii is the sum of the weights of all windows of b consecutive steps that contain i, for weights δ >= 0 of sum 1.
-    Where the number of participations is limited by their separation alone, k = ceil(n/b), these are all strategies of
-    sensitivity 1 (Theorem 3 of docs/certified-optimum.md).
+    Where no count of participations binds, these are all strategies of sensitivity 1 (docs/certified-optimum.md).
 ``"unit"``
     All columns have norm 1, and the squared sensitivity is k.
 
 The columns of C are free apart from their norms; the logarithm of the error is minimised by L-BFGS with bounds, because
-most windows have the weight 0.  The lower bound is
-for strategies of the same form.  It holds for every R >= 0 whose entries beside the diagonal, within the band, are 0:
-
-    min tr(G X⁻¹) >= (tr (R^½ G R^½)^½)² / budget,
-
-where the budget is the largest sum of diag R in a window, or for unit columns the sum of diag R.  At the optimum
-R = X⁻¹ G X⁻¹ has this form and the two sides are equal.
+most windows have the weight 0.  The lower bound is for strategies of the same form: (tr (R^½ G R^½)^½)²/budget for
+R >= 0 whose entries beside the diagonal, within the band, are 0, where the budget is the largest sum of diag R in a
+window, or for unit columns the sum of diag R.  At the optimum R = X⁻¹ G X⁻¹ has this form and the two sides are equal.
 """
 
 from __future__ import annotations

@@ -4,13 +4,9 @@ The noise is N = diag(d) T(β), where β are the coefficients of a buffered line
 The scales decide when the privacy budget is used: a small d_t gives step t little noise and a large share of the
 sensitivity.  They cost a stream one multiplication a step.
 
-With K = T(β) T(β)ᵀ and X = T(c)ᵀ T(c) >= 0 the squared error is dᵀ (W ∘ K) d, and the squared sensitivity in fixed
-epochs is the largest of
-
-    g_r(d) = Σ_{i,j in class r} X_ij/(d_i d_j)
-
-over the classes r: blocks of non-negative entries are balanced, so that equal gradients are the worst.  For given β the
-best d solves a convex program, because W ∘ K is positive semidefinite (Schur) and 1/(d_i d_j) is convex.
+The squared error is dᵀ (W ∘ K) d with K = T(β) T(β)ᵀ, and the squared sensitivity in fixed epochs is the largest g_r(d)
+= Σ_{i,j in class r} X_ij/(d_i d_j) over the classes r, with X = T(c)ᵀ T(c) >= 0.  For given β the best d solves a
+convex program (S5 and S6 of docs/finite-runs.md).
 
 *Search.*  The variables are the logarithms e of positive numbers, one for each step, and those of ``buffers`` for the
 gaps of zeros and poles.  With d_i = exp(e_i) sqrt(g_r(exp e)), r the class of i, all classes have the sensitivity 1.
@@ -115,7 +111,7 @@ class _Classes(NamedTuple):
 
 
 class _Point(NamedTuple):
-    """What the variables mean: β and c, s = 1/e, the sums of ``_Classes.per_step`` and d."""
+    """The meaning of the variables: β and c, s = 1/e, the sums of ``_Classes.per_step`` and d."""
 
     series: _Series
     shares: Array

@@ -18,16 +18,10 @@ docs/finite-runs-proofs.md says so, or a proved upper bound, or with p <= b band
 Σ_s v_s c_s², where v_s is the number of participations that are followed by at least s steps.  For k b <= n it is
 k Σ c_s².
 
-*Certificate for prefix sums.*  With c = (c_0, …, c_{p−1}) the error is E(c) = tr(W X_c⁻¹), where X_c = CᵀC and W =
-AᵀA/n for the mean over steps (W = aaᵀ with the last row a of A for the largest error).  Let D >= 0 be p × p with Σ v_s
-D_ss = 1, and X_D the sum of X_c over a decomposition D = Σ c cᵀ, which is linear in D.  At the strategy that was found
-let X = X_c, K = X⁻¹ W X⁻¹, and Γ be the p × p matrix with tr(K X_D) = tr(Γ D).  By Cauchy and Schwarz
-
-    tr(W X_D⁻¹) tr(K X_D) >= (tr W X⁻¹)² = E²,    hence    tr(W X_D⁻¹) >= E²/λ,
-
-where λ is the largest eigenvalue of V^{−1/2} Γ V^{−1/2}, V = diag(v), because tr(Γ D) <= λ.  Every Toeplitz strategy
-with p bands is a D of rank one, so none has a smaller error.  If all v_s are equal the bound is attained: among all D
-with the same autocorrelation the minimum-phase c is best (Fejér–Riesz), and the problem is convex in D.
+*Certificate for prefix sums.*  Let E(c) = tr(W X_c⁻¹), X_c = CᵀC, be the error of the strategy that was found, Γ the
+matrix with xᵀ Γ x = tr(X_c⁻¹ W X_c⁻¹ X_x), and λ the largest eigenvalue of V^{−1/2} Γ V^{−1/2}, V = diag(v).  No
+Toeplitz strategy with p bands has a smaller error than E²/λ, and the best one attains it if all v_s are equal (T1 and
+T2 of docs/toeplitz-mechanisms.md).
 
 Sources: Choquette-Choo et al., arXiv 2310.06771 (ν-DP-FTRL); Kalinin and Lampert, arXiv 2405.13763 (BSR); Kalinin,
 McKenna, Upadhyay, Lampert, arXiv 2505.12128 (BISR, BandInvMF).

@@ -1,13 +1,9 @@
 """The noise that minimises the strongly convex bound, by alternating between multiplier and noise.
 
-The privacy part of the bound is γ_∞² (1/2π) ∫ |B|² ξ dω, and γ_∞² is the mean of |B|^{−2} for minimum-phase noise.  For
-a given gain ξ the Cauchy–Schwarz inequality gives the best noise, |B|² = ξ^{−1/2}, and the value ((1/2π) ∫ ξ^{1/2})².
-For given noise the best gain is the solution of a convex problem.  Each half-step lowers the bound, so the values
-converge; in practice they converge linearly and fast.  As a problem in ξ a concave function is minimised over a convex
-set, so the limit could depend on the start.  Several starts are used, and they have agreed in all cases tried.  The
-gradient noise does not enter the first half-step, and is one more weight in the second.
-
-The bound and its proof: ``docs/strongly-convex-bound-proofs.md``.
+For a given gain ξ the best noise is |B|² = ξ^{−1/2}, and for given noise the best gain solves a convex problem.  Each
+half-step lowers the bound, so the values converge; in practice they converge linearly and fast.  The limit could depend
+on the start.  Several starts are used, and they have agreed in all cases tried (docs/strongly-convex-bound-proofs.md).
+The gradient noise does not enter the first half-step, and is one more weight in the second.
 
 Source: Choquette-Choo et al., arXiv 2310.06771, Section 3.
 """

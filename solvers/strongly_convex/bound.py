@@ -10,8 +10,8 @@ multiplier by one of two methods:
   frequencies, by an independent solver.
 
 Whichever method finds the multiplier, ``multiplier_proof`` proves a bound from it without using the search.
-``docs/strongly-convex-bound.md`` has the proof of the bound, the errata of the printed theorem, and the places where
-the bound is loose.
+``docs/strongly-convex-bound.md`` has the errata of the printed theorem, ``docs/strongly-convex-bound-proofs.md`` the
+proof of the bound, and the places where it is loose.
 
 Source: Choquette-Choo et al., arXiv 2310.06771, Theorem 3.1, Theorem E.1, Appendix E.1, Figure 3.
 """
@@ -160,18 +160,6 @@ def strongly_convex_certificate(
     Parameters
     ----------
     problem, noise, budget, method, frequencies, lags, criterion : as in ``strongly_convex_bound``
-
-    Examples
-    --------
-    >>> import corrnoise as cn
-    >>> from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound, strongly_convex_certificate
-    >>> from corrnoise.theory.mechanisms.product import NuFTRL
-    >>> losses = cn.StronglyConvex(strong_convexity=0.1, smoothness=1.0, learning_rate=0.5)
-    >>> certificate = strongly_convex_certificate(losses, NuFTRL(0.05))
-    >>> certificate.upper_bound == strongly_convex_bound(losses, NuFTRL(0.05))
-    True
-    >>> certificate.value <= certificate.upper_bound
-    True
     """
     checked(problem, criterion)
     checks.choice("method", method, METHODS)

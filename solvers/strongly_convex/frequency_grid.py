@@ -36,7 +36,7 @@ def graded_edges(slow: float, fast: float) -> Array:
     down = math.pi - _ladder(_FIRST * min(2 - fast, 1.0))
     kinks = 2 * np.arcsin(np.sqrt(np.array([slow, fast]) / 2))
     edges = np.sort(np.concatenate([up, down, kinks]))
-    edges = edges[np.append(True, np.diff(edges) > 1e-12)]
+    edges = edges[np.append(True, np.diff(edges) > 1e-11)]
     edges[-1] = math.pi
     return edges
 

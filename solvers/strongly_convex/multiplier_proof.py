@@ -1,19 +1,10 @@
 """The bound that a multiplier proves: a certified upper bound of the mean of drive × gain over all frequencies.
 
-The drive d σ² |B(ω)|² + σ_sgd² and the gain ξ(ω) continue analytically to complex frequencies.  [0, π] is divided into
-panels.  On the disc around each panel whose radius is 5/3 of the half width, three bounds hold:
-
-* the slack u has no zero there; in particular it is positive on the whole panel, not only at nodes;
-* so the gain is analytic, and it is bounded;
-* the drive is analytic and bounded.
-
-The product of the last two bounds gives a proved error of Gauss's rule (``theory.numerics.quadrature``).  Panels are
-halved until the slack does not fall below half of its value at the middle, and the proved error is below 1e-12 of the
-panel's share of the mean.  At the nodes drive and gain are rounded up.  ημ is rounded down and ηL up, which makes the
-class of losses larger.  The proof assumes IEEE arithmetic, and elementary functions correct to 4 units in the last
-place.
-
-The proof does not depend on how the multiplier was found.
+Drive d σ² |B(ω)|² + σ_sgd² and gain ξ(ω) continue analytically to complex frequencies.  On a disc around each panel of
+[0, π] the slack u has no zero and both are bounded, which gives a proved error of Gauss's rule
+(``theory.numerics.quadrature``).  Panels are halved until the slack does not fall below half of its value at the
+middle, and the proved error is below 1e-12 of the panel's share of the mean.  ``docs/strongly-convex-bound.md`` has the
+bounds, and what the proof assumes of arithmetic.  It does not depend on how the multiplier was found.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Curves of privacy: between ρ of zCDP and (ε, δ), for one Gaussian mechanism and any, and of sampled batches."""
 
-from corrnoise.theory.amplification.accountant import amplified
+from corrnoise.simulations.amplification import amplified
 from corrnoise.theory.privacy import (
     approx_dp_to_zcdp,
     gaussian_delta,

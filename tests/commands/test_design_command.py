@@ -30,7 +30,7 @@ from corrnoise.theory.workloads import SGD
 
 FAMILY = ("--dimension", "6", "--decay", "0.5", "--learning-rate", "0.05")
 LONG = (*FAMILY, "--rho", "0.5")
-ALWAYS = {"design.npz", "report.txt", "programs.json"}
+ALWAYS = {"design.html", "design.npz", "report.txt", "programs.json"}
 COMPARED = {"comparison.pdf", "comparison.png", "comparison.csv"}
 CHOSEN = {"memory.pdf", "memory.png", "memory.csv"}
 
@@ -83,7 +83,7 @@ def test_a_design_for_a_problem_from_end_to_end(tmp_path: Path, capsys: pytest.C
     )
     options = (*options, "--family", "stationary optimum", "--residual-std", "0.1", "--kurtosis", "1.8")
     found = made(folder, *FAMILY, *options)
-    files = ALWAYS | COMPARED | {"coefficients.csv", "poles.csv"}
+    files = ALWAYS | COMPARED | CHOSEN | {"coefficients.csv", "poles.csv", "epsilon.csv"}
     assert {path.name for path in folder.iterdir()} == files
     problem = LinearRegression(np.arange(1.0, 7) ** -0.5, 0.05, 0.1, kurtosis=1.8)
     assert found.problem == problem

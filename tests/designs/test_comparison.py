@@ -16,13 +16,13 @@ from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Adjacency, Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
-from tests.design_examples import BUDGET, CONVEX, ENDLESS, EPOCHED, ONCE, PROBLEM, STEPS, made
+from tests.design_examples import BUDGET, CONVEX, ENDLESS, EPOCHED, ONCE, PROBLEM, STEPS, compared, made
 
 METHODS = [INDEPENDENT, ANTI, FTRL, BEST_FTRL, DESIGN, BOUND]
 
 
 def test_errors_lie_between_the_bound_and_independent_noise() -> None:
-    comparison = made("endless").comparison()
+    comparison = compared(made("endless"))
     assert [row.method for row in comparison.rows] == METHODS
     ratios: dict[str, Any] = {row.method: row.ratio for row in comparison.rows}
     assert ratios[DESIGN] == pytest.approx(1, rel=1e-5)
@@ -104,7 +104,7 @@ def test_nothing_is_tuned_without_a_run_to_tune_for() -> None:
 
 
 def test_words_hold_every_number() -> None:
-    comparison = made("once").comparison(1.0)
+    comparison = compared(made("once"), 1.0)
     words = in_words(comparison)
     first, second = words.split("Stationary errors,")
     for row in comparison.rows:
@@ -148,7 +148,7 @@ def test_of_strongly_convex_losses_there_are_bounds() -> None:
 
 
 def test_rows_are_found_by_name_and_arguments_are_checked() -> None:
-    comparison = made("endless").comparison()
+    comparison = compared(made("endless"))
     assert comparison[INDEPENDENT] is comparison.rows[0]
     with pytest.raises(KeyError, match="method must be one of 'independent noise, without sampling', 'anti-PGD"):
         comparison["DP-SGD"]

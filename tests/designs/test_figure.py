@@ -25,14 +25,14 @@ from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
-from tests.design_examples import BUDGET, ENDLESS, PROBLEM, STEPS, made
+from tests.design_examples import BUDGET, ENDLESS, PROBLEM, STEPS, compared, made
 
 ONLY: dict[str, Any] = {"family": "stationary optimum"}
 
 
 def data_of(found: Design, offset: float = 0.0, points: int = 160) -> Data:
     """The data of the picture of a design."""
-    return picture_data(found, found.comparison(offset), points)
+    return picture_data(found, compared(found, offset), points)
 
 
 def drawn(data: Data) -> Figure:
@@ -47,7 +47,7 @@ def by_method(data: Data, panel: str) -> dict[str, Series]:
 
 
 def test_errors_are_those_of_the_comparison() -> None:
-    comparison = made("once").comparison(1.0)
+    comparison = compared(made("once"), 1.0)
     data = picture_data(made("once"), comparison, points=10)
     stationary = by_method(data, "error")
     tuned = by_method(data, "tuned")
@@ -102,7 +102,7 @@ def test_without_a_horizon_there_are_spectra() -> None:
 
 def test_coefficients_are_scaled_by_their_limiting_decay() -> None:
     found = design(BUDGET, Participation.single(2000), PROBLEM, **ONLY)
-    comparison = found.comparison()
+    comparison = compared(found)
     curves = by_method(picture_data(found, comparison, points=30), "coefficients")
     assert list(curves) == [FTRL, BEST_FTRL, DESIGN]
     for row in comparison.rows:
@@ -127,7 +127,7 @@ def test_coefficients_are_scaled_by_their_limiting_decay() -> None:
 def test_everything_is_drawn_and_nothing_overlaps_or_leaves_the_page(
     name: str, offset: float, lines: list[int]
 ) -> None:
-    comparison = made(name).comparison(offset)
+    comparison = compared(made(name), offset)
     figure = drawn(picture_data(made(name), comparison, points=20))
     errors, coefficients, third = figure.axes
     # The closed-form lower bound says nothing where the optimum is known.
@@ -189,7 +189,7 @@ def test_ratios_have_three_digits(ratio: float, text: str) -> None:
 
 
 def test_files_hold_the_data_and_are_the_same_at_every_run(tmp_path: Path) -> None:
-    comparison = made("once").comparison(1.0)
+    comparison = compared(made("once"), 1.0)
     names = ["comparison.csv", "comparison.pdf", "comparison.png"]
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()

@@ -284,6 +284,12 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.Mon
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     save(made("tree"), tmp_path, overwrite=True)
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"design.npz", "report.txt", "programs.json", "mine.txt"}  # no table of the earlier design
+    assert names == {
+        "design.html",
+        "design.npz",
+        "report.txt",
+        "programs.json",
+        "mine.txt",
+    }  # no table of the earlier design
     assert load(tmp_path) == made("tree")
     assert load(tmp_path).participation == EPOCHED

@@ -29,7 +29,7 @@ from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 LIMIT = -stdtrit(200, 1e-7 / 2 / 500)
 SPECTRUM = [1.0, 0.5, 0.2]
 PROBLEM = LinearRegression(SPECTRUM, 0.25, 0.5)
-SIZE = {"steps": 10_000, "chains": 256}
+SIZE = {"steps": 10_000, "chains": 128}
 
 
 def z_scores(simulation, exact):
@@ -75,14 +75,14 @@ def test_all_estimators_agree_with_the_exact_error(simulations, name):
     assert (found.mean, found.standard_error) == found.estimators["plain"]
     for estimator, z in z_scores(found, exact_error(name)).items():
         assert abs(z) < LIMIT, estimator
-    assert found.standard_error < 2.5e-3 * found.mean
+    assert found.standard_error < 3.6e-3 * found.mean
     assert found.estimators["delta"][1] < found.standard_error
     assert found.clipped_fraction == 0
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("factor", [0.98, 1.02])
-def test_errors_off_by_two_percent_are_rejected(simulations, name, factor):
+@pytest.mark.parametrize("factor", [0.97, 1.03])
+def test_errors_off_by_three_percent_are_rejected(simulations, name, factor):
     z = z_scores(simulations[name], factor * exact_error(name))
     assert min(map(abs, z.values())) > LIMIT
 

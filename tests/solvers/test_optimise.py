@@ -1,6 +1,7 @@
 """One front: every family runs, nothing is below the floor, promises are kept, and known runs have known optima."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,14 +12,7 @@ from corrnoise.solvers.certified.coarse_floor import coarse_lower_bound
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
 from corrnoise.solvers.learning import STATIONARY
 from corrnoise.solvers.objectives import run_objective, workload_of_weights
-from corrnoise.solvers.optimise import (
-    BANDS,
-    DENSE,
-    FAMILIES,
-    OWN,
-    epoch_weights,
-    optimise,
-)
+from corrnoise.solvers.optimise import BANDS, DENSE, FAMILIES, OWN, best_within, epoch_weights, optimise
 from corrnoise.solvers.optimum import Certificate, Optimum
 from corrnoise.solvers.sampled import BUFFERS, INDEPENDENT, TOEPLITZ
 from corrnoise.theory.participation import Participation
@@ -271,3 +265,10 @@ def test_a_coarse_floor_is_close(task: str, count: int) -> None:
     fine = fixed_epochs_bounds(workload_of_weights(weights), who, tolerance=1e-6).lower_bound ** 2
     assert 0.97 * fine <= coarse_lower_bound(weights, who, coarse_steps=32) <= fine * (1 + 1e-5)
     assert coarse_lower_bound(weights, who, coarse_steps=64) == pytest.approx(fine, rel=3e-3)
+
+
+def test_the_best_within_a_memory_also_where_certificates_hold_arrays() -> None:
+    small = optimise(visits=Participation.single(8), memory=0)
+    certificate = Certificate(1.0, 0.5, False, 3, arrays=(np.ones(2),))
+    found = [replace(small, error=error, certificate=certificate) for error in (2.0, 1.0, 1.005)]
+    assert best_within(((one.error, one) for one in found), 0) is found[1]

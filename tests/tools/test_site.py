@@ -1,8 +1,10 @@
 """The site: its sections, its formulas, its links, and the build itself with warnings as errors."""
 
 import importlib.util
+import json
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +18,7 @@ from tools.site.sections import sections, with_navigation
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 EXAMPLES = sorted((DOCS / "examples").glob("plot_*.py"))
 
 
@@ -23,12 +26,13 @@ def test_every_page_is_in_one_section() -> None:
     found = sections((DOCS / "index.md").read_text(encoding="utf-8"))
     assert list(found) == ["Tutorials", "How-to guides", "Explanation", "Reference"]
     listed = [page for pages in found.values() for page in pages]
+    assert sections("## One\n[A](a.md), [b](b.md#c), [again](a.md)\n## Two\n") == {"One": {"a": "A", "b": "b"}}
     assert sorted([*listed, "index"]) == sorted(path.stem for path in DOCS.glob("*.md"))
 
 
 def test_the_navigation_follows_the_page() -> None:
-    text = with_navigation("# All\n\n## Reference\n\n[one](one.md)\n")
-    assert "```{toctree}\n:hidden:\n:caption: Reference\n\none\napi/index\ncommand-line\n```" in text
+    text = with_navigation("# All\n\n## Explanation\n\n[One](one.md)\n")
+    assert "```{toctree}\n:hidden:\n:caption: Explanation\n\nOne <one>\nClaims of the papers <claims>\n```" in text
 
 
 def test_links_that_lead_nowhere_and_pages_that_load_from_elsewhere_are_found(tmp_path: Path) -> None:
@@ -59,7 +63,7 @@ def test_examples_draw(path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("sphinx_gallery") is None, reason="needs the extra docs")
-def test_the_site_is_built_without_warnings(tmp_path: Path) -> None:
+def test_the_site_is_built_without_warnings_and_fits_on_a_phone(tmp_path: Path) -> None:
     """The examples, which take longest, have a test of their own."""
     command = [sys.executable, "-m", "tools.site", "--no-examples", "--output", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
@@ -67,3 +71,34 @@ def test_the_site_is_built_without_warnings(tmp_path: Path) -> None:
     page = (tmp_path / "exact-errors.html").read_text(encoding="utf-8")
     assert "<math" in page
     assert not re.search(r"\$[^$<]+\$", re.sub(r"<(pre|code)\b.*?</\1>", "", page, flags=re.DOTALL))
+    if CHROMIUM is not None:
+        assert wider_than(390, tmp_path) == []
+
+
+def wider_than(width: int, site: Path) -> list[str]:
+    """The pages of the site that are wider than a frame of ``width`` pixels."""
+    pages = [path.name for path in sorted(site.glob("*.html"))]
+    (site / "frame.html").write_text(
+        f"<title>none</title><iframe id=frame width={width} height=700></iframe><script>"
+        f"const pages = {json.dumps(pages)}, wide = []; let k = 0; frame.onload = () => setTimeout(() => {{"
+        f"if (frame.contentDocument.documentElement.scrollWidth > {width}) wide.push(pages[k]);"
+        "if (++k < pages.length) frame.src = pages[k]; else document.title = 'result:' + JSON.stringify(wide); }, 50);"
+        "frame.src = pages[0];</script>",
+        encoding="utf-8",
+    )
+    command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    command += ["--allow-file-access-from-files", "--virtual-time-budget=60000", f"--user-data-dir={site / 'profile'}"]
+    command += ["--dump-dom", (site / "frame.html").as_uri()]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
+    [found] = re.findall(r"<title>result:(.*?)</title>", shown)
+    return list(json.loads(found))
+
+
+def test_docstrings_become_what_numpydoc_reads() -> None:
+    pytest.importorskip("docutils")
+    from tools.site.rendering import _described, _marked
+
+    text = "The size |x| of ``|y|`` is $\\sqrt{|x|\n+ 1}$.\n\n>>> a | b\n"
+    assert _marked(text) == "The size \\|x\\| of ``|y|`` is :math:`\\sqrt{|x| + 1}`.\n\n>>> a | b\n"
+    text = "One.\n\nParameters\n----------\nx, y : numbers: two\n    more\n\nReturns\n-------\na : b\n"
+    assert _described(text) == text.replace("x, y : numbers", "x, y\n    numbers")

@@ -45,7 +45,7 @@ _UNIT = 2.0**-53
 
 
 class Strategy(Protocol):
-    """What an accountant asks of a mechanism: its strategy C, for a run of n steps."""
+    """The strategy C of a mechanism, for a run of n steps, as accountants ask for it."""
 
     def bands(self, n: int | None = None) -> int:
         """The number of diagonals of C that may hold other numbers than 0."""
@@ -203,7 +203,7 @@ ACCOUNTANTS: dict[str, Callable[[Strategy, Participation, float], Curve]] = {
 
 
 class Runs(Protocol):
-    """What is asked of a program."""
+    """A program, as accountants see it."""
 
     @property
     def curve(self) -> Curve:
@@ -212,7 +212,7 @@ class Runs(Protocol):
 
 
 class Makes(Protocol):
-    """What is asked of a mechanism."""
+    """A mechanism, as accountants see it."""
 
     def program(self, participation: Participation) -> Runs:
         """The program that runs."""

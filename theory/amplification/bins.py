@@ -34,11 +34,13 @@ from corrnoise.theory.privacy import gaussian_deltas
 
 _UNIT = 2.0**-53
 _COARSE = {"sums": 150, "states": 48}  #: nodes of chains, to choose one
-_MEDIUM = {"sums": 300, "states": 64}  #: for estimates
-_FINE = {"sums": 500, "states": 96}  #: for results
+_MEDIUM = {"sums": 300, "states": 80}  #: for estimates
+_FINE = {"sums": 500, "states": 128}  #: for results
 _SMALL_NODES, _NODES = 120, 1600  #: of laws, to choose one and for the result
-_SHORTLIST = 2
-_CLOSE = 1.01  #: upper over lower end of δ at which no chain is tried
+_SHORTLIST = (2, 5)  #: of chains, for estimates and for results
+_LEAST = 1e-300  #: of upper ends, where exponentials underflow
+_LARGEST = 200.0  #: entry of V up to which laws are computed; δ grows with V
+_CLOSE = 1.1  #: upper over lower end of δ at which no chain is tried
 
 
 @record
@@ -69,12 +71,13 @@ class BinsCurve(Curve):
     def _above(self) -> list[Chain]:
         """Chains above the Gram matrix for some gaps."""
         b = self.upper.shape[0]
-        gaps = sorted({0, *(b * k // 16 for k in (1, 2, 4, 6))})
+        gaps = sorted({0, *(b * k // 16 for k in (1, 3, 6))})
         return [chain for gap in gaps for chain in chains_above(decreasing(self.upper, gap))]
 
     def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> Bound:
         """A certified bracket of δ; see ``Curve.delta``."""
         upper, comparison = self.upper_end(epsilon, noise_multiplier, direction)
+        upper = max(upper, _LEAST)
         lower = min(self.lower_end(epsilon, noise_multiplier, direction), upper)
         return Bound(lower, upper, "certified", comparison)
 
@@ -91,7 +94,7 @@ class BinsCurve(Curve):
     def _coarse_lower(
         self, epsilon: float, noise_multiplier: float, direction: Direction
     ) -> tuple[float, Exchangeable]:
-        factor = (1 - 8 * _UNIT) / noise_multiplier**2
+        factor = min((1 - 8 * _UNIT) / noise_multiplier**2, _LARGEST / max(float(self.lower.max()), 1e-300))
         found = [one.scaled(factor) for one in self._below]
         coarse = [one.delta(epsilon, direction, upper=False, count=_SMALL_NODES) for one in found]
         best = int(np.argmax(coarse))
@@ -109,11 +112,13 @@ class BinsCurve(Curve):
             found.append((holder(v, epsilon), "Hölder's inequality"))
         else:
             found.append((mean_of_logarithms(v, epsilon), "the mean of the logarithms"))
+        if v.max() > _LARGEST:
+            return min(found)
         other = largest_entry(self.upper).scaled(factor)
         found.append((other.delta(epsilon, direction, upper=True, count=nodes), "K'"))
         best = min(found)
         if best[0] > _CLOSE * self._coarse_lower(epsilon, noise_multiplier, direction)[0]:
-            short = promising(self._above, factor, epsilon, direction, _SHORTLIST if exact else 1)
+            short = promising(self._above, factor, epsilon, direction, _SHORTLIST[exact])
             if len(short) > 1:
                 short = [min(short, key=lambda one: one.delta(epsilon, direction, **_COARSE))]
             name = f"chain with λ = {short[0].correlation:g} in {short[0].length} of {v.shape[0]} bins"
@@ -172,7 +177,7 @@ class RedrawnBinsCurve(Curve):
         name = "the product of the epochs, by laws of the ratio"
         worst = float(gaussian_deltas(np.array(self.upper * above * -(-self.steps // self.bins) / 2), epsilon))
         if worst < upper:
-            upper, name = worst, "one Gaussian curve"
+            upper, name = max(worst, _LEAST), "one Gaussian curve"
         return Bound(min(lower, upper), upper, "certified", name)
 
 

@@ -23,9 +23,12 @@ from functools import lru_cache
 import numba
 import numpy as np
 from flint import arb
+from scipy.linalg import toeplitz
+from scipy.special import ndtr
 
 from corrnoise.theory.amplification.curve import Direction
 from corrnoise.theory.amplification.laws import Law, lognormal, lognormal_price, nodes, nodes_of_mean, split
+from corrnoise.theory.amplification.orders import certainly_semidefinite
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.privacy import gaussian_deltas
@@ -33,10 +36,12 @@ from corrnoise.theory.privacy import gaussian_deltas
 _jit = numba.njit(cache=True, nogil=True, error_model="numpy")
 _UNIT = 2.0**-53
 _NEGLIGIBLE = 1e-27  # masses that go to 0
-_CORRELATIONS = tuple(1 - x for x in (0.6, 0.4, 0.25, 0.16, 0.1, 0.065, 0.04, 0.025, 0.016, 0.01, 0.006))
-_FIRST = (1, 2, 3, 5, 9)  #: distances from which on a chain is above
+_CORRELATIONS = (0.5, 0.7, 0.8, 0.87, 0.92, 0.95, 0.975, 0.99)  #: λ
+_LEVELS = (0.0, 0.15, 0.35, 0.7)  #: quantiles of the entries that are tried as s
+_SHARES = (0.75, 0.9, 1.0, 1.1)  #: a λ over the nearest entry
 _ORDERS = 48  #: of Hölder's inequality, in the choice of a chain
 _INNOVATIONS = 400  #: atoms of an innovation
+_FARTHEST = 9.0  #: the largest of them, in standard deviations
 _FACTORS = (24, 96)  #: atoms of L, in long and in short chains
 _REACH = 8.0  #: standard deviations of x inside of its grid
 
@@ -90,15 +95,15 @@ class Chain(Record):
 # -- the states --------------------------------------------------------------------------------------------------------
 
 
-def _split_to(values: Array, masses: Array, points: Array) -> tuple[Array, int]:
-    """The masses of atoms, split to increasing points with the same mean and clamped, and the most terms of a point."""
+def _split_to(values: Array, masses: Array, points: Array) -> Array:
+    """The masses of atoms, split to increasing points with the same mean and clamped."""
     inside = np.clip(values, points[0], points[-1])
     k = np.clip(np.searchsorted(points, inside, side="right") - 1, 0, points.size - 2)
     gap = points[k + 1] - points[k]
     found = np.zeros(points.size)
     np.add.at(found, k, masses * ((points[k + 1] - inside) / gap))
     np.add.at(found, k + 1, masses * ((inside - points[k]) / gap))
-    return found, values.size
+    return found
 
 
 def _normal_price(deviation: float):  # type: ignore[no-untyped-def]
@@ -153,7 +158,7 @@ def states(length: int, variance: float, correlation: float, direction: Directio
     transitions[0, 0] = 1.0
     mean = math.exp(innovation**2 / 2)
     for i in range(1, w.size):
-        transitions[i], _ = _split_to(w[i] ** correlation * mean * steps, masses, w)
+        transitions[i] = _split_to(w[i] ** correlation * mean * steps, masses, w)
     return States(w, start, transitions, np.zeros((length + 1, w.size)), 0.0)
 
 
@@ -167,27 +172,30 @@ def _around(centre: float, variance: float, low: float, high: float, count: int)
 def _rising(length: int, variance: float, correlation: float, innovation: float, points: Array) -> States:
     """The grid for remove, in which x itself is split."""
     deviation = math.sqrt(variance)
-    z = np.linspace(-9.0, 9.0, _INNOVATIONS)
+    z = np.linspace(-_FARTHEST, _FARTHEST, _INNOVATIONS)
     noise, _ = split(_normal_price(1.0), z)
     start, _ = split(_normal_price(deviation), points)
     transitions = np.zeros((points.size, points.size))
     decays = correlation ** np.arange(length)
-    # E(R(X) − R(top))₊, for the rest of 0, 1, …, m terms: one exponential after another.
-    at_top = np.exp(decays * points[-1] - variance * decays**2 / 2)
 
-    def cost(values: Array, masses: Array) -> Array:
-        above = np.maximum(values - points[-1], 0.0)
+    def cost(mean: float, spread: float) -> Array:
+        """Bounds of E(R(X) − R(top))₊ for X ~ N(mean, spread²) and rests of 0, 1, …, m terms, times m.
+
+        By the atoms of Z, and exactly, term by term, for what Z has above them.
+        """
+        above = mean + spread * z - points[-1]
         over = above > 0
-        terms = at_top[:, np.newaxis] * np.expm1(np.minimum(decays[:, np.newaxis] * above[over], 700.0))
-        return np.concatenate(([0.0], np.cumsum(terms @ masses[over])))
+        heights = np.exp(decays * points[-1] - variance * decays**2 / 2)[:, np.newaxis]
+        terms = (heights * np.expm1(decays[:, np.newaxis] * above[over])) @ noise[over]
+        shift = decays * spread
+        terms += np.exp(decays * mean - variance * decays**2 / 2 + shift**2 / 2) * ndtr(shift - _FARTHEST)
+        return np.concatenate(([0.0], np.cumsum(terms))) * (1 + 1e-10)
 
     excess = np.empty((length + 1, points.size))
     for i, x in enumerate(points):
-        values = correlation * x + innovation * z
-        transitions[i], _ = _split_to(values, noise, points)
-        excess[:, i] = cost(values, noise)
-    wide, masses = deviation * z, noise
-    return States(np.exp(points), start, transitions, excess / length, float(cost(wide, masses)[-1]) / length)
+        transitions[i] = _split_to(correlation * x + innovation * z, noise, points)
+        excess[:, i] = cost(correlation * x, innovation)
+    return States(np.exp(points), start, transitions, excess / length, float(cost(0.0, deviation)[-1]) / length)
 
 
 # -- the sums ----------------------------------------------------------------------------------------------------------
@@ -296,50 +304,64 @@ def decreasing(gram: Array, gap: int) -> Array:
 
 
 def chains_above(entries: Array) -> list[Chain]:
-    """Chains with H >= V in the copositive order, given the largest entries of V at each distance.
+    """Chains with H >= V in the copositive order, given the largest entries f of V at each distance.
 
-    s J + a λ^{|i−j|} exceeds V at the distances from a first one on.  A symmetric matrix N >= 0 with row sums of at
-    most r and no diagonal is at most r 1, so that the entries that are too large elsewhere are paid for by D.
+    D makes up for what s J + a λ^{|i−j|} lacks, in one of two ways: it is at least the largest eigenvalue of the
+    Toeplitz matrix of f − s − a λ^d; or the entries that are too large, a symmetric matrix N >= 0 without diagonal,
+    have row sums of at most r, so that N <= r 1, and D = f(0) − s − a + r.
     """
     m = entries.size
-    apart = np.arange(1, m)
-    rest = entries[1:]
-    if m == 1:
-        return [Chain(1, 0.0, 0.0, 0.0, float(entries[0]))]
-    found = set()
-    for shared in np.unique(np.concatenate(([0.0], np.quantile(rest, np.linspace(0, 1, 9))))):
-        for correlation in (0.0, *_CORRELATIONS):
+    apart = np.arange(m)
+    found = [Chain(m, 0.0, 0.0, 0.0, float(entries[0]))] if m == 1 else []
+    tiny = 1e-9 * float(entries[0])
+    for shared in np.unique([0.0, *np.quantile(entries[1:], _LEVELS)]) if m > 1 else ():
+        for correlation in _CORRELATIONS:
             powers = np.maximum(correlation**apart, 1e-300)
-            ratio = np.maximum(rest - shared, 0.0) / powers
-            for first in (d for d in _FIRST if d < m):
-                variance = float(ratio[first - 1 :].max())
-                if shared + variance <= entries[0]:
-                    over = np.concatenate(([0.0], np.cumsum(np.maximum(rest - shared - variance * powers, 0.0))))
-                    own = max(float(entries[0]) - shared - variance, 0.0) + float((over + over[::-1]).max())
-                    found.add((float(shared), variance, correlation, own))
-    tiny = 1e-11 * float(entries[0])
-    return [Chain(m, s + tiny, a + tiny, far, d + tiny) for s, a, far, d in sorted(found)]
+            ratio = np.maximum(entries - shared, 0.0) / powers
+            for variance in {*(share * float(ratio[1]) for share in _SHARES), float(ratio[1:].max())}:
+                residual = entries - shared - variance * powers
+                if 0 < variance <= entries[0]:
+                    over = np.cumsum(np.maximum(residual, 0.0) * (apart > 0))
+                    own = max(float(residual[0]), 0.0) + float((over + over[::-1]).max())
+                    matrix = toeplitz(residual)
+                    least = max(float(np.linalg.eigvalsh(matrix)[-1]), 0.0) + tiny
+                    if least < own and certainly_semidefinite(least * np.eye(m) - matrix):
+                        own = least
+                    found.append(Chain(m, float(shared) + tiny, variance + tiny, correlation, own + tiny))
+    return found
 
 
 def promising(chains: list[Chain], factor: float, epsilon: float, direction: Direction, number: int) -> list[Chain]:
-    """A few of the chains, times ``factor``, that are likely to give small δ by estimates with simple inequalities."""
-    scores = np.empty(len(chains))
+    """A few of the chains, times ``factor``, that are likely to give small δ by estimates with simple inequalities.
+
+    They are geometric means of two: D on the diagonal counts as it is, and as the variance of a mean over neighbours.
+    """
+    scores = np.zeros(len(chains))
     for length in {chain.length for chain in chains}:
         which = [i for i, chain in enumerate(chains) if chain.length == length]
         s, a, far, own = (
             np.array([getattr(chains[i], name) for i in which])[:, np.newaxis]
             for name in ("shared", "variance", "correlation", "own")
         )
-        apart = np.abs(np.arange(length) - length // 2)
-        rows = factor * (s + a * far**apart + own * (apart == 0))
-        if direction == "remove":
-            scores[which] = _order_bound(rows, epsilon)
-        else:
-            weights = 2.0 * (length - np.arange(length))
-            weights[0] = length
-            mean = a * (far ** np.arange(length) @ weights[:, np.newaxis]) / length**2 + own / length
-            scores[which] = gaussian_deltas(factor * (s + mean) / 2, epsilon - factor * (a + own - mean) / 2)[:, 0]
+        averaged = a + np.expm1(np.minimum(factor * own, 30.0)) / factor * (1 - far) / (1 + far)
+        for x, y in ((a, own), (averaged, 0 * own)):
+            rows = np.asarray(factor * (s + x * far ** np.arange(length)))
+            scores[which] += _score(rows, np.asarray(factor * y[:, 0]), epsilon, direction)
     return [chains[i].scaled(factor) for i in np.argsort(scores, kind="stable")[:number]]
+
+
+def _score(rows: Array, own: Array, epsilon: float, direction: Direction) -> Array:
+    """Logarithms of simple bounds for matrices with the entries ``rows`` at each distance and D = ``own``."""
+    length = rows.shape[1]
+    if direction == "remove":
+        central = rows[:, np.abs(np.arange(length) - length // 2)]
+        central[:, length // 2] += own
+        return _order_bound(central, epsilon)
+    weights = 2.0 * (length - np.arange(length))
+    weights[0] = length
+    mean = rows @ weights / length**2 + own / length
+    bound = gaussian_deltas(mean / 2, epsilon - (rows[:, 0] + own - mean) / 2)
+    return np.asarray(np.log(np.maximum(bound, 1e-300)))
 
 
 def _order_bound(rows: Array, epsilon: float) -> Array:

@@ -37,13 +37,15 @@ import numpy as np
 from corrnoise.theory.amplification.curve import Bound, Curve, Direction
 from corrnoise.theory.amplification.enclosure import WIDEST, Line, Sum, closed, enclosure
 from corrnoise.theory.amplification.factors import Factor, gaussian_part, sampled_part
+from corrnoise.theory.amplification.few_steps import bracket_by_laws
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import record
 
-_ACCURACIES = (32.0, 24.0, 17.0, 12.0)  # −log of the errors of step and tail, relative to the Chernoff bound
+#: −log of the errors of step and tail, relative to the Chernoff bound, and the most nodes that each is worth
+_ACCURACIES = ((32.0, 5000), (24.0, 10_000), (17.0, 20_000))
+_SMALLEST = 1e-150  # of δ that laws are asked for
 _LOSS = 6.0  # log of the cancellation that is allowed
-_MOST_NODES = 40_000
 _DEEPEST = 700.0  # −log of the smallest δ that is bracketed from both sides
 _MOMENT_ACCURACY = 66.0  # −log of the relative error of the trapezoidal rule
 _HALF_WIDTH = 14.0  # of the normal density
@@ -86,11 +88,21 @@ class PoissonCurve(Curve):
 
 @lru_cache(maxsize=1024)
 def _enclosed(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction: Direction) -> tuple[float, float]:
-    return enclosure(factors, epsilon, sigma, direction, planned)
+    lower, upper = enclosure(factors, epsilon, sigma, direction, planned)
+    if closed(factors) or upper < _SMALLEST or _wide(factors, sigma):
+        return lower, upper
+    if planned(factors, epsilon, sigma, direction).count == 0:
+        low, high = bracket_by_laws(factors, epsilon, sigma, direction)
+        lower, upper = max(lower, low), min(upper, high)
+    return lower, upper
+
+
+def _wide(factors: tuple[Factor, ...], sigma: float) -> bool:
+    return max(part.norm for part in sampled_part(factors)) > WIDEST * sigma
 
 
 def _estimated(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction: Direction) -> tuple[float, float]:
-    if closed(factors) or max(part.norm for part in sampled_part(factors)) > WIDEST * sigma:
+    if closed(factors) or _wide(factors, sigma):
         return _enclosed(factors, epsilon, sigma, direction)
     if (plan := planned(factors, epsilon, sigma, direction)).count == 0:
         return _enclosed(factors, epsilon, sigma, direction)
@@ -146,7 +158,7 @@ def _lines(theta: float, radii: list[float]) -> tuple[Line, ...]:
 
 @lru_cache(maxsize=4096)
 def planned(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction: Direction) -> Sum:
-    """The finite sum that gives δ, of at most 40 000 terms, or else the best order of Chernoff's bound.
+    """The finite sum that gives δ, of at most 20 000 terms, or else the best order of Chernoff's bound.
 
     The pair of t and t' is that of the largest step.  The accuracy is the highest that the terms allow.
     """
@@ -157,7 +169,7 @@ def planned(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction
     least = int(np.argmin(chernoff))
     best = float(chernoff[least])
     usable = np.flatnonzero(chernoff <= best + _LOSS)
-    for accuracy in _ACCURACIES if -_DEEPEST < best < 1 else ():
+    for accuracy, most in _ACCURACIES if -_DEEPEST < best < 1 else ():
         later = orders[None, :] - orders[usable, None]
         first = 2 * math.pi * orders[usable, None] / (accuracy - best)
         second = 2 * math.pi * later / np.maximum(chernoff[None, :] - best + accuracy, 1.0)
@@ -169,7 +181,7 @@ def planned(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction
         theta = _order(t, direction)
         lines = _lines(theta, radii)
         end, shift = _tail(parts, radii, gaussian, lines, theta, best, epsilon * t, accuracy)
-        if end <= _MOST_NODES * step:
+        if end <= most * step:
             count = max(math.ceil(end / step), 1)
             return Sum(t, other, step, count, lines, _lines(_order(other, direction), radii), shift, float(chernoff[j]))
     order = float(orders[least])

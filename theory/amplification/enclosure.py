@@ -163,7 +163,7 @@ class _Pair:
         return first / (1 - first) + self._chernoff(plan) * second / (1 - second)
 
     def _outside(self, z: acb) -> acb:
-        """What does not depend on the moments."""
+        """The part that does not depend on the moments."""
         exponent = self.epsilon * (1 - z if self.direction == "remove" else z)
         return (exponent + self.gaussian * z * (z - 1) / 2).exp() / (z * (z - 1))
 

@@ -211,7 +211,7 @@ def largest_entry(gram: Array) -> Exchangeable:
 
 def worst_case(gram: Array, epsilon: float) -> float:
     """δ(ε) <= the mean over the bins of the Gaussian curve, in both directions."""
-    return float(gaussian_deltas(np.diagonal(gram) / 2, epsilon).mean()) * (1 + 1e-12)
+    return min(float(gaussian_deltas(np.diagonal(gram) / 2, epsilon).mean()) * (1 + 1e-12), 1.0)
 
 
 def holder(gram: Array, epsilon: float) -> float:

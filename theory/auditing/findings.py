@@ -126,7 +126,7 @@ class Test(Record):
 
 @record
 class Audit(Record):
-    """What an audit found; ``audit`` makes it.
+    """The result of an audit; ``audit`` makes it.
 
     Attributes
     ----------

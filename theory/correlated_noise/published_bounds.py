@@ -9,9 +9,7 @@ Notation: s² is the residual variance, σ² = G² γ_∞²/(2ρ), b_j the avera
 is ``problem.moment_bound``.  Lemma C.4, made exact, says (η/2π) ∫ |B|² h dω = Σ b_j/(2 − x_j) with
 h(ω) = Σ λ_j/|1 − x_j − e^{iω}|².
 
-N2 and N3 are results of this project, like N1, which is ``problem.upper_bound``.  ``problem.lower_bound`` is the linear
-part of the error for one noise and the corrected Theorem C.18 over all noise.
-
+N2 and N3 are results of this project, like N1, which is ``problem.upper_bound``.
 Source: Choquette-Choo et al., arXiv 2310.06771: Theorems 2.1, 2.2, C.14, C.18.
 """
 

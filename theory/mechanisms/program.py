@@ -178,7 +178,7 @@ class Program(Record):
         error = (covered - norm.lower) + (norm.upper - norm.lower) + 4 * UNITS[self.dtype] * norm.upper
         bands = self.mechanism.bands(who.length)
         stays = self.form in ("substitution", "strategy column") or (bands == 1 and self.form != "transform")
-        if bands < who.length and not stays:
+        if who.rate is not None and bands < who.length and not stays:
             raise ValueError(
                 "form must be 'substitution' or 'strategy column' for sampled batches and a strategy of few bands, "
                 f"got {self.form!r}, whose rounding errors leave the bands"

@@ -1,13 +1,10 @@
 """Sensitivity of a finite run in which an example may take part several times, with a bound that covers rounding.
 
 A run releases C g + z, or what can be computed from it, with the strategy C and the gradients g_0, …, g_{n−1} as rows.
-Removing one example changes the rows of a pattern π (``participation``) by vectors of norm 1 at most.  With the Gram
-matrix X = CᵀC the squared sensitivity is
-
-    max over π and |g_i| = 1 of  Σ_{i,j in π} X_ij <g_i, g_j>.
-
-It is never larger than the largest Σ_π |X_ij|, and equal to it where the block X_ππ is *balanced*: s_i s_j X_ij >= 0
-for some signs s.  Otherwise the worst gradients need not be collinear.
+With the Gram matrix X = CᵀC the squared sensitivity is the largest Σ_{i,j in π} X_ij <g_i, g_j> over the patterns π
+that an example may have (``participation``) and |g_i| = 1.  It is never larger than the largest Σ_π |X_ij|, and equal
+to it where the block X_ππ is *balanced*: s_i s_j X_ij >= 0 for some signs s.  Otherwise the worst gradients need not be
+collinear.
 
 Everything here is a bracket.  A pattern and its gradients give a value that is attained; a bound that needs few
 assumptions lies above it.  Where the two agree up to rounding the sensitivity is known exactly, and this is how a
@@ -40,7 +37,7 @@ _NEGLIGIBLE = 1e-6  # a rounding error up to which a closed bracket means that t
 
 @record
 class Sensitivity(Record):
-    """What is known of a sensitivity."""
+    """A bracket of a sensitivity."""
 
     value: float  #: attained by a pattern and unit gradients, up to the relative error ``rounding``
     upper: float  #: upper bound of the sensitivity, rounding included

@@ -11,10 +11,9 @@ and both are Σ w_t b_t² with weights w.  Let S be the shift by one step.  Then
 
     ∂E/∂c_j = −2 Σ_t w_t b_t u_{t−j},        ∂E/∂β_j = 2 Σ_{t >= j} w_t b_t.
 
-An example takes part in steps that are at least b apart, at most k times.  Where c satisfies a theorem that makes the
-pattern 0, b, 2b, … the worst, its squared sensitivity is ‖v‖² with v = Σ_{j<k} S^{jb} c, cut off after n steps.
-``squared_sensitivity`` computes that value and does not check the theorem; ``squared_sensitivity_bound`` is an upper
-bound for every c.
+An example takes part in steps that are at least b apart, at most k times.  ``squared_sensitivity`` is
+‖Σ_{j<k} S^{jb} c‖², cut off after n steps, and does not check the theorem that makes the pattern 0, b, 2b, … the worst;
+``squared_sensitivity_bound`` is an upper bound for every c.
 
 The root mean squared error of a mechanism is its sensitivity times sqrt(E).
 

@@ -4,13 +4,8 @@ Setting: F = (1/N) Σ f(·, x_i), every f(·, x) is G-Lipschitz and L-smooth, F(
 w_{t+1} = w_t − η m̂_t/‖m̂_t‖, and m̂_t is the momentum with noise.  What is bounded is E ‖∇F(ŵ)‖ for ŵ drawn uniformly
 from w_1, …, w_T.
 
-``published=True`` gives a statement as printed.  The others are true:
-
-* Lemma 5 holds with (1, ½, 2) in place of (3/2, 3/4, 3), because ⟨g, m/‖m‖⟩ >= ‖g‖ − 2‖m − g‖.
-* Lemma 11 lacks the initial term (1 − α)^t G, as the momentum starts at 0; and G may stand for 2G.
-* Theorem 6 as printed is false.  Its proof gives R sqrt(log2 T) ln(1/δ)^{1/4} in place of R, and 48 G for 12 G.
-* Theorem 9 lacks the initial term, and for new orders in every epoch the defect of Lemma 17
-  (``reconstruction.defect_bound``).  It needs the smoothness L in the noise.
+``published=True`` gives a statement as printed.  The others are true; docs/momentum-aggregation.md says where the two
+differ, and has the proofs.  Theorem 9 needs the smoothness L in the noise.
 
 All logarithms are natural unless they say log2.
 
@@ -77,7 +72,7 @@ def momentum_error_upper_bound(
 
 @record
 class BoundedTask(Record):
-    """What a bound is about: F has N examples, and every loss is G-Lipschitz and L-smooth."""
+    """The task of a bound: F has N examples, and every loss is G-Lipschitz and L-smooth."""
 
     examples: int  #: N >= 2
     dimension: int  #: d >= 1

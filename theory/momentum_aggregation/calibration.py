@@ -11,8 +11,7 @@ leaves H = (1 − γ) D + γ G of later epochs, and of the remainders r.  Their 
 c ((1 − γ) L η N + γ G) and c L η (N − 1), because a step has length η and every loss is L-smooth.  The budget is
 divided so that the mean variance of the noise in the momentum is smallest.
 
-The published calibration of Algorithm 1 is here for comparison, ``published_node_std``.  It is refused where it is not
-sound: where N does not divide T, α < 1/N, or δ > e^{−ε} (the paper has this condition the other way round).
+The published calibration of Algorithm 1, ``published_node_std``, is here for comparison.
 
 Source: H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Algorithms 1 and 2,
 Theorems 4 and 8.

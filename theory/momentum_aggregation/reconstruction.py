@@ -15,11 +15,9 @@ Lemma 17 says that G_[1, T] equals
 
 with the windows W_i = [T − iN + 1, T − (i − 1)N].
 
-This is true if all epochs have the same order, because it uses G_t = D_t + G_{t−N}.  With a new order in each epoch it
-is false; ``lemma_17_defect`` is what must be added to the right side then.
-
-Since Δ and G of later epochs only occur as (1 − γ) D + γ G, one tree of these combined leaves is enough, and the right
-side obeys a recursion over epochs (``momentum_sums``), which needs O(log N) nodes a step.
+This is true if all epochs have the same order.  With a new order in each epoch ``lemma_17_defect`` is what must be
+added to the right side.  One tree of the combined leaves (1 − γ) D + γ G is enough, and the right side obeys a
+recursion over epochs (``momentum_sums``), which needs O(log N) nodes a step.
 
 Source: H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Lemma 17, Algorithms 2 and
 4.
@@ -85,7 +83,7 @@ def lemma_17(private: Array, differences: Array, steps: int, *, examples: int, a
 
 
 def lemma_17_defect(changes: Array, steps: int, *, examples: int, alpha: float, gamma: float) -> Array:
-    """What the right side of Lemma 17 lacks for new orders in every epoch: Σ_{i=1}^{q−1} (1 − γ) K_i δ_{W_i}.
+    """The term that the right side of Lemma 17 lacks for new orders in every epoch: Σ_{i=1}^{q−1} (1 − γ) K_i δ_{W_i}.
 
     The ``changes`` are the leaves δ_t = ∇f(u_{q_t − 1}, x_t) − ∇f(u_{q_t − 1}, x_{t−N}), shape (T, …).  Those of the
     first epoch are not read, and all are 0 if the order is the same in every epoch.

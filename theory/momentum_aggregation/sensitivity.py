@@ -7,12 +7,10 @@ released nodes follows from
 
     U = max over the occurrences of one example of Σ_nodes weight².
 
-With independent noise of variance s² in every node and leaf sensitivity D the release of all nodes is a composition of
-Gaussian mechanisms, with μ² = D² U/s² in the terms of Gaussian differential privacy, and ρ = μ²/2 in those of zCDP.
-It holds for adaptive gradients (Theorem 10 of the paper, with weights of each node).
-
-For a fixed order it is a maximum over the positions of the example, for reshuffled orders a dynamic program over epochs
-(``theory.mechanisms.tree_orders``).  Both are exact.
+With independent noise of variance s² in every node and leaf sensitivity D the release of all nodes has ρ = D² U/(2 s²),
+for adaptive gradients (Theorem 10 of the paper, with weights of each node).  For a fixed order U is a maximum over the
+positions of the example, for reshuffled orders a dynamic program over epochs (``theory.mechanisms.tree_orders``).  Both
+are exact.
 
 Here are the nodes of Algorithm 2, which reads windows, and all nodes of a tree, on which the published noise rests.
 Algorithm 1 reads the nodes of prefixes alone: these are ``BinaryTree(T, decoder="binary", decay=α)``, whose squared

@@ -1,10 +1,8 @@
 """How far one noise vector can move a run: the coupling behind the corrected Theorem 5.2.
 
-Theorem 5.2 needs E Σ_t ⟨Y_t, x* − w_{t+1}⟩.  Its proof writes the expectation over the last participation of a machine
-as if that were independent of w_{t+1}, which holds the noise of a machine only where the machine took part.  The repair
-compares the run with the same run in which the noise y of one participation is zero.  Until the machine takes part
-again the second run does not know y, and as projections do not expand, after n steps the two runs are at most (η/m) ‖y‖
-u_n apart, with
+The repaired proof compares the run with the same run in which the noise y of one participation is zero
+(docs/noise-cancellation.md).  Until the machine takes part again the two are after n steps at most (η/m) ‖y‖ u_n apart,
+with
 
     u_0 = 0,   u_{n+1} = u_n + 1 + 2ηL Σ_{k<=n} (A_k + A_{k−1}),   A_k = u_0 + … + u_k,   A_{−1} = 0.
 

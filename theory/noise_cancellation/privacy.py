@@ -1,14 +1,13 @@
 """How private the messages of one machine are: exactly, from the covariance of its noise.
 
-An example of the machine is used once, in the message j of round t_j.  Replacing it shifts that message by at most
-Δ_j = ``shifts(t_j)``, and later messages only through what the server sends back.  The prefix sums of all messages
-are Gaussian given the past, with covariance σ²Σ, so by adaptive composition the machine's n messages are ρ-zCDP with
+An example of the machine is used once, in the message j of round t_j, and replacing it shifts that message by at most
+Δ_j = ``shifts(t_j)``.  The n messages of the machine are ρ-zCDP with
 
     ρ = max_j Δ_j² e_j / (2σ²),    e_j = 1ᵀ_{≥j} Σ⁻¹ 1_{≥j},
 
-and they are as private as one Gaussian mechanism with that ρ: ε and δ come from ``gaussian_epsilon(rho, delta)``.  This
-is attained by a shift in a fixed direction.  It needs that the rounds of participation are public and independent of
-the data, that each example is used once, and replace-one adjacency with data sets of equal length.
+where σ²Σ is the covariance of their prefix sums, and as private as one Gaussian mechanism with that ρ.  It needs that
+the rounds of participation are public and independent of the data, and replace-one adjacency
+(docs/noise-cancellation.md).
 
 Theorem 5.1 has 2S in place of every Δ_j, which is valid and wasteful (docs/noise-cancellation-proofs.md).  The paper's
 ρ is sqrt(2ρ) of the ρ of zero-concentrated differential privacy here.

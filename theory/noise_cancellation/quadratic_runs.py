@@ -97,7 +97,7 @@ class QuadraticRun(Record):
         return largest
 
     def excess(self, run: FederatedRun, start: float, noise: float) -> QuadraticExcess:
-        """That of a run whose noise contributes ``noise`` to E ‖x_T − x*‖²."""
+        """The value for a run whose noise contributes ``noise`` to E ‖x_T − x*‖²."""
         r = self.responses()
         if run.rounds != self.rounds:
             raise ValueError(f"run must have {self.rounds} rounds, got {run.rounds}")

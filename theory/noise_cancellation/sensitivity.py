@@ -8,9 +8,7 @@ with w_t, x_{t−1} in a convex set K of diameter D, and losses that are G-Lipsc
 gives (t − 1) ‖x_t − x_{t−1}‖ <= 2D (t−1)/(t+1), hence
 
 * ‖s_t‖ <= S_t = G + 2LD (t−1)/(t+1);
-* ‖s_t(z) − s_t(z')‖ <= 2 R_t with R_t = G + LD (t−1)/(t+1), if the losses are convex: then the difference of the
-  gradients at two points v apart lies in the ball of centre Lv/2 and radius L‖v‖/2, whatever z is;
-* ‖s_t(z) − s_t(z')‖ <= 2 S_t, if they are not.
+* ‖s_t(z) − s_t(z')‖ <= 2 R_t with R_t = G + LD (t−1)/(t+1), if the losses are convex, and 2 S_t, if they are not.
 
 All three are attained.  The paper has S = G + 2LD in place of S_t and 2S in place of 2R_t (Lemma 4.2), which is larger.
 The bounds hold for a server that follows its rule.  Against any other, machines clip (``simulations``).

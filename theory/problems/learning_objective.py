@@ -1,20 +1,14 @@
 """The exact error of a finite run on a quadratic problem, as a function of any noise: what to minimise for learning.
 
-A run of T steps with batches of m examples and noise σ N z on the mean gradient has, on a quadratic problem with
-eigenvalues λ, x = η λ and kurtosis k, second moments S_j(t) of θ_t − θ* with S(t + 1) = M S(t) + …,
-
-    M = diag((1 − x_j)² + (k_j − 2) x_j²/m) + (η²/m) λ λᵀ.
-
-For weights ϖ_1, …, ϖ_T >= 0 let a^{(T)} = 0 and a^{(t)} = ϖ_{t+1} λ + M a^{(t+1)}.  Then
+A run of T steps has, on a quadratic problem, with weights ϖ_1, …, ϖ_T >= 0,
 
     Σ ϖ_s E(F(θ_s) − F*) = ½ [ Σ_j (M a^{(0)})_j (θ_0 − θ*)_j² + (η² s²/m) Σ_t λ·a^{(t)} + η² σ² tr(W N Nᵀ) ],
-    W_tr = Σ_j a_j^{(max(t, r))} (1 − x_j)^{|t − r|}.
+    W_tr = Σ_j a_j^{(max(t, r))} (1 − x_j)^{|t − r|},    a^{(T)} = 0,    a^{(t)} = ϖ_{t+1} λ + M a^{(t+1)},
+    M = diag((1 − x_j)² + (k_j − 2) x_j²/m) + (η²/m) λ λᵀ.
 
-W is positive semidefinite.  So the privacy part is of the same form as the mean squared error of a workload, with W in
-place of AᵀA/n, for every noising matrix N, and whatever optimises the one optimises the other.  With Toeplitz noise the
-last term is Σ_j Σ_s Ω_{s,j} y_{s,j}², y_s = (1 − x_j) y_{s−1} + β_s, in O(T d).
-
-This extends formula E2 of ``quadratic`` to noise that is not Toeplitz; the proof is in docs/finite-runs-proofs.md.
+The privacy part is of the same form as the mean squared error of a workload, with W in place of AᵀA/n, for every
+noising matrix N, and whatever optimises the one optimises the other.  With Toeplitz noise the last term is Σ_j Σ_s
+Ω_{s,j} y_{s,j}², y_s = (1 − x_j) y_{s−1} + β_s, in O(T d).  Proof: L1 and L2 of docs/finite-runs-proofs.md.
 """
 
 from __future__ import annotations
@@ -166,25 +160,15 @@ class LearningObjective(Record):
         return participation
 
     def privacy_error(self, mechanism: Mechanism, participation: Participation, budget: Budget = UNIT_BUDGET) -> float:
-        """What privacy costs: ½ η² σ² tr(W N Nᵀ), σ = G γ/(m sqrt(2ρ)), γ the upper bound of the sensitivity."""
+        """The cost of privacy: ½ η² σ² tr(W N Nᵀ), σ = G γ/(m sqrt(2ρ)), γ the upper bound of the sensitivity."""
         unit = budget.unit_variance / self.batch_size**2
         gamma = mechanism.sensitivity_upper_bound(self._of_this_run(participation))
         return self.problem.learning_rate**2 / 2 * unit * gamma**2 * self.power(mechanism)
 
     def privacy_curve(self, mechanism: Mechanism, participation: Participation, budget: Budget = UNIT_BUDGET) -> Array:
-        """What privacy costs at every step, E F(θ_t) − F* without the parts of data and start, shape (steps + 1,).
+        """The cost of privacy at every step, E F(θ_t) − F* without the parts of data and start, shape (steps + 1,).
 
         The objective is the sum of its entries 1, …, T with the weights ϖ.  It takes O(T² d + T³).
-
-        Examples
-        --------
-        >>> from corrnoise.theory.mechanisms.product import NuFTRL
-        >>> from corrnoise.theory.problems.quadratic import LinearRegression
-        >>> problem, once = LinearRegression([1.0, 0.5, 0.1], learning_rate=0.1), Participation.single(50)
-        >>> curve = LearningObjective(problem, 50).privacy_curve(NuFTRL(0.01), once)
-        >>> expected = problem.learning_curve(NuFTRL(0.01), 50, participation=once)
-        >>> bool(np.allclose(curve, expected, rtol=1e-9, atol=0))
-        True
         """
         noising = self._checked(mechanism).noising_matrix(self.steps)
         covariance = noising @ noising.T
@@ -211,13 +195,13 @@ class LearningObjective(Record):
         return curve
 
     def sampling_error(self) -> float:
-        """What the residuals of the data cost, ½ (η² s²/m) Σ_t λ·a^{(t)}; the same for every noise."""
+        """The cost of the residuals of the data, ½ (η² s²/m) Σ_t λ·a^{(t)}; the same for every noise."""
         adjoints, _, _ = self._recursion()
         total = float((adjoints[: self.steps] @ self.problem.eigenvalues).sum())
         return (self.problem.learning_rate * self.problem.residual_std) ** 2 / (2 * self.batch_size) * total
 
     def initial_error(self, initial_offset: ArrayLike) -> float:
-        """What the start costs, ½ Σ (M a^{(0)})_j (θ_0 − θ*)_j²; the same for every noise.
+        """The cost of the start, ½ Σ (M a^{(0)})_j (θ_0 − θ*)_j²; the same for every noise.
 
         ``initial_offset`` is θ_0 − θ* in the eigenbasis, a scalar or shape (d,).
         """

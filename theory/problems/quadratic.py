@@ -14,8 +14,7 @@ error is given by
 
 If γ is finite, it is finite if and only if A < 1 and (k_j − 1) x_j < 2 for all j.  Gaussian inputs have k_j = 3.
 
-With batches of m examples g_t is the *mean* of their gradients, and the noise of standard deviation σ is added to the
-*sum*: the step takes the noise w̃_t/m, and γ, σ and the noise multiplier are what they are for m = 1.  In all formulas
+With batches of m examples g_t is the *mean* of their gradients, and the noise is added to the *sum*.  In all formulas
 s² becomes s²/m, σ² becomes σ²/m², k_j − 2 becomes (k_j − 2)/m, and A becomes (η/(2m)) Σ λ_j g_j.
 
 ``learning_curve`` (formula E2) is the recursion whose limit is E1.  Minimising E1 over all noise gives

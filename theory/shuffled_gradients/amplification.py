@@ -104,13 +104,10 @@ class StepFactors(Record):
     linear: bool = False
 
     def __post_init__(self) -> None:
-        self._set(
-            private_contraction=checks.real("private_contraction", self.private_contraction, "[0, 1]"),
-            public_contraction=checks.real("public_contraction", self.public_contraction, "[0, 1]"),
-            prox=checks.real("prox", self.prox, "(0, 1]"),
-            public_noise=checks.real("public_noise", self.public_noise, "[1e-100, 1e100]"),
-            linear=checks.boolean("linear", self.linear),
+        self._check(
+            private_contraction="[0, 1]", public_contraction="[0, 1]", prox="(0, 1]", public_noise="[1e-100, 1e100]"
         )
+        self._check(linear=bool)
 
 
 NONEXPANSIVE = StepFactors()

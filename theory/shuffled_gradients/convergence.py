@@ -11,13 +11,10 @@ largest smoothness of the records of epoch k, σ_k is the noise, and C_k², D_k 
 corollaries (4.1 = E.1, F.1, D.15, G.4, G.8) replace a sum over k by its largest term times 1 + log m, for m epochs that
 have one: its weights are m of the numbers 1, 1/2, 1/3, ….
 
-**The noise.**  Published is 6 η² n L*_k d σ_k², false by an unbounded factor (docs/shuffled-gradients-proofs.md).  The
-correction is Stein's lemma for Lipschitz maps: every later step is nonexpansive, so E ⟨noise_i, x⟩ <= η d σ².  Noise on
-the last step of an epoch only gives (η/n) d σ_k² instead, at the same privacy of an epoch.
-
-**Non-smooth ψ.**  For the l1 norm Theorem G.3 adds 2 d σ_k² B/sqrt(2π) with B >= E ‖x − ηλn‖_∞, for a projection G.7
-adds d σ_k²/2 + 5 η² C_k² and needs smaller steps.  Neither term is needed.  With public records both are vacuous, for
-they ask for μ_ψ >= β > 0.  Where ψ confines x to a set of diameter δ, δ C_k/n may replace C_k²/(2 n² β), without β.
+**The noise.**  The published noise term is false by an unbounded factor, and the additional terms of Theorems G.3 and
+G.7 for a non-smooth ψ are not needed (docs/shuffled-gradients-proofs.md).  Noise on the last step of an epoch only
+gives (η/n) d σ_k², at the same privacy of an epoch.  Where ψ confines x to a set of diameter δ, δ C_k/n may replace
+C_k²/(2 n² β), without β.
 
 Source: Jiang, Sharma, Wu and Joshi, 2026: Theorem 3.7 (D.14), Corollaries 4.1 (E.1), D.15 and F.1, Appendix G.
 """
@@ -119,7 +116,7 @@ class ConvergenceConstants(Record):
         return 1 / (2 * self.samples * math.sqrt(growth))
 
     def epoch_terms(self, *, printed: bool = False) -> tuple[Array, Array]:
-        """What an epoch adds to the bound of its last iterate: the parts of e_k, each of shape () or (K,)."""
+        """The addition of an epoch to the bound of its last iterate: the parts of e_k, each of shape () or (K,)."""
         return self._noise_terms(printed), self._dissimilarity_terms(printed)
 
     def excess_risk_upper_bound(self, *, printed: bool = False) -> Bound:

@@ -1,19 +1,7 @@
 """A run of shuffled private gradient steps: one description for its accountants, its bounds and its simulator.
 
-Which accountant holds depends on facts that no code can see, so the caller states them:
-
-=============================  =========================================================  ==============  ==============
-accountant                     convex losses, learning rates <= 2/smoothness, and no       order           released
-                               clipping or cocoercive clipping
-=============================  =========================================================  ==============  ==============
-``"per-step"``                 not needed; noise at every private step instead             any             anything
-``"per-epoch"``                needed, unless it is the same as ``"per-step"``             any             every epoch
-``"epochs reshuffled"``        needed                                                      reshuffled      every epoch
-``"epochs shuffled once"``     needed                                                      shuffled once   every epoch
-``"whole-run"``                needed                                                      any             last iterate
-``"whole-run reshuffled"``     needed                                                      reshuffled      last iterate
-``"whole-run shuffled once"``  needed                                                      shuffled once   last iterate
-=============================  =========================================================  ==============  ==============
+Which accountant holds depends on facts that no code can see, so the caller states them: whether the losses are convex,
+the clipping, the order, and what is released.  docs/shuffled-gradients.md says which accountant assumes what.
 
 The order is that of the participation: any ``fixed_epochs`` or ``reshuffled`` of n steps an epoch, reshuffled with
 ``reshuffled(…, secret=True)``, shuffled once with ``fixed_epochs(…, secret=True)``: uniform permutations that nobody
@@ -22,9 +10,8 @@ knows.
 A run that releases less is covered by what covers more: an accountant for every epoch covers the last iterate.  What a
 run does not meet is refused with the reason.
 
-**Strongly convex losses.**  A step of learning rate η on a μ-strongly convex and L-smooth loss shrinks distances by
-max(|1 − ημ|, |1 − ηL|), so later steps forget a record.  If μ = L, as for mean estimation, all Hessians are μI, steps
-are linear, and noise before the record's use counts as well.
+A step of learning rate η on a μ-strongly convex and L-smooth loss shrinks distances by max(|1 − ημ|, |1 − ηL|), so
+later steps forget a record.  If μ = L, as for mean estimation, noise before the record's use counts as well.
 
 Hyper-parameters chosen on the private data are not accounted for, and noise is idealised real noise.
 

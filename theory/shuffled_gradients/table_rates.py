@@ -6,20 +6,10 @@ excess risk of all algorithms, less what dissimilarity adds, by a/η + b η + c 
     a = R²/(nK),    b = 2 ℓ d σ² (noise at every step) or 2 ℓ d σ²/n (at the end),    ℓ = 1 + log K,
     c = 10 ℓ n² s² L + 10 ℓ n L d σ² (the latter for noise at every step only).
 
-The minimum over η of the first two is 2 sqrt(ab) = 2 R sqrt(2 ℓ d σ²/(nK)): the privacy term is of order
-R G sqrt(d A/(nK))/ε, and the third term vanishes as K grows.  So the rate is decided by A/(nK):
-
-================================  =================================  ==========================  ===================
-algorithm                         published                          epochs composed             whole run
-================================  =================================  ==========================  ===================
-DP-ShuffleG                       (√d/ε)^{4/3} n^{−2/3}              √(d/n)/ε                    √d/(nε)
-Priv-Pub, Pub-Priv                (p/n)^{2/3} (√d/ε)^{4/3}           √(pd/n)/ε                   √(pd)/(nε)
-Interleaved                       (n((1−p)n+1))^{−2/3} (√d/ε)^{4/3}  √(d/(n((1−p)n+1)))/ε        √d/(nε)
-noise at the end                                                     √d/(nε)                     √d/(nε)
-================================  =================================  ==========================  ===================
-
-√d/(nε) is the lower bound for private empirical risk minimisation.  What is published rests on a noise term that is
-too small (see ``convergence``): with it the bound tends to 0 as K grows, for any fixed n, d and ε.
+The minimum over η of the first two is 2 sqrt(ab) = 2 R sqrt(2 ℓ d σ²/(nK)): the privacy term is of order R G sqrt(d
+A/(nK))/ε, and the third term vanishes as K grows.  So the rate is decided by A/(nK).  docs/shuffled-gradients.md has
+the table of the rates of all algorithms, beside those that are published.  These rest on a noise term that is too
+small: with it the bound tends to 0 as K grows, for any fixed n, d and ε.
 
 Source: Jiang, Sharma, Wu and Joshi, 2026: Tables 1 and 5, Appendices E.3 and F.3.
 """

@@ -4,8 +4,6 @@
 claims of the ledger run, and asks the checks of these claims.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from argparse import ArgumentParser, Namespace

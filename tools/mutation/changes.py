@@ -8,8 +8,6 @@ What states no formula is left alone: subscripts, conditions, texts, types and e
 functions of a claim, for the ledger.
 """
 
-from __future__ import annotations
-
 import ast
 import copy
 from collections.abc import Callable, Iterator

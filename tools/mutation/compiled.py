@@ -1,7 +1,5 @@
 """Mutants of claims: changed code in the place of the functions that a claim runs, its own and formulas of papers."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import functools

@@ -5,8 +5,6 @@ a mutant is *weaker* if no margin is smaller than that of the claim, and *equal*
 than the claim, or something else, and are either killed or survive.
 """
 
-from __future__ import annotations
-
 import random
 import warnings
 from collections import Counter
@@ -55,7 +53,7 @@ def _margin(claim: Claim, point: Any) -> float:
 def fate(
     claim: Claim, mutant: Mutant, points: Sequence[Any], margins: Sequence[float], kept: Sequence[Any] = ()
 ) -> tuple[str, float]:
-    """What becomes of a mutant, and its smallest margin, by the claim's margins at the points, a typical one first."""
+    """The fate of a mutant, and its smallest margin, by the claim's margins at the points, a typical one first."""
     with in_place(mutant, kept):
         found = []
         for point in points:

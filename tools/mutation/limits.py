@@ -3,8 +3,6 @@
 They hold where the system can impose them: in the main thread of a process, with signals and resource limits.
 """
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Which modules a test file can reach through imports: only those tests can notice a mutant that reach its module."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from functools import cache

@@ -7,8 +7,6 @@ since; their documentation may change.  Other functions are not compared.  Why a
 sums of each paper, from ``paper_checks/mutants.csv``.
 """
 
-from __future__ import annotations
-
 import ast
 import csv
 import importlib.util
@@ -68,7 +66,7 @@ class Kills:
 
 
 def source_of(claim: Claim, functions: Sequence[str] = ()) -> str:
-    """What identifies the formulas and the domain of a claim, whatever is said about them and stands around them.
+    """A digest of the formulas and the domain of a claim, whatever is said about them and stands around them.
 
     The other ``functions`` are named ``module:name``; one that is gone has no text.
     """

@@ -6,8 +6,6 @@ rounding (multiples of the unit roundoff), and the constants at the heads of mod
 is no error).
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ Finished mutants are kept in ``.mutation/`` and not run again.  Survivors with a
 95 % must be killed, and every survivor must have a reason, or the exit status is 1.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -24,6 +24,7 @@ html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sourcelink = False
+html_show_copyright = False
 html_last_updated_fmt = None
 pygments_style = "friendly"
 pygments_dark_style = "monokai"

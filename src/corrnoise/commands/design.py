@@ -29,6 +29,7 @@ _COUNT: dict[str, Any] = {"type": int, "metavar": "N"}
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
+    parser.usage = f"{parser.prog} --epsilon X --delta X --examples N --batch-size N --epochs N [more, see below]"
     usual = parser.add_argument_group("what is usually given")
     usual.add_argument("--epsilon", **_NUMBER, help="epsilon of (epsilon, delta)-differential privacy of the run")
     usual.add_argument("--delta", **_NUMBER, help="delta, with --epsilon")
@@ -48,9 +49,6 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="N",
         help="arrays of the size of the model that the noise may keep; 0: independent noise, inf: any number "
         "(default: at most 16, and the fewest within 1 percent of the best)",
-    )
-    usual.add_argument(
-        "--output", metavar="DIR", default="corrnoise-design", help="folder for the files (default: %(default)s)"
     )
     _add_run(parser)
     _add_problem(parser)
@@ -81,6 +79,9 @@ def _add_run(parser: ArgumentParser) -> None:
     noise = parser.add_argument_group("the noise and the files")
     noise.add_argument("--family", metavar="NAME", help="the only family to be tried, such as 'buffers'")
     noise.add_argument("--parameters", **_COUNT, help="size of the model, for the bytes of memory in the report")
+    noise.add_argument(
+        "--output", metavar="DIR", default="corrnoise-design", help="folder for the files (default: %(default)s)"
+    )
     noise.add_argument("--force", action="store_true", help="overwrite the files of a design that is in the folder")
     optimiser = parser.add_argument_group("the optimiser, where no problem is given")
     optimiser.add_argument("--momentum", **_NUMBER, default=0.0, help="of the optimiser (default: 0)")
@@ -299,7 +300,7 @@ def _objective(
     budget: Budget,
     show: Any,
 ) -> tuple[Objective, tuple[str, ...]]:
-    """What is minimised, at the learning rate that is given or found, and a sentence about that."""
+    """The objective, at the learning rate that is given or found, and a sentence about that."""
     from corrnoise.theory.problems.learning_objective import LearningObjective
     from corrnoise.theory.problems.quadratic import QuadraticProblem
     from corrnoise.theory.workloads import SGD

@@ -149,7 +149,7 @@ def _protocol(data: Images, arguments: Namespace) -> Protocol:
 
 
 def _guarantee(protocol: Protocol, seed: int | None, delta: float | None) -> dict[str, Any]:
-    """What is private, how much, and what that rests on."""
+    """The privacy of the run: of whom, how much, and on which assumptions."""
     assert protocol.budget is not None
     found: dict[str, Any] = {"rho": protocol.budget.gaussian_rho}
     if delta is not None:

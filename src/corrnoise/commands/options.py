@@ -1,4 +1,4 @@
-"""What the options of several commands share: types, and names in errors."""
+"""Types of options that several commands have, and the names of options in errors."""
 
 from __future__ import annotations
 

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 
 from corrnoise.solvers.optimum import Optimum
 from corrnoise.solvers.rational.handover import check_scales, fitted_buffers, handed_over
-from corrnoise.solvers.sampled import DPSGD_POISSON, crossover
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import HANDED_OVER, INCREASE, Form, Program
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
@@ -142,7 +141,7 @@ class Design(Record):
     @property
     def dpsgd(self) -> Optimum | None:
         """DP-SGD with Poisson batches of the same mean size, if the budget is an (ε, δ) that its accountant covers."""
-        return next((one for one in (self.optimum, *self.alternatives) if one.family == DPSGD_POISSON), None)
+        return next((one for one in (self.optimum, *self.alternatives) if one.participation.kind == "poisson"), None)
 
     @property
     def beaten(self) -> bool:
@@ -156,10 +155,12 @@ class Design(Record):
         If the design is DP-SGD itself, its best alternative takes the place of this noise.  None where there is no such
         ε in [0.1, 20].
         """
+        from corrnoise.solvers.sampled import crossover
+
         dpsgd, other = self.dpsgd, self.optimum
         if dpsgd is None or self.budget.delta is None:
             return None
-        if other.family == DPSGD_POISSON:
+        if other is dpsgd:
             if not self.alternatives:
                 return None
             other = min(self.alternatives, key=self.error_of)

@@ -85,7 +85,7 @@ def alternatives_data(design: Design) -> Data:
 
 
 def curve_data(design: Design, points: int = 120) -> Data:
-    """What privacy adds at some steps; nothing for long runs, or without a problem."""
+    """The cost of privacy at some steps; nothing for long runs, or without a problem."""
     problem = design.problem
     who = design.participation
     if not isinstance(problem, QuadraticProblem) or who.steps is None or who.steps > LONGEST_CURVE:

@@ -134,8 +134,13 @@ def _bytes(design: Design, parameters: int | None) -> str:
         return " of the size of the model" if design.memory else ""
     dtype = design.program().dtype
     size = design.memory * parameters * np.dtype(dtype).itemsize
+    return f": {bytes_in_words(size)} for {parameters} parameters in {dtype}"
+
+
+def bytes_in_words(size: int) -> str:
+    """A number of bytes in the unit in which it is below 1024."""
     power = min(max(0, size.bit_length() - 1) // 10, len(_UNITS) - 1)
-    return f": {size / 1024**power:.3g} {_UNITS[power]} for {parameters} parameters in {dtype}"
+    return f"{size / 1024**power:.3g} {_UNITS[power]}"
 
 
 def _wrapped(line: str) -> str:

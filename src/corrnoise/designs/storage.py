@@ -53,6 +53,7 @@ KINDS: dict[str, type[Any]] = NOISES | by_name(
 #: All names of files of a design.  A design need not have all of them; those of an earlier design are removed.
 NAMES = (
     *("design.npz", "programs.json", "report.txt", "coefficients.csv", "poles.csv", "scales.csv"),
+    *("design.html", "epsilon.csv"),
     *("comparison.pdf", "comparison.png", "comparison.csv", "memory.pdf", "memory.png", "memory.csv"),
 )
 #: Steps of a run whose noise a file may hold, by kind; all others are Toeplitz noise.
@@ -132,7 +133,7 @@ def _with_claims(thing: Any) -> Any:
 
 
 def _stated(design: Design) -> dict[str, Any]:
-    """What is claimed of a design."""
+    """The claims of a design."""
     program, budget = design.program(), design.budget
     gaussian = not design.participation.sampled
     return {
@@ -150,6 +151,7 @@ def _save_folder(
     design: Design, target: Path, overwrite: bool, comparison: Comparison | None, parameters: int | None
 ) -> list[Path]:
     from corrnoise.designs.export import programs_as_json, tables
+    from corrnoise.designs.page import write_page
     from corrnoise.designs.report import report
 
     folder = checked_folder(target, overwrite=overwrite)
@@ -168,6 +170,7 @@ def _save_folder(
             from corrnoise.designs.memory_figure import write_memory_picture
 
             write_memory_picture(design, staging)
+        write_page(design, staging, comparison, parameters)
         return [folder / path.name for path in sorted(staging.iterdir())]
 
 
@@ -317,7 +320,7 @@ def _check_optimum(optimum: Optimum, design: Design | None = None) -> None:
 
 
 def _judged(design: Design) -> Any:
-    """What ``optimise`` judges, with the length of the run."""
+    """The objective of ``optimise``, with the length of the run."""
     objective = design.objective
     if isinstance(objective, SGD):
         return objective.workload(design.participation.length)

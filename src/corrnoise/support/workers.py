@@ -1,4 +1,4 @@
-"""What the worker processes of every parallel command do at an interrupt."""
+"""The behaviour of the worker processes of every parallel command at an interrupt."""
 
 import signal
 

@@ -52,8 +52,7 @@ def test_small_runs_are_resumed_drawn_and_reported(tmp_path: Path, monkeypatch: 
 @pytest.mark.usefixtures("short")
 def test_the_entry_says_what_is_drawn() -> None:
     drawn = figure.data()
-    assert {s.panel for s in drawn} == {
-        name for name in figure.FIGURES["private_training"].panels if name.endswith("prefix sums")
-    }
+    panels = figure.FIGURES["private_training"].panels
+    assert {s.panel for s in drawn} == {name for name in panels if name.endswith("prefix sums")}
     assert len(figure.draw(drawn).axes) == 9
     assert np.isfinite([s.y for s in drawn]).all()

@@ -36,8 +36,8 @@ def test_mnist_is_dealt_in_its_own_order(monkeypatch: pytest.MonkeyPatch) -> Non
     served = np.zeros((70000, 4))
     served[np.arange(70000), labels % 4] = 255
 
-    def load(name: str, *, download: bool, cache: str | None) -> Table:
-        assert (name, download, cache) == ("MNIST", True, None)
+    def load(name: str, *, download: bool) -> Table:
+        assert (name, download) == ("MNIST", True)
         return Table(served, labels.astype(str), ["p"] * 4)
 
     monkeypatch.setattr(images, "load", load)

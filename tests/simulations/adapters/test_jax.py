@@ -165,6 +165,7 @@ def test_after_the_last_step_there_is_no_gradient() -> None:
         ({"key": 5}, ValueError, "key must be 8 bytes"),
         ({"key": bytes(4)}, ValueError, "key must be 8 bytes"),
         ({"participation": 12}, TypeError, "participation must be a Participation"),
+        ({"mechanism": DPSGD(), "participation": Participation.poisson(12, 0.1)}, ValueError, r"\(H4\)"),
     ],
 )
 def test_bad_arguments_are_refused(change: dict, error: type[Exception], message: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from corrnoise.simulations.adapters import training
-from corrnoise.simulations.adapters.jax import _clipped_sum, private_gradient
+from corrnoise.simulations.adapters.jax import _MARGIN, _clipped_sum, private_gradient
 from corrnoise.simulations.adapters.jax_run import JaxRun, make_private
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder
@@ -164,7 +164,7 @@ def test_coarse_gradients_of_examples_are_clipped_in_single_precision(function: 
     with jax.default_matmul_precision(precision or "highest"):
         sums = [
             jax.tree.leaves(
-                _clipped_sum(function, 0.1)(PARAMETERS, np.ones(count, bool), images[:count], digits[:count])
+                _clipped_sum(function, 0.1 * _MARGIN)(PARAMETERS, np.ones(count, bool), images[:count], digits[:count])
             )
             for count in (499, 500)
         ]

@@ -69,11 +69,12 @@ class Loop:
 
     def __call__(self, data: Sequence[Examples]) -> np.ndarray:
         order = self.sampler(len(data[0]))
-        stream = Stream(self.program, _width(data), budget=BUDGET)
+        stream = Stream(self.program, _width(data))
+        scale = self.program.scale(BUDGET)
         released = []
         for step, (examples, drawn) in enumerate(zip(data, stream, strict=True)):
             batch = order.batch(step)
-            released.append(self.total(examples[batch], order.batch_size) + self.noise(drawn, batch))
+            released.append(self.total(examples[batch], order.batch_size) + self.noise(scale * drawn, batch))
         return np.array(released)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest import mock
 
 from corrnoise.simulations.run import draws
+from corrnoise.theory.amplification import curve
 from corrnoise.theory.mechanisms.program import Program
 
 KEY = bytes(range(32))
@@ -18,9 +20,15 @@ def known_key() -> AbstractContextManager[Any]:
     return mock.patch.object(draws, "fresh", lambda size: KEY[:size])
 
 
-def worst_case() -> AbstractContextManager[Any]:
+@contextmanager
+def worst_case() -> Iterator[None]:
     """Runs in this block have the noise of the worst case, so that sampled ones need no accountant."""
-    return mock.patch.object(Program, "_amplified", return_value=math.inf)
+    nothing = mock.Mock(upper=1.0)  # a bound of δ that verifies no multiplier
+    with (
+        mock.patch.object(Program, "_amplified", return_value=math.inf),
+        mock.patch.object(curve, "delta_of", return_value=nothing),
+    ):
+        yield
 
 
 def counted(first: int = 0) -> AbstractContextManager[Any]:

@@ -229,7 +229,7 @@ def test_a_run_of_any_length_does_not_end() -> None:
         (EPOCHS, EPOCHS, True),
         (EPOCHS, Participation.min_sep(12, 4), True),
         (EPOCHS, Participation.reshuffled(12, period=4), True),
-        (EPOCHS, Participation.poisson(12, 0.1), True),
+        (EPOCHS, Participation.poisson(12, 0.1).worst, True),
         (EPOCHS, Participation.fixed_epochs(16, epochs=4), True),
         (EPOCHS, Participation.fixed_epochs(12, epochs=2), False),
         (EPOCHS, Participation.fixed_epochs(8, epochs=2), False),

@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from corrnoise.simulations.run.batches import Batches, batches
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.sampled import SampledBatches
+from corrnoise.theory.amplification import curve
 from corrnoise.theory.amplification.accountant import amplified
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.participation import Participation
@@ -316,6 +318,31 @@ def test_a_run_that_goes_on_draws_the_same_batches(who: Participation, tmp_path:
     for changed in (batches(who, 51), batches(who.worst, 48, 12) if who.period == 4 else batches(who, 49)):
         with pytest.raises(ValueError, match=r"the settings must be those|batches must be"):
             run_of(who, folder=tmp_path / "run", batches=changed)
+
+
+def test_the_multiplier_of_a_folder_is_verified_and_not_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A number that the accountant does not verify is found anew, and differs from that of the folder."""
+    who = Participation.poisson(12, 0.1)
+
+    def begun(budget: Budget = BUDGET) -> PrivateRun:
+        return PrivateRun(budget, who, DPSGD(), 3, batches=batches(who, 50), folder=tmp_path / "run")
+
+    with begun() as run:
+        multiplier = run.multiplier
+    search = mock.Mock(side_effect=curve.noise_multiplier_of)
+    monkeypatch.setattr(curve, "noise_multiplier_of", search)
+    with begun() as run:
+        assert run.multiplier == multiplier
+    search.assert_not_called()
+    with pytest.raises(ValueError, match=r"epsilon was 4.0, is 5.0"):
+        begun(Budget(epsilon=5.0, delta=1e-5))
+    exact = curve.delta_of
+    monkeypatch.setattr(curve, "delta_of", lambda one, epsilon, sigma: exact(one, epsilon, sigma / 2))
+    with begun() as run:
+        assert run.multiplier == multiplier
+    search.assert_called()
 
 
 def test_the_noise_and_the_batches_have_different_words() -> None:

@@ -309,3 +309,13 @@ def test_what_streams_here() -> None:
     for endless in (PoleNoise([0.0], [0.5]), FiniteNoise([1.0, -2.0])):
         with pytest.raises(ValueError, match="mechanism must have a finite sensitivity"):
             streaming(endless, ANY_LENGTH)
+
+
+def test_noise_of_sampled_batches_is_no_stream_of_a_private_run() -> None:
+    """A stream has no batches, so that nobody would draw them from a secret; unit noise covers nothing and is given."""
+    budget = Budget(epsilon=2.0, delta=1e-6)
+    for who in (Participation.poisson(8, 0.1), Participation.balls_in_bins(8, period=4)):
+        with pytest.raises(ValueError, match=r"participation must not be sampled .* \(H4\)"):
+            Stream(DPSGD().program(who), 3, budget=budget)
+        assert len(list(Stream(DPSGD().program(who), 3))) == 8
+        assert Stream(DPSGD().program(who.worst), 3, budget=budget).scale > 0

@@ -143,7 +143,7 @@ def test_three_bins_and_the_trap_of_the_signs(signs):
     assert curve.delta(2.0, 1.0, "remove").lower > 0.0034771168
 
 
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(st.floats(0.5, 4), st.floats(0.1, 2), st.sampled_from(DIRECTIONS), st.integers(2, 3))
 def test_brackets_contain_the_truth_and_fall_with_the_noise(sigma, epsilon, direction, number):
     curve = bins_curve(NuFTRL(0.2), bins(2 * number, number))
@@ -174,11 +174,11 @@ def test_one_bin_is_a_gaussian_mechanism():
 
 
 def test_correlated_noise_has_a_bracket_by_the_chain():
-    curve = bins_curve(NuFTRL(1 / 16), bins(64, 16))
+    curve = bins_curve(NuFTRL(1 / 16), bins(24, 6))
     for direction in DIRECTIONS:
         found = curve.delta(1.0, 2.5, direction)
         worst = gaussian_delta(float(curve.upper.max()) / 12.5, 1.0)
-        assert 0 < found.lower < found.upper < 0.5 * worst
+        assert 0.5 * found.upper < found.lower < found.upper < 0.8 * worst
         assert "chain" in found.comparison or "logarithms" in found.comparison
 
 

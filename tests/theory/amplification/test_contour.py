@@ -13,6 +13,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ from corrnoise.theory.amplification import contour, enclosure
 from corrnoise.theory.amplification.contour import PoissonCurve, planned
 from corrnoise.theory.amplification.curve import DIRECTIONS, Direction, delta_of, epsilon_of, noise_multiplier_of
 from corrnoise.theory.amplification.factors import Factor
+from corrnoise.theory.amplification.few_steps import bracket_by_laws
 from corrnoise.theory.privacy import gaussian_delta, gaussian_epsilon
 from tests.strategies import log_uniform
 
@@ -182,7 +184,7 @@ def test_parity(sigma: float, q: float, steps: int, epsilon: float) -> None:
     assert 1 - scale + scale * other.upper >= low - tolerance
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(**RUNS, direction=st.sampled_from(DIRECTIONS), more=st.floats(1.01, 1.5))
 def test_monotone(sigma: float, q: float, steps: int, epsilon: float, direction: Direction, more: float) -> None:
     low, high = bracket(curve((q, 1.0, steps)), epsilon, sigma, direction)
@@ -207,7 +209,7 @@ def test_the_certificate_contains_the_estimate(
         assert upper >= low * (1 - scale)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(sigma=log_uniform(0.5, 3.0), q=log_uniform(1e-3, 0.9), steps=st.integers(16, 500), epsilon=st.floats(0.1, 8.0))
 def test_the_noise_multiplier_is_safe_and_tight(sigma: float, q: float, steps: int, epsilon: float) -> None:
     one = curve((q, 1.0, steps))
@@ -218,6 +220,40 @@ def test_the_noise_multiplier_is_safe_and_tight(sigma: float, q: float, steps: i
     assert found <= sigma * (1 + 1e-7)
     assert delta_of(one, epsilon, found).upper <= target
     assert delta_of(one, epsilon, found * (1 - 1e-5)).lower > target
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize(
+    ("factors", "epsilon"),
+    [
+        ([(0.25, 1.0, 2)], 0.3),
+        ([(0.64, 1.0, 16)], 2.0),
+        ([(0.25, 1.0, 2), (0.5, 0.7, 3), (1.0, 0.5, 2)], 0.5),
+        ([(0.01, 1.0, 100)], 1.0),
+    ],
+)
+def test_laws_and_the_contour_agree(
+    factors: list[tuple[float, float, int]], epsilon: float, direction: Direction
+) -> None:
+    """Two certified brackets of one number, by methods that share nothing."""
+    one = curve(*factors)
+    low, high = bracket(one, epsilon, 1.0, direction)
+    lower, upper = bracket_by_laws(one.above, epsilon, 1.0, direction)
+    assert lower <= high
+    assert upper >= low
+    if high > 1e-20:
+        assert upper - lower < 0.02 * high
+
+
+def test_few_rare_steps_are_bounded_by_laws() -> None:
+    one = curve((1e-4, 1.0, 3))
+    assert planned(one.above, 1.0, 0.78, "remove").count == 0
+    low, high = bracket(one, 1.0, 0.78, "remove")
+    assert high < 1.05 * low
+    single = bracket(curve((1e-4, 1.0, 1)), 1.0, 0.78, "remove")
+    assert low > single[1]
+    assert high < 10 * single[0]
+    assert noise_multiplier_of(one, 1.0, 1e-6) < 0.5
 
 
 def test_extreme_runs_have_answers() -> None:
@@ -290,17 +326,62 @@ def test_a_worse_sum_is_noticed_by_its_certificate(change: dict[str, Any]) -> No
     assert high - low > 1e-9 * EXACT
 
 
+@settings(max_examples=12, deadline=None)
+@given(
+    sigma=log_uniform(0.5, 5.0),
+    q=log_uniform(1e-2, 0.9),
+    steps=st.integers(2, 200),
+    epsilon=st.floats(0.1, 3.0),
+    direction=st.sampled_from(DIRECTIONS),
+    scales=st.tuples(*[log_uniform(0.3, 3.0)] * 8),
+)
+def test_any_plan_gives_a_valid_bracket(
+    sigma: float, q: float, steps: int, epsilon: float, direction: Direction, scales: tuple[float, ...]
+) -> None:
+    """The choice of the contour decides the width of the bracket, and nothing else."""
+    factors = (Factor(q, 1.0, steps), Factor(min(2 * q, 1.0), 0.5, 2))
+    order, other, step, count, height, width, first, last = scales
+
+    def changed(*key: Any) -> Any:
+        plan = planned(*key)
+
+        def line(one: Any) -> Any:
+            return dataclasses.replace(
+                one,
+                height=one.height * height,
+                step=one.step * width,
+                first=round(one.first * first),
+                last=round(one.last * last),
+            )
+
+        return dataclasses.replace(
+            plan,
+            order=plan.order * order,
+            other=max(plan.other * other, plan.order * order * 1.01),
+            step=plan.step * step,
+            count=min(round(plan.count * count), 20_000),
+            lines=tuple(map(line, plan.lines)),
+            other_lines=tuple(map(line, plan.other_lines)),
+            shift=plan.shift * height,
+        )
+
+    low, high = enclosure.enclosure(factors, epsilon, sigma, direction, planned)
+    lower, upper = enclosure.enclosure(factors, epsilon, sigma, direction, changed)
+    assert lower <= high
+    assert upper >= low
+
+
 @pytest.mark.parametrize("name", ["_aliases", "modulus", "error"])
 def test_a_budget_without_one_of_its_terms_is_wrong(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each error term is needed: without it the bracket of a worse sum misses the true value."""
-    change = {
+    changes: dict[str, dict[str, Any]] = {
         "_aliases": {"step": 5.0},
         "modulus": {"count": 0.2},
         "error": {"lines": coarser},
-    }[name]
+    }
     where = enclosure._Pair if name == "_aliases" else enclosure._Rule
-    monkeypatch.setattr(where, name, lambda *_: enclosure.arb(0))
-    low, high = certified(**change)
+    monkeypatch.setattr(where, name, lambda *_: arb(0))
+    low, high = certified(**changes[name])
     assert not low <= EXACT <= high
 
 

@@ -87,7 +87,7 @@ def test_the_bound_is_that_of_the_majorant(data, n, b, k):
     assert gradient @ c == pytest.approx((grown - square) / 1e-6, rel=1e-5, abs=1e-12)
     distinct = np.sign(c) * (np.abs(c) + 1e-3 * np.arange(n))
     sizes = np.sort(np.abs(distinct[distinct != 0]))
-    if np.diff(sizes).min(initial=1.0) > 1e-4:
+    if np.diff(sizes, prepend=0.0).min(initial=1.0) > 1e-4:
         direction = np.cos(np.arange(n)) * (distinct != 0)
         ends = [losses.squared_sensitivity_bound(distinct + h * direction, who)[0] for h in (1e-6, -1e-6)]
         slope = losses.squared_sensitivity_bound(distinct, who)[1] @ direction

@@ -1,0 +1,26 @@
+"""
+Machines that cancel their own noise
+====================================
+
+In federated learning each machine takes the noise of its last message back. How much of the noise stays in the
+server's estimate depends on how the machine draws it. All curves have the same privacy.
+"""
+
+import matplotlib.pyplot as plt
+
+from corrnoise.theory.noise_cancellation.machines import cancelling_noise, mean_variance
+
+counts = (5, 10, 20, 50, 100, 200)
+noises = {
+    "variance grows (published)": lambda n: cancelling_noise(n, growth=1),
+    "constant variance": lambda n: cancelling_noise(n),
+    "takes a share back": lambda n: cancelling_noise(n, share=n**-0.5),
+}
+
+figure, axes = plt.subplots(figsize=(6.0, 3.0), layout="constrained")
+for style, (name, make) in zip(("o--", "s:", "^-"), noises.items(), strict=True):
+    variances = [mean_variance(make(n), n) for n in counts]
+    axes.loglog(counts, variances, style, label=name)
+axes.set(xlabel="participations of a machine", ylabel="mean variance at equal privacy")
+axes.legend(frameon=False)
+plt.show()

@@ -1,0 +1,228 @@
+"""Which accountant covers which sampling, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import corrnoise as cn
+from corrnoise.theory.amplification.accountant import CutCurve, curve_of
+from corrnoise.theory.amplification.contour import PoissonCurve
+from corrnoise.theory.amplification.curve import DIRECTIONS, Bound, Curve, Direction, epsilon_of, noise_multiplier_of
+from corrnoise.theory.amplification.factors import Factor
+from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
+from corrnoise.theory.mechanisms.matrix import MatrixNoise
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget, gaussian_delta
+
+BUDGET = Budget(epsilon=2.0, delta=1e-6)
+POISSON = Participation.poisson(60, 0.1)
+BANDS = BandedStrategyNoise(NuFTRL(0.0).inverse_coefficients(4))
+CYCLIC = Participation.cyclic_poisson(60, period=4, rate=0.4)
+
+
+def poisson_curve(curve: Curve) -> PoissonCurve:
+    assert isinstance(curve, PoissonCurve)
+    return curve
+
+
+# -- pairs -------------------------------------------------------------------------------------------------------------
+
+
+def test_independent_noise_is_a_product_of_equal_steps() -> None:
+    curve = poisson_curve(curve_of(DPSGD(), POISSON))
+    assert curve.above == curve.below == (Factor(0.1, 1.0, 60),)
+    assert curve.attained
+    scaled = ScaledNoise(DPSGD(), step_scales=np.repeat([1.0, 2.0], 30))
+    assert poisson_curve(curve_of(scaled, POISSON)).above == (Factor(0.1, 1.0, 30), Factor(0.1, 0.5, 30))
+
+
+def test_columns_of_a_group_are_steps_at_the_rate_of_the_group() -> None:
+    """Every column has the norm of the whole strategy but the last of the groups that end within it."""
+    curve = poisson_curve(curve_of(BANDS, CYCLIC))
+    norm = float(np.linalg.norm(BANDS.values))
+    assert [(one.rate, one.count) for one in curve.above] == [(0.4, 15)]
+    assert curve.above[0].norm == pytest.approx(norm, rel=1e-14)
+    longer = Participation.cyclic_poisson(61, period=4, rate=0.4)
+    curve = poisson_curve(curve_of(BANDS, longer))
+    assert [one.count for one in curve.above] == [15, 1]  # group 0 ends with a column of one entry
+    assert curve.above[1].norm == pytest.approx(float(BANDS.values[0]), rel=1e-14)
+
+
+def test_the_rate_is_that_of_the_group_and_not_of_the_batch() -> None:
+    """Mutant: the batch rate, a quarter of it, would promise far too much."""
+    truth = curve_of(BANDS, CYCLIC)
+    misread = curve_of(BANDS, Participation.cyclic_poisson(60, period=4, rate=0.1))
+    for direction in DIRECTIONS:
+        assert misread.delta(1.0, 2.0, direction).upper < truth.delta(1.0, 2.0, direction).lower / 5
+
+
+def test_the_law_of_an_example_of_a_group() -> None:
+    """Monte Carlo of the whole run of two groups: a false alarm at 5 standard errors, 6e-7."""
+    n, sigma, rate, epsilon = 4, 1.2, 0.5, 0.3
+    strategy = np.eye(n) - 0.7 * np.eye(n, k=-1)
+    who = Participation.cyclic_poisson(n, period=2, rate=rate)
+    noise = MatrixNoise(strategy)
+    rng = np.random.default_rng(5)
+    z = rng.standard_normal((400_000, n))
+    ratio = np.ones(len(z))
+    for s in (0, 2):  # the first group
+        shift = np.abs(strategy[:, s]) / sigma
+        ratio *= 1 - rate + rate * np.exp(z @ shift - shift @ shift / 2)
+    values = np.maximum(ratio - math.exp(epsilon), 0.0)
+    found = curve_of(noise, who).delta(epsilon, sigma, "remove")
+    assert abs(values.mean() - found.upper) < 5 * values.std() / math.sqrt(len(z))
+
+
+def test_norms_are_widened_by_the_error_of_the_program() -> None:
+    exact = poisson_curve(curve_of(DPSGD(), POISSON))
+    widened = poisson_curve(curve_of(DPSGD(), POISSON, column_error=0.01))
+    assert widened.above[0].norm == pytest.approx(1.01, rel=1e-14)
+    assert widened.below[0].norm == pytest.approx(0.99, rel=1e-14)
+    inner, outer = exact.delta(1.0, 1.0, "remove"), widened.delta(1.0, 1.0, "remove")
+    assert outer.lower < inner.lower <= inner.upper < outer.upper
+    swallowed = curve_of(DPSGD(), POISSON, column_error=2.0).delta(1.0, 1.0, "remove")
+    assert swallowed.lower == 0.0 < swallowed.upper
+
+
+def test_many_norms_become_few_on_the_safe_side() -> None:
+    scales = np.linspace(1.0, 2.0, 60)
+    noise = ScaledNoise(DPSGD(), step_scales=scales)
+    curve = poisson_curve(curve_of(noise, POISSON))
+    assert len(curve.above) == len(curve.below) == 8
+    for factors, compare in ((curve.above, np.greater_equal), (curve.below, np.less_equal)):
+        merged = np.repeat([one.norm for one in factors], [one.count for one in factors])
+        assert compare(merged * (1 + (1e-12 if factors is curve.above else -1e-12)), np.sort(1 / scales)[::-1]).all()
+
+
+def test_at_rate_1_the_run_is_one_gaussian_mechanism() -> None:
+    found = curve_of(DPSGD(), Participation.poisson(4, 1.0)).delta(1.0, 3.0, "add")
+    exact = gaussian_delta(4 / 18, 1.0)
+    assert found.lower <= exact <= math.nextafter(found.upper, 1)
+
+
+# -- capacity ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_capacity_has_its_price() -> None:
+    cut = Participation.poisson(60, 0.1, capacity=45, examples=200)
+    curve = curve_of(DPSGD(), cut)
+    assert isinstance(curve, CutCurve)
+    assert not curve.attained
+    free = curve_of(DPSGD(), POISSON)
+    tau = cut.overflow
+    assert 0 < tau < 0.1
+    for direction in DIRECTIONS:
+        priced, whole = curve.delta(1.0, 1.0, direction), free.delta(1.0, 1.0, direction)
+        assert priced.upper >= tau + (1 - tau) * whole.upper * (1 - 1e-15)
+        assert priced.upper == pytest.approx(tau + (1 - tau) * whole.upper, rel=1e-14)
+    with pytest.raises(ValueError, match="epsilon and delta must be reached by a noise multiplier"):
+        noise_multiplier_of(curve, 1.0, tau / 2)
+    assert epsilon_of(curve, tau / 2, 1.0, "remove").upper == math.inf
+
+
+# -- programs ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("noise", "who"), [(DPSGD(), POISSON), (BANDS, CYCLIC)], ids=["DP-SGD", "bands"])
+def test_a_program_is_private_at_its_multiplier(noise: Any, who: Participation) -> None:
+    program = noise.program(who)
+    multiplier = program.multiplier(BUDGET)
+    worst = noise.program(who.worst).multiplier(BUDGET)
+    assert multiplier < worst / 2
+    found = cn.privacy.amplified(noise, who, noise_multiplier=multiplier, epsilon=2.0)
+    assert found.upper <= 1e-6
+    assert found.kind == "certified"
+    again = cn.privacy.amplified(noise, who, noise_multiplier=multiplier, delta=1e-6)
+    assert again.upper <= 2.0
+    assert again.lower > 2.0 - 1e-4
+    assert cn.privacy.amplified(noise, who, noise_multiplier=multiplier / 1.001, epsilon=2.0).lower > 1e-6
+
+
+def test_the_worst_case_is_taken_where_it_is_smaller() -> None:
+    """At rate 1 amplification is nothing, and the certificate of the worst case is exact."""
+    who = Participation.poisson(8, 1.0)
+    budget = Budget(epsilon=0.5, delta=1e-7)
+    assert DPSGD().program(who).multiplier(budget) <= DPSGD().program(who.worst).multiplier(budget)
+
+
+def test_rounding_stays_within_the_bands() -> None:
+    program = BANDS.program(CYCLIC, form="transform")
+    with pytest.raises(ValueError, match="form must be 'substitution' or 'strategy column'"):
+        program.multiplier(BUDGET)
+    column = BANDS.program(CYCLIC, form="strategy column", dtype="float32")
+    assert column.multiplier(BUDGET) == pytest.approx(BANDS.program(CYCLIC).multiplier(BUDGET), rel=1e-4)
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: curve_of(DPSGD(), Participation.fixed_epochs(8, epochs=2, secret=True)), "H2"),
+        (lambda: curve_of(DPSGD(), Participation.reshuffled(8, epochs=2, secret=True)), "equal-size random batches"),
+        (lambda: curve_of(DPSGD(), Participation.min_sep(8, 2)), "H2.*H4"),
+        (lambda: curve_of(DPSGD(), Participation(8, "poisson", rate=0.5, members=2)), "members=1.*H1.*H2"),
+        (lambda: curve_of(BANDS, POISSON), "one band for Poisson sampling, got 4"),
+        (
+            lambda: curve_of(BANDS, Participation.cyclic_poisson(60, period=3, rate=0.3)),
+            "at most as many bands as there are groups, period=3",
+        ),
+        (lambda: curve_of(DPSGD(), POISSON, column_error=-1.0), "column_error must lie in"),
+        (lambda: DPSGD().program(POISSON).multiplier(Budget(1.0)), "amplified curves are no zCDP"),
+        (
+            lambda: DPSGD().program(POISSON).multiplier(Budget(epsilon=1.0, delta=1e-5, adjacency="replace-one")),
+            "zero-out adjacency",
+        ),
+        (lambda: BANDS.program(POISSON).multiplier(BUDGET), "one band for Poisson sampling"),
+        (lambda: cn.privacy.amplified(DPSGD(), POISSON, noise_multiplier=1.0), "delta or epsilon must be given"),
+        (
+            lambda: cn.privacy.amplified(
+                DPSGD(), Participation.fixed_epochs(8, epochs=2, secret=True), noise_multiplier=1.0, delta=1e-5
+            ),
+            "violate H2",
+        ),
+        (lambda: cn.privacy.amplified(DPSGD(), POISSON, noise_multiplier=0.0, delta=1e-5), "noise_multiplier must lie"),
+    ],
+)
+def test_what_no_accountant_covers_is_refused(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+# -- searches ----------------------------------------------------------------------------------------------------------
+
+
+class Loose(Curve):
+    """A curve whose estimate is wrong: only what is verified counts."""
+
+    attained = False
+    factor: float
+
+    def __init__(self, factor: float) -> None:
+        self._set(factor=factor)
+
+    def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> Bound:
+        truth = gaussian_delta(0.5 / noise_multiplier**2, epsilon)
+        return Bound(truth, truth, "certified", "a Gaussian mechanism")
+
+    def estimate(self, epsilon: float, noise_multiplier: float, direction: Direction) -> tuple[float, float]:
+        found = self.delta(epsilon, noise_multiplier, direction)
+        return found.lower / self.factor, found.upper / self.factor
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 3.0])
+def test_searches_verify_their_results(factor: float) -> None:
+    """A wrong estimate costs accuracy and never privacy."""
+    curve = Loose(factor)
+    found = noise_multiplier_of(curve, 1.0, 1e-5)
+    assert curve.delta(1.0, found, "remove").upper <= 1e-5
+    assert found < 1.2 * (2 * cn.privacy.gaussian_rho(1.0, 1e-5)) ** -0.5
+    bracket = epsilon_of(curve, 1e-5, 1.0, "add")
+    assert bracket.lower <= cn.privacy.gaussian_epsilon(0.5, 1e-5) <= bracket.upper
