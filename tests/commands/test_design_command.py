@@ -157,6 +157,28 @@ def test_runs_in_several_words(options: tuple[str, ...], expected: Participation
     assert found == expected
 
 
+@pytest.mark.parametrize(
+    ("sampling", "kinds"),
+    [
+        ("poisson", ["poisson"]),
+        ("cyclic-poisson", ["cyclic poisson"] * 3),
+        ("balls-in-bins", ["balls in bins"]),
+        ("none", ["fixed epochs"]),
+    ],
+)
+def test_a_sampler_has_batches_of_the_same_mean_size(sampling: str, kinds: list[str]) -> None:
+    options = ("--examples", "96", "--batch-size", "8", "--epochs", "2", "--sampling", sampling)
+    parsed = parser_of_the_command().parse_args(options)
+    found = design_command._sampled(parsed, design_command._participation(parsed, None)[0])
+    assert [one.kind for one in found] == kinds
+    assert all(one.steps == 24 for one in found)
+    assert all((one.rate or 1.0) / one.period == pytest.approx(1 / 12) for one in found)
+    with pytest.raises(ValueError, match="--sampling must come with --examples"):
+        design_command._sampled(
+            parser_of_the_command().parse_args(["--steps", "24", "--sampling", "poisson"]), Participation.single(24)
+        )
+
+
 @pytest.mark.usefixtures("undrawn")
 def test_a_run_of_any_length_has_buffers_for_others_and_no_coefficients(tmp_path: Path) -> None:
     found = made(tmp_path, *LONG, "--adjacency", "replace-one")
@@ -353,12 +375,12 @@ def test_the_example_is_understood() -> None:
     assert (parsed.examples, parsed.epochs, parsed.epsilon, parsed.memory) == (50000, 3, 2.0, 4)
 
 
-def test_help_begins_with_seven_options_and_says_what_the_budget_does_not_cover(
+def test_help_begins_with_few_options_and_says_what_the_budget_does_not_cover(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     parser = parser_of_the_command()
     first = next(group for group in parser._action_groups if group.title == "what is usually given")
-    assert len(first._group_actions) == 7
+    assert len(first._group_actions) == 8
     with pytest.raises(SystemExit):
         parser.parse_args(["--help"])
     shown = " ".join(capsys.readouterr().out.split())

@@ -165,8 +165,8 @@ def _late(*_: object, **__: object) -> NoReturn:
     [
         ({"budget": 0.5}, TypeError, "budget must be a Budget"),
         ({"visits": 48}, TypeError, "visits must be a Participation"),
-        ({"visits": ENDLESS}, ValueError, "visits must have a number of steps without a problem"),
-        ({"visits": Participation.single(10**11)}, ValueError, r"visits must have at most \d+ steps on"),
+        ({"visits": ENDLESS}, ValueError, "steps must be given without a problem"),
+        ({"visits": Participation.single(10**11)}, ValueError, r"steps must be at most \d+ on this machine"),
         ({"objective": NuFTRL(0.1)}, TypeError, "objective must be SGD, a workload, a problem or LearningObjective"),
         ({"progress": 3}, TypeError, "progress must be a function"),
     ],

@@ -1,5 +1,6 @@
 """Designs of sampled batches: DP-SGD as a row, the choice at equal privacy, what runs, and files."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,11 @@ def test_the_crossover_is_in_the_report(cyclic: Design) -> None:
     for factor in (1 / 1.04, 1.04):
         other = Design(budget(limit * factor), GROUPS, cyclic.optimum, cyclic.objective)
         assert other.beaten == (factor < 1)
+
+
+def test_the_ends_of_delta_are_in_the_report(cyclic: Design) -> None:
+    lower, upper = re.search(r"Delta: +of this noise in \[(.*), (.*)\] at epsilon = 4; some", report(cyclic)).groups()  # type: ignore[union-attr]
+    assert 0.999e-5 < float(lower) <= float(upper) == 1e-5
 
 
 def test_a_sampled_design_runs_with_batches_of_its_own(cyclic: Design) -> None:

@@ -93,17 +93,8 @@ def test_a_fixed_order_is_worth_more_than_a_separation() -> None:
         assert fixed.error < 0.99 * spread.error
 
 
-@pytest.mark.parametrize(
-    "who",
-    [
-        Participation.reshuffled(32, epochs=4),
-        Participation.balls_in_bins(32, period=8),
-        Participation.cyclic_poisson(32, period=8, rate=0.1),
-        Participation.poisson(32, 0.1),
-    ],
-    ids=lambda who: who.kind,
-)
-def test_random_orders_are_judged_by_their_worst_case(who: Participation) -> None:
+def test_random_orders_are_judged_by_their_worst_case() -> None:
+    who = Participation.reshuffled(32, epochs=4)
     for one in everything(optimise(None, who, memory=4)):
         assert one.participation == who
         assert one.sensitivity.upper == one.mechanism.sensitivity_upper_bound(who.worst)
@@ -235,7 +226,7 @@ def test_the_floor_is_left_out_where_it_takes_long() -> None:
 @pytest.mark.parametrize(
     ("objective", "who", "arguments", "message"),
     [
-        (None, None, {}, "participation must be given"),
+        (None, None, {}, "visits must be given"),
         (PrefixSums(9), Participation.single(8), {}, "steps=9"),
         (None, WHO, {"memory": -1}, "memory"),
         (None, WHO, {"family": "trees"}, "family must be one of independent noise"),

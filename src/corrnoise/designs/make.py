@@ -113,12 +113,12 @@ def design(
     steps = tried[0].steps
     if steps is not None and (need := _BYTES_A_STEP * steps) > (there := memory_of_this_machine()):
         raise ValueError(
-            f"visits must have at most {there // _BYTES_A_STEP} steps on this machine, got {steps}: its "
+            f"steps must be at most {there // _BYTES_A_STEP} on this machine, got {steps}: their "
             f"coefficients take about {need / 2**30:.3g} GiB of memory, of {there / 2**30:.3g} GiB"
         )
     _check_problem(wanted, steps, family)
     if isinstance(wanted, SGD) and steps is None:
-        raise ValueError("visits must have a number of steps without a problem, got a run of any length")
+        raise ValueError("steps must be given without a problem, got visits of a run of any length")
     if isinstance(wanted, StronglyConvex):
         _check_long(tried[0], memory, family)
         optimum = strongly_convex_optimum(wanted, tried[0], budget=budget)

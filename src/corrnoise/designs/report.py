@@ -11,6 +11,7 @@ from corrnoise.designs.design import Design
 from corrnoise.designs.export import exports
 from corrnoise.solvers.optimum import Optimum
 from corrnoise.solvers.sampled import DPSGD_POISSON, EPSILONS
+from corrnoise.theory.amplification.curve import delta_of
 from corrnoise.theory.problems.quadratic import LinearRegression
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
@@ -89,7 +90,20 @@ def result(design: Design, parameters: int | None) -> str:
         f"Error:    {design.error:.6g}{ratio}: {design.error_in_words}",
         f"Floor:    {design.floor_in_words}.",
     ]
+    if design.participation.sampled:
+        lines.append(_bracket(design))
     return "\n".join(_wrapped(line) for line in lines)
+
+
+def _bracket(design: Design) -> str:
+    """How near the accountant's noise multiplier is to the least one: the two ends of δ."""
+    program, budget = design.program(), design.budget
+    assert budget.epsilon is not None
+    assert budget.delta is not None
+    found = delta_of(program.curve, budget.epsilon, program.multiplier(budget))
+    reached = "; some gradients reach the lower end" if found.attained else ""
+    upper = min(found.upper, budget.delta)
+    return f"Delta:    of this noise in [{found.lower:.5g}, {upper:.5g}] at epsilon = {budget.epsilon:g}{reached}."
 
 
 def beside_dpsgd(design: Design) -> str:
