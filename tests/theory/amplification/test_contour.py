@@ -204,9 +204,10 @@ def test_the_certificate_contains_the_estimate(
     low, high = bracket(one, epsilon, sigma, direction)
     lower, upper = one.estimate(epsilon, sigma, direction)
     scale = steps * 2e-14 + 1e-9
-    if high > 1e-15:  # below, floats cancel
-        assert lower <= high * (1 + scale)
-        assert upper >= low * (1 - scale)
+    lost = 1e-18  # of terms that are far above a small δ and cancel
+    if high > 1e-15:
+        assert lower <= high * (1 + scale) + lost
+        assert upper >= low * (1 - scale) - lost
 
 
 @settings(max_examples=4, deadline=None)
