@@ -139,13 +139,20 @@ def sampled_noises(
             continue
         progress(f"mechanisms: {name}, {SAMPLERS[kind]}")
         if judge is None:
-            yield Found(name, DPSGD() if name == INDEPENDENT else _few_bands(objective, visits.period, memory))
+            yield Found(name, DPSGD() if name == INDEPENDENT else few_bands(objective, visits.period, memory))
         else:
             yield from (Found(name, noise, judge.multiplier(noise)) for noise in _in_bins(name, judge, memory))
 
 
-def _few_bands(objective: RunObjective, groups: int, memory: float) -> ToeplitzNoise:
-    """The best strategy with a band for each group, of which one example takes part in one."""
+def few_bands(objective: RunObjective, groups: int, memory: float) -> ToeplitzNoise:
+    """The best strategy with a band for each group, of which one example takes part in one.
+
+    Parameters
+    ----------
+    objective : of the run
+    groups : of cyclic Poisson sampling
+    memory : the largest number of arrays that the noise may keep
+    """
     once = Participation.single(objective.steps)
     start = None if isinstance(objective.what, PrefixSums) else toeplitz.nu_ftrl(objective, once)
     return toeplitz.best_toeplitz(objective, once, int(min(groups, memory + 1, objective.steps)), start)

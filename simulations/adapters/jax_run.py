@@ -177,7 +177,7 @@ def make_private(
     epochs
         How often an example takes part, at least 1; or a participation, for other orders and for sampled batches.
     mechanism
-        The noise; None for the best noise of two buffers for the running sums, which the folder keeps.
+        The noise; None for the best noise of two arrays for the running sums, which the folder keeps.
     folder
         Where the run is kept, a path or a ``Folder``.  None for a run that ends with the process.
     key

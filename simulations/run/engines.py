@@ -33,8 +33,10 @@ from scipy import fft
 from corrnoise.solvers.families.buffers import best_buffers
 from corrnoise.solvers.objectives import run_objective
 from corrnoise.solvers.rational.approximation import rational
+from corrnoise.solvers.sampled import few_bands
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.matrix import BandedNoise
+from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.mechanisms.program import Form, Program
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.numerics import checks
@@ -46,7 +48,7 @@ from corrnoise.theory.workloads import PrefixSums
 Draw = Callable[[NDArray[Any]], None]  #: fills a vector with standard normals, new ones in each call
 
 TOLERANCE = 1e-3  #: of the rational noise that takes the place of noise with a long memory
-_BUFFERS = 2  # of the noise of a run that names none
+_ARRAYS = 2  # that the noise of a run that names none may keep
 _BLOCK = 4096  # elements whose states stay in the first-level cache
 _COLUMNS = 2**22  # entries transformed at once
 
@@ -272,17 +274,27 @@ def step_scale(program: Program, scale: float, position: int) -> float:
     return scale if scales is None else scale * float(scales[position])
 
 
+def _usual(who: Participation) -> Mechanism:
+    """The noise of a run that names none."""
+    objective = run_objective(PrefixSums(who.length))
+    if who.kind in ("poisson", "redrawn bins"):
+        return DPSGD()
+    if who.kind == "cyclic poisson":
+        return few_bands(objective, who.period, _ARRAYS)
+    return best_buffers(objective, who, _ARRAYS)
+
+
 def streaming(mechanism: Mechanism | None, participation: Participation, dtype: Dtype | None = None) -> Program:
     """The program that makes the noise of a mechanism step by step here; its ``mechanism`` is what really runs.
 
-    Noise with a memory as long as the run is replaced by rational noise, within ``TOLERANCE``.  None stands for the
-    noise of two buffers whose running sums have the smallest mean squared error that is found.
+    Noise with a memory as long as the run is replaced by rational noise, within ``TOLERANCE``.  None stands for noise
+    of at most two arrays whose running sums have the smallest mean squared error that is found: buffers, a strategy of
+    few bands for cyclic Poisson batches, or independent noise where an accountant covers no other.
     Raises ``ValueError`` or ``TypeError`` where there is no rational noise within the tolerance, or the sensitivity is
     not bounded.
     """
     if mechanism is None:
-        who = checks.instance("participation", participation, Participation)
-        mechanism = best_buffers(run_objective(PrefixSums(who.length)), who, _BUFFERS)
+        mechanism = _usual(checks.instance("participation", participation, Participation))
     given = checks.instance("mechanism", mechanism, Mechanism)  # type: ignore[type-abstract]
     inner = given.noise if isinstance(given, ScaledNoise) else given
     if not inner.forms():

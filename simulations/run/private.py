@@ -75,7 +75,7 @@ class PrivateRun(Guarded):
         case counts (``participation.worst``).
     mechanism
         The noise; one with a long memory is replaced by rational noise (``program.mechanism``).  None for the best
-        noise of two buffers for the running sums.  Noise that is found is kept in the folder.
+        noise of two arrays for the running sums.  Noise that is found is kept in the folder.
     size
         Number of parameters of the model, over all arrays.
     batches

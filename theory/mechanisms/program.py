@@ -156,6 +156,12 @@ class Program(Record):
                 f"budget must be given by epsilon and delta for sampled batches, got rho={budget.rho!r}: amplified "
                 "curves are no zCDP; promise participation.worst, or give epsilon and delta"
             )
+        who = self.participation
+        if who.overflow >= budget.delta:
+            raise ValueError(
+                f"capacity must be larger, got {who.capacity}: other examples fill a batch with probability up to "
+                f"{who.overflow:.2g}, which counts as delta, and delta={budget.delta:g}"
+            )
         from corrnoise.theory.amplification.curve import noise_multiplier_of
 
         # The factor 1 + 2⁻⁵⁰ exceeds the rounding error of a later product with the clip norm.

@@ -258,6 +258,21 @@ def test_the_epsilon_of_a_sampled_run() -> None:
             PrivateRun(budget, who, DPSGD(), 3, batches=batches(who, 50))
 
 
+def test_a_run_that_names_no_noise_has_noise_that_the_accountant_covers() -> None:
+    bands = []
+    for who in (KINDS[0], KINDS[1], Participation.cyclic_poisson(12, period=2, rate=0.5)):
+        run = PrivateRun(BUDGET, who, None, 3, batches=batches(who, 50))
+        assert run.multiplier < PrivateRun(BUDGET, who.worst, None, 3, batches=batches(who, 50)).multiplier
+        bands.append(run.program.mechanism.bands(12))
+    assert bands == [1, 3, 2]
+
+
+def test_a_capacity_whose_price_exceeds_delta_is_refused() -> None:
+    who = Participation.poisson(12, 0.5, capacity=26, examples=50)
+    with pytest.raises(ValueError, match=r"capacity must be larger, got 26: .* and delta=1e-05"):
+        PrivateRun(BUDGET, who, DPSGD(), 3, batches=batches(who, 50))
+
+
 def test_an_empty_batch_gets_noise() -> None:
     who = Participation.poisson(40, 0.02)
     run = run_of(who, batches=batches(who, 20))
