@@ -227,27 +227,9 @@ def amplified(
     delta: float | None = None,
     epsilon: float | None = None,
 ) -> Amplified:
-    """The ε at δ, or the δ at ε, of a run of a mechanism with sampled batches, in both directions.
+    """Certified brackets of the ε at δ, or of the δ at ε, in both directions; the arguments of ``cn.privacy.amplified``.
 
-    Parameters
-    ----------
-    mechanism
-        The noise, as its program runs by default.
-    visits
-        One of the sampled kinds.
-    noise_multiplier
-        σ > 0: standard deviation of the independent noise over the clip norm.
-    delta, epsilon
-        0 < δ < 1 or ε >= 0: one of the two.
-
-    Returns
-    -------
-    Brackets for removal and addition of an example, for zero-out adjacency.
-
-    Raises
-    ------
-    ValueError
-        An argument is out of its range, or no accountant covers the run.
+    Raises ``ValueError`` where an argument is out of its range, or no accountant covers the run.
 
     Examples
     --------
