@@ -227,7 +227,7 @@ def amplified(
     delta: float | None = None,
     epsilon: float | None = None,
 ) -> Amplified:
-    """Certified brackets of the ε at δ, or of the δ at ε, in both directions; the arguments of ``cn.privacy.amplified``.
+    """Certified brackets of the ε at δ, or of the δ at ε; the arguments are those of ``cn.privacy.amplified``.
 
     Raises ``ValueError`` where an argument is out of its range, or no accountant covers the run.
 
