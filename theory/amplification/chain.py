@@ -270,7 +270,8 @@ def chain_law(
         rounding += (int(terms) + 8) * _UNIT
         if j + 1 < length:
             singular += float(latent @ grid.excess[length - 1 - j])
-            mass = grid.transitions.T @ mass
+            with np.errstate(over="ignore", invalid="ignore"):  # beyond the range of floats the law says nothing
+                mass = grid.transitions.T @ mass
             rounding += (_INNOVATIONS + count + 16) * _UNIT
     return Law(points, mass.sum(axis=0), singular, rounding + count * _UNIT, True)
 

@@ -83,6 +83,8 @@ class Law(Record):
             values = -np.expm1(np.minimum(argument, 0.0))
         values = values * self.positions if direction == "remove" else np.where(self.positions > 0, values, 1.0)
         total = float(self.masses @ values) + (self.singular if direction == "remove" else 0.0)
+        if math.isnan(total):  # beyond the range of floats
+            return 1.0 if self.upper else 0.0
         return min(total * math.exp(sign * 2 * r) + (_UNDERFLOW if self.upper else 0.0), 1.0)
 
 

@@ -153,3 +153,9 @@ def test_redrawn_bins_with_a_short_last_epoch():
     )
     assert low.delta(1.0, "remove") <= truth <= high.delta(1.0, "remove") * (1 + 1e-7)
     assert high.delta(1.0, "remove") < 1.005 * truth
+
+
+def test_a_law_beyond_the_range_of_floats_says_nothing():
+    for upper in (False, True):
+        law = Law(np.array([0.0, 2.0]), np.array([0.5, math.nan]), 0.0, 0.0, upper)
+        assert law.delta(1.0, "remove") == law.delta(1.0, "add") == float(upper)
