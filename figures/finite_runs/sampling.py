@@ -16,6 +16,7 @@ import numpy as np
 from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, legend_below, subplots
 from corrnoise.solvers.objectives import RunObjective, run_objective
 from corrnoise.solvers.optimise import optimise
+from corrnoise.solvers.optimum import Optimum
 from corrnoise.solvers.sampled import BUFFERS, sampled_noises, ways
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD
@@ -49,7 +50,10 @@ def data(period: int = PERIOD, epochs: Sequence[int] = EPOCHS, epsilons: Sequenc
     """The errors relative to those of DP-SGD, and the bands that are best for cyclic Poisson batches."""
     found: list[Series] = []
     for count in epochs:
-        columns = [_errors(period, count, epsilon) for epsilon in epsilons]
+        steps = period * count
+        order = Participation.fixed_epochs(steps, period=period) if count > 1 else Participation.single(steps)
+        fixed = optimise(PrefixSums(steps), order, family=f"{BUFFERS}, unit columns", memory=2)
+        columns = [_errors(fixed, period, epsilon) for epsilon in epsilons]
         for method in LOOKS:
             values = np.array([column[method] for column in columns])
             kind = {BINS: "upper bound", ESTIMATE: "estimate"}.get(method, "exact")
@@ -57,8 +61,9 @@ def data(period: int = PERIOD, epochs: Sequence[int] = EPOCHS, epsilons: Sequenc
     return tuple(found)
 
 
-def _errors(period: int, epochs: int, epsilon: float) -> dict[str, float]:
-    steps = period * epochs
+def _errors(fixed: Optimum, period: int, epsilon: float) -> dict[str, float]:
+    """The error of each method over that of DP-SGD."""
+    steps = fixed.participation.length
     sums = run_objective(PrefixSums(steps))
     budget = Budget(epsilon=epsilon, delta=DELTA)
     poisson, *cyclic, bins = ways(steps, period, 1 / period, MEMORY)
@@ -68,8 +73,6 @@ def _errors(period: int, epochs: int, epsilon: float) -> dict[str, float]:
         (one,) = sampled_noises(sums, visits, budget, 1 if family == BUFFERS else MEMORY, family, lambda _: None)
         return one.mechanism, one.estimate
 
-    order = Participation.fixed_epochs(steps, period=period) if epochs > 1 else Participation.single(steps)
-    fixed = optimise(sums, order, family=f"{BUFFERS}, unit columns", memory=2)
     buffer, multiplier = best(bins, BUFFERS)
     return {
         POISSON: 1.0,
