@@ -380,7 +380,7 @@ def test_help_begins_with_few_options_and_says_what_the_budget_does_not_cover(
 ) -> None:
     parser = parser_of_the_command()
     first = next(group for group in parser._action_groups if group.title == "what is usually given")
-    assert len(first._group_actions) == 8
+    assert len(first._group_actions) == 7
     with pytest.raises(SystemExit):
         parser.parse_args(["--help"])
     shown = " ".join(capsys.readouterr().out.split())
