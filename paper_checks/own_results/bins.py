@@ -1,0 +1,137 @@
+"""Balls in bins: the order of Gram matrices, and the comparisons that rest on it.
+
+Proofs are in ``docs/amplification-proofs.md``.  Two bins stand for all: their δ is an integral of the formula of Black and
+Scholes over one standard normal variable, and independent of the laws of the accountant.
+"""
+
+import math
+
+import numpy as np
+from scipy.special import ndtr
+
+from corrnoise.paper_checks.machinery.domains import linear, log_scale, one_of, vector
+from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.paper_checks.own_results.paper import PAPER
+from corrnoise.theory.amplification.orders import in_blocks, smallest_entry
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.privacy import gaussian_deltas
+
+ORDER = "docs/amplification-proofs.md#bins-the-convex-order-and-theorem-2"
+_EQUAL = np.full(2, 0.5)
+_Z = np.linspace(-10, 12, 4401)
+_MASS = np.exp(-_Z * _Z / 2) * (_Z[1] - _Z[0]) / math.sqrt(2 * math.pi)
+
+
+def _gram(diagonal: Array, correlation: float) -> Array:
+    """The matrix of two bins."""
+    between = correlation * math.sqrt(diagonal.prod())
+    return np.array([[diagonal[0], between], [between, diagonal[1]]])
+
+
+def _delta(gram: Array, epsilon: float, direction: str) -> float:
+    """The exact δ(ε) of two bins: X_1 is integrated, and X_2 given X_1 has the variance r²."""
+    (small, between), (_, large) = gram if gram[0, 0] <= gram[1, 1] else gram[::-1, ::-1]
+    slope = between / math.sqrt(small)
+    r = math.sqrt(max(large - slope**2, 1e-12))
+    first = np.exp(math.sqrt(small) * _Z - small / 2) / 2
+    second = np.exp(slope * _Z - slope**2 / 2) / 2
+    rest = math.exp(epsilon if direction == "remove" else -epsilon) - first
+    d = np.log(second / np.maximum(rest, 1e-300)) / r + r / 2
+    if direction == "remove":
+        return float(_MASS @ np.where(rest > 0, second * ndtr(d) - rest * ndtr(d - r), second - rest))
+    return float(_MASS @ np.where(rest > 0, rest * ndtr(r - d) - second * ndtr(-d), 0.0)) * math.exp(epsilon)
+
+
+@PAPER.inequality(
+    "A3",
+    printed=r"Let $V$ and $H$ be positive semidefinite with $\pi^\top (H - V) \pi \ge 0$ for all $\pi \ge 0$. Then $\Lambda_V \preceq \Lambda_H$, and both $\delta$ are ordered",
+    reading="two bins, where such a difference is the sum of a non-negative and a semidefinite matrix",
+    proof=ORDER,
+    domain={
+        "diagonal": vector(log_scale(0.1, 1.5), 2),
+        "correlation": linear(-0.9, 0.95),
+        "more": vector(linear(0, 0.5), 2),
+        "vector": vector(linear(-0.7, 0.7), 2),
+        "share": linear(0, 0.9),
+        "epsilon": linear(0, 2),
+        "direction": one_of("remove", "add"),
+    },
+    mutants=[{"copositive": False}],
+    tolerance=1e-6,
+    evaluations=256,
+)
+def copositive_order(
+    diagonal: Array,
+    correlation: float,
+    more: Array,
+    vector: Array,
+    share: float,
+    epsilon: float,
+    direction: str,
+    copositive: bool = True,
+) -> Sides:
+    """H is V and a semidefinite and a non-negative matrix.  It is not enough that the diagonal of H − V is non-negative."""
+    v = _gram(diagonal, correlation)
+    h = v + np.outer(vector, vector) + np.diag(more)
+    h[0, 1] += share * (math.sqrt(h[0, 0] * h[1, 1]) - h[0, 1])
+    h[1, 0] = h[0, 1]
+    if not copositive:
+        h = np.diag(np.diagonal(h))
+    return _delta(v, epsilon, direction), _delta(h, epsilon, direction) + 1e-12
+
+
+@PAPER.inequality(
+    "A3 (smallest entry)",
+    printed=r"$K$: $sJ + diag(V_{ii} - s)$, where $s$ is the smallest of all entries, lies below $V$",
+    proof=ORDER,
+    rests_on=("corrnoise: A3",),
+    domain={
+        "diagonal": vector(log_scale(0.1, 2), 2),
+        "correlation": linear(0, 0.95),
+        "epsilon": linear(0, 2),
+        "direction": one_of("remove", "add"),
+    },
+    mutants=[{"all_entries": False}],
+    tolerance=1e-6,
+    evaluations=128,
+)
+def smallest_of_all(
+    diagonal: Array, correlation: float, epsilon: float, direction: str, all_entries: bool = True
+) -> Sides:
+    """The smallest entry off the diagonal is no choice.
+
+    The columns (1, 1.5), (0, 1) with σ = 1.5 and ε = 1 have δ_remove = .1012; with that entry K would give .1089.
+    """
+    v = _gram(diagonal, correlation)
+    if all_entries:
+        found = smallest_entry(v, _EQUAL)
+        k = np.diag(found.own) + found.shared
+    else:
+        k = np.diag(np.maximum(diagonal - v[0, 1], 0.0)) + v[0, 1]
+    return _delta(k, epsilon, direction), _delta(v, epsilon, direction) + 1e-12
+
+
+@PAPER.inequality(
+    "A3 (blocks)",
+    printed=r"$M$: with the membership $A$ of bins in blocks, $V \ge A^\top M A$ for $M = (A V^{-1} A^\top)^{-1}$",
+    reading="two bins in one block: one Gaussian curve of the variance M is below δ",
+    proof=ORDER,
+    rests_on=("corrnoise: A3",),
+    domain={
+        "diagonal": vector(log_scale(0.1, 2), 2),
+        "correlation": linear(-0.9, 0.95),
+        "epsilon": linear(0, 2),
+        "direction": one_of("remove", "add"),
+    },
+    mutants=[{"average": True}],
+    tolerance=1e-6,
+    evaluations=128,
+)
+def one_block(diagonal: Array, correlation: float, epsilon: float, direction: str, average: bool = False) -> Sides:
+    """The mean of the entries of V in the place of M is no choice."""
+    v = _gram(diagonal, correlation)
+    blocks = in_blocks(v, 2)
+    assert blocks is not None
+    variance = v.mean() if average else blocks[0][0, 0]
+    curve = float(gaussian_deltas(np.array(variance / 2), epsilon, upper=False))
+    return curve, _delta(v, epsilon, direction) + 1e-12
