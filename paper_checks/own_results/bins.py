@@ -9,9 +9,11 @@ import math
 import numpy as np
 from scipy.special import ndtr
 
-from corrnoise.paper_checks.machinery.domains import linear, log_scale, one_of, vector
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.own_results.paper import PAPER
+from corrnoise.theory.amplification.chain import chain_law
+from corrnoise.theory.amplification.curve import Direction
 from corrnoise.theory.amplification.orders import in_blocks, smallest_entry
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.privacy import gaussian_deltas
@@ -135,3 +137,92 @@ def one_block(diagonal: Array, correlation: float, epsilon: float, direction: st
     variance = v.mean() if average else blocks[0][0, 0]
     curve = float(gaussian_deltas(np.array(variance / 2), epsilon, upper=False))
     return curve, _delta(v, epsilon, direction) + 1e-12
+
+
+@PAPER.inequality(
+    "A4 (Hölder)",
+    printed=r"For integers $\alpha \ge 2$, $E \Lambda^\alpha$ is … at most $\prod_{k<\alpha} \max_i b^{-1} \sum_j e^{k V_{ij}}$. … $\delta_{remove} \le E \Lambda^\alpha e^{-(\alpha - 1)\varepsilon} (1 - 1/\alpha)^\alpha/(\alpha - 1)$",
+    reading="two bins, whose moments are sums over the number of indices that are 1",
+    proof=ORDER,
+    independent="The matrix is the argument; the smaller side is an enumeration of moments and an integral, the larger one is neither.",
+    domain={
+        "diagonal": vector(log_scale(0.05, 2), 2),
+        "correlation": linear(0, 0.95),
+        "order": integers(2, 12),
+        "epsilon": linear(0, 4),
+    },
+    mutants=[{"largest": False}, {"decay": 0}],
+    tolerance=1e-6,
+    evaluations=128,
+)
+def holder_and_chernoff(
+    diagonal: Array, correlation: float, order: int, epsilon: float, largest: bool = True, decay: int = 1
+) -> Sides:
+    """Neither the mean over i in the place of the maximum nor the exponent αε gives a bound."""
+    v = _gram(diagonal, correlation)
+    moment = 0.0
+    for j in range(order + 1):
+        exponent = math.comb(j, 2) * v[0, 0] + j * (order - j) * v[0, 1] + math.comb(order - j, 2) * v[1, 1]
+        moment += math.comb(order, j) / 2**order * math.exp(exponent)
+    means = [np.exp(k * v).mean(axis=1) for k in range(1, order)]
+    product = math.prod(float(row.max() if largest else row.mean()) for row in means)
+    chernoff = math.exp(-(order - decay) * epsilon) * (1 - 1 / order) ** order / (order - 1)
+    return np.array([moment, _delta(v, epsilon, "remove")]), np.array([product, moment * chernoff + 1e-12])
+
+
+@PAPER.inequality(
+    "A4 (means)",
+    printed=r"$\delta_{add}$ is at most the Gaussian curve of $\rho = \bar V/2$ at $\varepsilon - (\bar v - \bar V)/2$",
+    reading="two bins",
+    proof=ORDER,
+    independent="The matrix is the argument; the smaller side is an integral over both bins, the larger one a Gaussian curve.",
+    domain={
+        "diagonal": vector(log_scale(0.1, 2), 2),
+        "correlation": linear(-0.9, 0.95),
+        "epsilon": linear(0, 3),
+    },
+    mutants=[{"shift": 0.0}, {"shift": 0.25}],
+    tolerance=1e-6,
+    evaluations=128,
+)
+def geometric_mean(diagonal: Array, correlation: float, epsilon: float, shift: float = 0.5) -> Sides:
+    """The curve at ε itself is no bound: the geometric mean is smaller than the arithmetic one."""
+    v = _gram(diagonal, correlation)
+    at = epsilon - shift * (float(diagonal.mean()) - float(v.mean()))
+    return _delta(v, epsilon, "add"), float(gaussian_deltas(v.mean() / 2, at)) + 1e-12
+
+
+@PAPER.inequality(
+    "A5",
+    printed=r"The chain law of $D\,1 + sJ + a \lambda^{|i-j|}$, from a grid of the state with any top, is above $\delta$ in both directions, with $\kappa$ and the masses above the grids in ϖ",
+    reading="two bins, 16 chains with any s, 80 nodes of the sum and 32 of the state",
+    proof="docs/amplification-proofs.md#theorem-3-the-chain-law",
+    domain={
+        "shared": linear(0, 0.5),
+        "variance": one_of(0.2, 1.0),
+        "correlation": one_of(0.3, 0.9),
+        "own": one_of(0.1, 0.4),
+        "top": one_of(0.5, 6.0),
+        "epsilon": linear(0.2, 2),
+        "direction": one_of("remove", "add"),
+    },
+    mutants=[{"cost": False}],
+    tolerance=1e-6,
+    evaluations=96,
+)
+def chain_of_two(
+    shared: float,
+    variance: float,
+    correlation: float,
+    own: float,
+    top: float,
+    epsilon: float,
+    direction: Direction,
+    cost: bool = True,
+) -> Sides:
+    """Without ϖ a grid with a low top gives too little for remove; for add values above the grid may be lowered."""
+    bound = chain_law(2, variance, correlation, own, direction, 80, 32, top)
+    between = shared + variance * correlation
+    h = np.array([[variance + own + shared, between], [between, variance + own + shared]])
+    found = bound.delta(epsilon, direction, shared)
+    return _delta(h, epsilon, direction), found - (0.0 if cost else bound.singular) + 1e-12
