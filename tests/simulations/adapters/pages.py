@@ -6,7 +6,13 @@ import re
 from pathlib import Path
 
 _DOCS = Path(__file__).parents[3] / "docs"
-_PAGES = {"PyTorch": "training.md", "Sampled batches": "sampled-batches.md", "Opacus": "opacus.md", "JAX": "jax.md"}
+_PAGES = {
+    "PyTorch": "training.md",
+    "Sampled batches": "sampled-batches.md",
+    "Low-rank adapters": "lora.md",
+    "Opacus": "opacus.md",
+    "JAX": "jax.md",
+}
 
 
 def script(library: str) -> str:
