@@ -68,7 +68,7 @@ def test_a_base_that_is_not_frozen_is_trained_and_counted(tmp_path: Path, monkey
 def test_adapters_of_half_precision_are_refused() -> None:
     names = pretrained(script("Low-rank adapters").split("run = cn.torch")[0])
     names["model"].bfloat16()
-    with pytest.raises(ValueError, match="parameters must be of float32 or float64, got torch.bfloat16"):
+    with pytest.raises(ValueError, match="parameters must be of float32 or float64, got"):
         names["cn"].torch.make_private(
             names["model"],
             torch.optim.SGD(names["trained"], lr=1.0),
