@@ -18,6 +18,13 @@ def flat(parameters: Any) -> Any:
     return torch.cat([each.detach().reshape(-1) for each in parameters])
 
 
+def pretrained(begin: str) -> dict[str, Any]:
+    """The names of the script at the begin of its run."""
+    names: dict[str, Any] = {}
+    exec(compile(begin, "the page", "exec"), names)
+    return names
+
+
 def command(place: Path, monkeypatch: pytest.MonkeyPatch, *, frozen: str = ".requires_grad_(False)") -> dict[str, Any]:
     """The names of the script after two epochs, with the parameters at the begin of the run."""
     monkeypatch.chdir(place)
@@ -27,8 +34,7 @@ def command(place: Path, monkeypatch: pytest.MonkeyPatch, *, frozen: str = ".req
         assert text.count(old) == 1
         text = text.replace(old, new)
     begin, rest = text.split("run = cn.torch")
-    names: dict[str, Any] = {}
-    exec(compile(begin, "the page", "exec"), names)
+    names = pretrained(begin)
     names["first"] = {name: each.detach().clone() for name, each in names["model"].named_parameters()}
     exec(compile("run = cn.torch" + rest, "the page", "exec"), names)
     return names
@@ -59,15 +65,14 @@ def test_a_base_that_is_not_frozen_is_trained_and_counted(tmp_path: Path, monkey
     assert {"0.base.weight", "2.base.bias"} <= moved(names)
 
 
-def test_adapters_of_half_precision_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = command(tmp_path, monkeypatch)
-    adapter = names["LowRank"](torch.nn.Linear(3, 2), rank=1).bfloat16()
-    half = torch.nn.Sequential(adapter)
-    with pytest.raises(ValueError, match="parameters must be of float32 or float64"):
+def test_adapters_of_half_precision_are_refused() -> None:
+    names = pretrained(script("Low-rank adapters").split("run = cn.torch")[0])
+    names["model"].bfloat16()
+    with pytest.raises(ValueError, match="parameters must be of float32 or float64, got"):
         names["cn"].torch.make_private(
-            half,
-            torch.optim.SGD([adapter.u, adapter.v], lr=1.0),
-            (torch.zeros(4, 3), torch.zeros(4, dtype=torch.long)),
+            names["model"],
+            torch.optim.SGD(names["trained"], lr=1.0),
+            (torch.zeros(4, 64), torch.zeros(4, dtype=torch.long)),
             loss=names["loss"],
             budget=names["cn"].Budget(rho=0.5),
             batch_size=2,
