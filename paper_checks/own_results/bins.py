@@ -12,7 +12,13 @@ from scipy.special import ndtr
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.own_results.paper import PAPER
-from corrnoise.simulations.amplification import Weights, addition_weights, mixture_weights, ordered_weights
+from corrnoise.simulations.amplification import (
+    Weights,
+    addition_weights,
+    interval,
+    mixture_weights,
+    ordered_weights,
+)
 from corrnoise.simulations.random_numbers import generator
 from corrnoise.theory.amplification.chain import chain_law
 from corrnoise.theory.amplification.curve import Direction
@@ -267,3 +273,34 @@ def bounded_weights(
     sample, bound = _sampler(_gram(diagonal, correlation), epsilon, kind, 2 * seed)
     share = {"mixture": mixture, "ordered": ordered, "add": add}[kind]
     return float(sample(generator(2 * seed + 1), 1000).max()), share * bound
+
+
+@PAPER.inequality(
+    "A6 (interval)",
+    printed=r"The weights have the mean $\delta$, and both ends of their interval hold with the probability $1 - \beta$",
+    reading=r"10000 weights of each sampler, for two bins, with $\beta = 10^{-12}$",
+    proof="docs/amplification-proofs.md#monte-carlo-with-bounded-weights",
+    evidence="simulated",
+    domain={
+        "diagonal": vector(log_scale(0.2, 2), 2),
+        "correlation": linear(0, 0.95),
+        "epsilon": linear(0, 1.5),
+        "kind": one_of("mixture", "ordered", "add"),
+        "seed": integers(0, 99),
+    },
+    mutants=[{"scale": 0.5}, {"scale": 1.5}],
+    tolerance=1e-9,
+    evaluations=48,
+)
+def interval_of_delta(
+    diagonal: Array, correlation: float, epsilon: float, kind: str, seed: int, scale: float = 1.0
+) -> Sides:
+    """A false alarm has at most the probability 1e-12 at a point, and 1e-9 in a search.
+
+    Half or one and a half of δ is outside of the interval somewhere.
+    """
+    gram = _gram(diagonal, correlation)
+    sample, bound = _sampler(gram, epsilon, kind, 2 * seed)
+    low, high = interval(sample(generator(2 * seed + 1), 10000), bound, 1e-12)
+    delta = scale * _delta(gram, epsilon, "add" if kind == "add" else "remove")
+    return np.array([low, delta]), np.array([delta, high])
