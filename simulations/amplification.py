@@ -319,7 +319,8 @@ def sampled_bound(
         )
         return found[end]
 
-    kind, name = f"confidence 1 - {beta:g}", f"Monte Carlo with bounded weights, {samples} samples"
+    kind = f"confidence 1 - {beta:g}"
+    name = f"Monte Carlo with bounded weights, {samples} samples"
     if epsilon is not None:
         return Bound(at(0, epsilon, beta), at(1, epsilon, beta), kind, name)
     assert delta is not None

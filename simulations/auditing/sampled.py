@@ -65,7 +65,8 @@ def sampled_evidence(
     plan, layout
         The plan, and where the canaries lie, each of which is an example.
     """
-    steps, each = plan.who.length, level / len(SAMPLED_TESTS)
+    steps = plan.who.length
+    each = level / len(SAMPLED_TESTS)
     coins = coins_of(runs, layout.canaries, random)
     made, pools = [], []
     for run, row in enumerate(coins):

@@ -211,7 +211,8 @@ def _added(mass, sums, increments, weights, points):  # type: ignore[no-untyped-
     found = np.zeros((count, size))
     terms = np.zeros(size, dtype=np.int64)
     inverse = 1 / (points[1:] - points[:-1])
-    singular, most = 0.0, 0
+    singular = 0.0
+    most = 0
     for i in range(count):
         terms[:] = 0
         for l in range(weights.size):
@@ -255,7 +256,8 @@ def chain_law(
     factor = lognormal(own, max(few, min(many, 64 * few // length)), True)
     increments = np.outer(grid.factors * math.exp(-variance / 2) / length, factor.positions)
     moment = _second_moments(length, variance, correlation, own)
-    mass, points = grid.start[:, np.newaxis].copy(), np.zeros(1)
+    mass = grid.start[:, np.newaxis].copy()
+    points = np.zeros(1)
     singular = grid.first_excess
     # Exponentials and powers of floats below e^100, and their products: positions.
     rounding = length * 64 * _UNIT * (1 + float(np.abs(np.log(grid.factors[-1:])).max()) + variance)
@@ -280,7 +282,8 @@ def _second_moments(length: int, variance: float, correlation: float, own: float
     """E of the square of the mean of the first 1, 2, …, m terms, capped for the choice of nodes."""
     apart = np.exp(np.minimum(variance * correlation ** np.arange(length), 300.0))
     inner = np.cumsum(apart)
-    total, found = 0.0, np.empty(length)
+    total = 0.0
+    found = np.empty(length)
     for j in range(length):
         total += 2 * inner[j] - apart[0]
         k = j + 1

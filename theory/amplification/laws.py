@@ -239,7 +239,8 @@ def mean(law: Law, times: int, next_nodes: Callable[[int], Array]) -> Law:
 
 def _repeated(law: Law, times: int, joined: Any) -> Law:
     """``times`` copies of the law, joined by doubling: joined(law of i copies, i, law of j copies, j)."""
-    found, size = law, 1
+    found = law
+    size = 1
     for digit in f"{times:b}"[1:]:
         found, size = joined(found, size, found, size), 2 * size
         if digit == "1":

@@ -245,7 +245,8 @@ def _sampled(arguments: Namespace, order: Participation) -> list[Participation]:
         return [order]
     if order.steps is None or None in (arguments.examples, arguments.batch_size):
         raise ValueError("--sampling must come with --examples, --batch-size and --epochs")
-    period, memory = arguments.examples // arguments.batch_size, arguments.memory
+    period = arguments.examples // arguments.batch_size
+    memory = arguments.memory
     most = USUAL_MEMORY if memory is None else memory
     found = ways(order.steps, period, arguments.batch_size / arguments.examples, most)
     found = [one for one in found if one.kind == kind]

@@ -102,7 +102,8 @@ def set_of(rows: list[Optimum]) -> list[Optimum]:
 
 def promise(design: Design) -> str:
     """The promise in one paragraph, for people who answer for the data."""
-    budget, who = design.budget, design.participation.unit
+    budget = design.budget
+    who = design.participation.unit
     if budget.epsilon is None:
         delta = 1e-6
         epsilon = budget.epsilon_at(delta)
@@ -137,7 +138,8 @@ def _up(value: float) -> str:
 
 def conditions(design: Design) -> list[str]:
     """The facts on which the promise rests."""
-    budget, program = design.budget, design.program()
+    budget = design.budget
+    program = design.program()
     multiplier = program.multiplier(budget)
     by = "The loop sees to it."
     if design.participation.sampled:

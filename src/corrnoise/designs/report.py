@@ -108,7 +108,8 @@ def _bracket(design: Design) -> str:
 
 def beside_dpsgd(design: Design) -> str:
     """Which of the two to take at this budget, and the ε at which the answer changes."""
-    poisson, limit = design.dpsgd, design.crossover
+    poisson = design.dpsgd
+    limit = design.crossover
     assert poisson is not None
     error = design.error_of(poisson)
     own = design.family == DPSGD_POISSON

@@ -125,7 +125,7 @@ def test_cyclic_batches_are_of_the_group_whose_turn_it_is() -> None:
 
 @given(st.floats(1e-18, 1.0))
 def test_a_rate_is_never_exceeded(rate: float) -> None:
-    """Of the 2⁶⁴ words exactly ⌊rate · 2⁶⁴⌋ take part."""
+    """Exactly ⌊rate · 2⁶⁴⌋ of the 2⁶⁴ words take part."""
     top, bottom = rate.as_integer_ratio()
     threshold = top * 2**64 // bottom
     words = np.array([max(threshold - 1, 0), min(threshold, 2**64 - 1), 2**64 - 1], dtype=np.uint64)

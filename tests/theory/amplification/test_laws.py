@@ -141,7 +141,7 @@ def test_products_of_one_bin_are_a_gaussian_mechanism():
 
 
 def test_redrawn_bins_with_a_short_last_epoch():
-    """Of two bins and three steps: an example is in the last step with probability ½."""
+    """Two bins and three steps: an example is in the last step with probability ½."""
     low, high = (redrawn_law(0.5, 3, 2, 500, upper=up) for up in (False, True))
     axis, step = np.linspace(-11, 13, 2401, retstep=True)
     weight = np.exp(-axis * axis / 2) * step / math.sqrt(2 * math.pi)
