@@ -290,7 +290,7 @@ def bounded_weights(
     },
     mutants=[{"scale": 0.5}, {"scale": 1.5}],
     tolerance=1e-9,
-    evaluations=48,
+    evaluations=24,
 )
 def interval_of_delta(
     diagonal: Array, correlation: float, epsilon: float, kind: str, seed: int, scale: float = 1.0
