@@ -99,14 +99,17 @@ def _short(mathml: str) -> Markup:
     short = re.sub(r"^<math><mrow>(.*)</mrow></math>$", r"<math>\1</math>", short)
     short = re.sub(r"&#x0*([0-9A-F]+);", lambda code: str(escape(chr(int(code[1], 16)))), short)
     short = re.sub(r"<mrow>(<(m[ion])\b[^>]*>[^<]*</\2>)</mrow>", r"\1", short)  # a group of one
-    short = re.sub(r'<mo (?:fence="false" )?stretchy="false">([()\[\]‖|])</mo>', r"<mi>\1</mi>", short)  # would stretch
+    short = re.sub(
+        r'<mo (?:fence="false" )?stretchy="false">([()\[\]{}‖|])</mo>', r"<mi>\1</mi>", short
+    )  # would stretch
     short = re.sub(r"<mrow>((?:<mi>[a-z]</mi>){3,})</mrow>", _word, short)
+    short = re.sub(r'((?:<mi mathvariant="normal">[A-Za-z]</mi>){2,})', _word, short)  # upright by its length
     return Markup(short)
 
 
 def _word(letters: re.Match[str]) -> str:
-    """Three or more letters in a group, such as "sgd" below σ: one name, and not a product."""
-    return f"<mi>{re.sub('</?mi>', '', letters[1])}</mi>"
+    """Letters that are one name and no product, such as "sgd" below σ."""
+    return f"<mi>{re.sub('<[^>]*>', '', letters[1])}</mi>"
 
 
 def _pieces(latex: str) -> Iterator[str]:

@@ -55,7 +55,13 @@ def _connected(cluster: str | None, workers: int) -> Iterator[Any]:
         ) from error
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": _KILLS}),
-        LocalCluster(workers, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL) as local,
+        LocalCluster(
+            workers,
+            threads_per_worker=1,
+            silence_logs=logging.CRITICAL,
+            dashboard_address=None,
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # any free port, for two runs at once
+        ) as local,
         Client(local, set_as_default=False) as client,
     ):
         yield client

@@ -178,6 +178,7 @@ def test_a_killed_worker_changes_nothing(by_address, tmp_path):
             killed.append(address)
 
     started = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    started["scheduler_kwargs"] = {"dashboard_address": "127.0.0.1:0"}  # any free port
     with dask.LocalCluster(**started) if by_address else nullcontext() as cluster:
         where = {"cluster": cluster.scheduler_address} if cluster else {"workers": 2}
         result = run_distributed(chosen, data, seed=3, folder=tmp_path, groups=3, after_round=kill, **where)

@@ -325,7 +325,6 @@ def test_an_interrupt_keeps_what_is_finished(
     assert computed == [2, 3]
 
 
-@pytest.mark.slow
 def test_a_killed_sweep_resumes_and_computes_what_is_missing(tmp_path: Path, computed: list[int]) -> None:
     options: dict[str, Any] = {"steps": 300_000, "chains": 2, "burn_in": 20}
     points = grid(REGRESSION, NuFTRL(0.01), range(8), **options)
