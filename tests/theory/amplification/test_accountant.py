@@ -226,3 +226,32 @@ def test_searches_verify_their_results(factor: float) -> None:
     assert found < 1.2 * (2 * cn.privacy.gaussian_rho(1.0, 1e-5)) ** -0.5
     bracket = epsilon_of(curve, 1e-5, 1.0, "add")
     assert bracket.lower <= cn.privacy.gaussian_epsilon(0.5, 1e-5) <= bracket.upper
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("noise", "who"),
+    [
+        (DPSGD(), Participation.poisson(32, 0.1)),
+        (BandedStrategyNoise([1.0, 0.5, 0.25]), Participation.cyclic_poisson(32, period=4, rate=0.4)),
+        (cn.mechanisms.rational(NuFTRL(0.05), 1e-3), Participation.balls_in_bins(32, period=8)),
+    ],
+    ids=["Poisson", "cyclic Poisson", "bins"],
+)
+def test_the_curve_of_a_program_holds_its_rounding(noise: Any, who: Participation, dtype: Any) -> None:
+    """Its norms are at least what covers one participation; those of exact arithmetic are smaller."""
+    form = None if dtype in noise.FORMS[noise.forms()[0]] else "strategy column"
+    program = noise.program(who, dtype, form)
+    covered = program.mechanism.covered(Participation.single(32), program.form, dtype)[1]
+
+    def squared_norm(curve: Any) -> float:
+        if isinstance(curve, PoissonCurve):
+            return max(factor.norm for factor in curve.above) ** 2
+        return float(np.diagonal(curve.upper).max())
+
+    exact = squared_norm(curve_of(program.mechanism, who))
+    held = squared_norm(program.curve)
+    participations = 1 if who.rate is not None else who.count
+    added = participations * (covered - float(noise.column_norms(32).max()))
+    assert added > 0
+    assert math.sqrt(held) >= math.sqrt(exact) + added * (1 - 1e-6)
