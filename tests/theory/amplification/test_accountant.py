@@ -255,3 +255,20 @@ def test_the_curve_of_a_program_holds_its_rounding(noise: Any, who: Participatio
     added = participations * (covered - float(noise.column_norms(32).max()))
     assert added > 0
     assert math.sqrt(held) >= math.sqrt(exact) + added * (1 - 1e-6)
+
+
+class Adding(Loose):
+    """A curve whose δ of addition is twice that of removal, which no known run has."""
+
+    def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> Bound:
+        found = super().delta(epsilon, noise_multiplier, direction)
+        factor = 2.0 if direction == "add" else 1.0
+        return Bound(found.lower * factor, found.upper * factor, found.kind, found.comparison)
+
+
+@pytest.mark.parametrize("factor", [1.0, 3.0])
+def test_a_noise_multiplier_is_verified_in_both_directions(factor: float) -> None:
+    curve = Adding(factor)
+    sigma = noise_multiplier_of(curve, 1.0, 1e-5)
+    assert max(curve.delta(1.0, sigma, direction).upper for direction in DIRECTIONS) <= 1e-5
+    assert sigma > noise_multiplier_of(Loose(factor), 1.0, 1e-5)
