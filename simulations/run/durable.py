@@ -136,10 +136,12 @@ class Durable:
             That of the run, which agrees with the folder.
         """
         stored = None if self.home.settings is None else self.home.settings.get("multiplier")
-        if self._participation.sampled and isinstance(stored, float) and budget.epsilon is not None:
+        covered = budget.epsilon is not None and budget.adjacency == "zero-out"
+        if self._participation.sampled and isinstance(stored, float) and covered:
             from corrnoise.theory.amplification.curve import delta_of
 
             # To find it again takes several times as long; its last factor 1 + 2⁻⁵⁰ is not counted (``Program``).
+            assert budget.epsilon is not None
             found = delta_of(self._program.curve, budget.epsilon, stored / (1 + 2.0**-50))
             if budget.delta is not None and found.upper <= budget.delta:
                 return stored
