@@ -48,7 +48,7 @@ def training_noise(setting: Setting) -> Iterator[Row]:
     With PyTorch the other sides are its own independent noise, and a whole step of Opacus with independent noise.
     """
     size = setting.pick(10**6, 10**4)
-    draw = filler(bytes(32), 0, 0)
+    draw = filler(bytes(32), 0, np.array([(0, size)]))
     values = np.empty(size, np.float32)
 
     def floor() -> float:

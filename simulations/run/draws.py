@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count as counting
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from corrnoise.simulations.run.normals import fill, philox
+from corrnoise.simulations.run.normals import fill, fill_spans, philox
 from corrnoise.support.serialise import digest
 from corrnoise.theory.numerics import checks
 
@@ -57,15 +57,41 @@ def _seed(secret: bytes, step: int, draw: int, nonce: bytes) -> int:
     return int.from_bytes(keyed(secret, 16, b"draws" + place + nonce).digest(), "little")
 
 
-def filler(secret: bytes, step: int, first: int, nonce: bytes = b"") -> Callable[[NDArray[Any]], None]:
-    """A function that fills vectors with normals of a step from coordinate ``first`` on; each call is a new draw."""
+def filler(secret: bytes, step: int, spans: NDArray[np.int64], nonce: bytes = b"") -> Callable[[NDArray[Any]], None]:
+    """A function that fills vectors with normals of a step in spans, rows (first, length); each call is a new draw."""
     numbers = counting()
 
     def draw(values: NDArray[Any]) -> None:
         seed = _seed(secret, step, next(numbers), nonce)
-        fill(values, np.uint64(seed & 0xFFFFFFFFFFFFFFFF), np.uint64(seed >> 64), first)
+        fill_spans(values, np.uint64(seed & 0xFFFFFFFFFFFFFFFF), np.uint64(seed >> 64), spans)
 
     return draw
+
+
+def seeds(
+    secret: bytes, steps: Iterable[int], *, draw: int = 0, nonces: Sequence[bytes] | None = None
+) -> NDArray[np.uint32]:
+    """The table of seeds of compiled loops, shape (T, 4): key low, key high, number low, number high, for each step.
+
+    The key is that of Philox, and the number the upper half of its counter.  The table is as secret as the key.
+
+    Parameters
+    ----------
+    secret : the key of the run, 16 to 64 bytes
+    steps : the T steps
+    draw : which draw of each step, from 0
+    nonces : of the steps; None for empty ones
+    """
+    if not isinstance(secret, bytes) or not _FEWEST <= len(secret) <= _MOST:
+        raise ValueError(f"secret must be {_FEWEST} to {_MOST} bytes, got {type(secret).__name__}")
+    places = [checks.integer("steps", step, 0, largest=_LAST) for step in steps]
+    of_steps = [b""] * len(places) if nonces is None else nonces
+    if len(of_steps) != len(places):
+        raise ValueError(f"nonces must be one for each of the {len(places)} steps, got {len(of_steps)}")
+    number = checks.integer("draw", draw, 0, largest=_LAST)
+    made = [_seed(secret, step, number, nonce) for step, nonce in zip(places, of_steps, strict=True)]
+    table = b"".join(seed.to_bytes(16, "little") for seed in made)
+    return np.frombuffer(table, "<u4").reshape(-1, 4).astype(np.uint32)
 
 
 def normals(

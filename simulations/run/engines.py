@@ -17,6 +17,9 @@ Draws are multiplied by the ``draw_scales`` of the program before they enter the
 its ``step_scales``, together with the scale of the run (``step_scale``).  All engines treat each coordinate by itself,
 so that a long vector may be cut into parts with an engine each.  The draws come from a function that fills a vector
 with independent standard normals, such as ``normals_of(rng)``.
+
+Noise is made in the type of the vector that is filled, from memory of the type of the program.  So noise of float64
+from memory of float32 has the rounding errors of float32 where numbers are stored, and nowhere else.
 """
 
 from __future__ import annotations
@@ -88,13 +91,13 @@ def _cascade(values, states, gains, poles):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def _convolve(ring, newest, coefficients, values):  # type: ignore[no-untyped-def]
-    """Fill ``values`` with Σ β_τ w_{t−τ}, added in the order of τ, where w_t is row ``newest`` of the ring."""
+    """Turn w_t in ``values`` into Σ β_τ w_{t−τ}, added in the order of τ; earlier ones follow row ``newest``."""
     rows = coefficients.size
     for first in range(0, values.size, _BLOCK):
         last = min(first + _BLOCK, values.size)
         value = values[first:last]
-        value[:] = 0.0
-        for age in range(rows):
+        value *= coefficients[0]
+        for age in range(1, rows):
             beta = coefficients[age]
             draw = ring[(newest + age) % rows, first:last]
             for j in range(value.size):
@@ -156,7 +159,12 @@ class Cascade(Engine):
 
     def _step(self, draw: Draw, values: Array, position: int) -> None:
         draw(values)
-        _cascade(values, self.memory, self.gains, self.poles)
+        _cascade(
+            values,
+            self.memory,
+            self.gains.astype(values.dtype, copy=False),
+            self.poles.astype(values.dtype, copy=False),
+        )
 
 
 class DelayLine(Engine):
@@ -170,8 +178,9 @@ class DelayLine(Engine):
 
     def _step(self, draw: Draw, values: Array, position: int) -> None:
         self._newest = (self._newest - 1) % len(self._ring)
-        draw(self._ring[self._newest])
-        _convolve(self._ring, self._newest, self.coefficients, values)
+        draw(values)
+        self._ring[self._newest] = values
+        _convolve(self._ring, self._newest, self.coefficients.astype(values.dtype, copy=False), values)
 
     @property
     def memory(self) -> Array:

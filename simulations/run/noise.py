@@ -1,13 +1,15 @@
 """The noise of a program for a whole model, step by step, on several threads.
 
-The vector is cut into parts of 65 536 coordinates, a multiple of the blocks of ``draws``, each with an engine of its
-own.  The cut has no influence on the numbers.
+A vector, of the whole model or of the spans of a shard, is cut into parts of 65 536 coordinates, a multiple of the
+blocks of ``draws``, each with an engine of its own.  The cut has no influence on the numbers.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 
 from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.engines import engine, step_scale
+from corrnoise.simulations.run.spans import checked, parts
 from corrnoise.support.memory import fits_into_memory
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
@@ -24,50 +27,67 @@ _PART = 65_536
 
 
 class ModelNoise:
-    """The noise of a program, one vector of ``size`` numbers a step, from the first step on.
+    """The noise of a program, one vector a step, from the first step on.
 
-    So many ``threads`` make the parts; None for one a core.
+    Raises ``ValueError`` or ``TypeError`` where an argument is out of its range.
+
+    Parameters
+    ----------
+    program : the program, of a form that runs here
+    size : number of parameters of the model
+    threads : how many make the parts; None for one a core
+    spans : the coordinates of a shard, pairs (first, length) in the order of its vector; None for the whole model
     """
 
-    def __init__(self, program: Program, size: int, threads: int | None) -> None:
+    def __init__(
+        self, program: Program, size: int, threads: int | None, *, spans: Iterable[tuple[int, int]] | None = None
+    ) -> None:
         self._program = program
-        self._size = size
+        held = checked(spans, size)
+        self._size = int(held[:, 1].sum())
         rows = engine(program, 1).memory.shape[0]
-        fits_into_memory("size", size, size * (4 + rows * np.dtype(program.dtype).itemsize))
-        self._ends = [*range(_PART, size, _PART), size]
-        self._engines = [engine(program, length) for length in np.diff(self._ends, prepend=0).tolist()]
+        fits_into_memory("size", size, self._size * (4 + rows * np.dtype(program.dtype).itemsize))
+        self._parts = parts(held, _PART)
+        lengths = [int(part[:, 1].sum()) for part in self._parts]
+        self._places = [slice(end - length, end) for end, length in zip(accumulate(lengths), lengths, strict=True)]
+        self._engines = [engine(program, length) for length in lengths]
         self._threads = os.cpu_count() or 1 if threads is None else checks.integer("threads", threads, 1)
         self._pool: ThreadPoolExecutor | None = None
 
     @property
     def memory(self) -> Array:
-        """The memory that later steps need, shape (rows, size)."""
+        """The memory that later steps need, shape (rows, coordinates)."""
         return np.concatenate([each.memory for each in self._engines], axis=1)
 
     @memory.setter
     def memory(self, rows: Array) -> None:
-        for each, end in zip(self._engines, self._ends, strict=True):
-            each.memory = np.array(rows[:, end - each.memory.shape[1] : end], each.memory.dtype)
+        for each, place in zip(self._engines, self._places, strict=True):
+            each.memory = np.array(rows[:, place], each.memory.dtype)
 
-    def made(self, secret: bytes, step: int, nonce: bytes, scale: float) -> NDArray[np.float32]:
-        """The noise of a step, by the normals of ``draws`` times ``scale``; steps come one after the other."""
+    def made(self, secret: bytes, step: int, nonce: bytes, scale: float, *, wide: bool = False) -> NDArray[Any]:
+        """The noise of a step, by the normals of ``draws`` times ``scale``; steps come one after the other.
+
+        It is float32, or float64 where it is ``wide``.  Wide noise is made in float64, and the memory alone is rounded
+        to the type of the program, so that no operation has a larger error than the program covers.  A memory of
+        float32 then has other last bits: a run is wide in all its steps or in none.
+        """
         factor = step_scale(self._program, scale, step)
-        found = np.empty(self._size, np.float32)
+        found = np.empty(self._size, np.float64 if wide else np.float32)
 
         def part(number: int) -> None:
-            first = number * _PART
-            target = found[first : self._ends[number]]
-            values: NDArray[Any] = target if self._program.dtype == "float32" else np.empty(target.size)
-            self._engines[number].step(draws.filler(secret, step, first, nonce), values, step)
+            target = found[self._places[number]]
+            values: NDArray[Any] = target if self._program.dtype == target.dtype or wide else np.empty(target.size)
+            draw = draws.filler(secret, step, self._parts[number], nonce)
+            self._engines[number].step(draw, values, step)
             np.multiply(values, values.dtype.type(factor), out=target, casting="same_kind")
 
-        if len(self._ends) == 1 or self._threads == 1:
-            for number in range(len(self._ends)):
+        if len(self._parts) == 1 or self._threads == 1:
+            for number in range(len(self._parts)):
                 part(number)
             return found
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._threads, "corrnoise-noise")
-        list(self._pool.map(part, range(len(self._ends))))
+        list(self._pool.map(part, range(len(self._parts))))
         return found
 
     def close(self) -> None:

@@ -137,3 +137,12 @@ def fill(values, key, number, first):  # type: ignore[no-untyped-def]
             here = high - low
             values[done : done + here] = sines[low - _BLOCK - start : high - _BLOCK - start]
             done += here
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def fill_spans(values, key, number, spans):  # type: ignore[no-untyped-def]
+    """Fill ``values`` with the normals of spans of coordinates, rows (first, length), one after the other."""
+    done = 0
+    for k in range(len(spans)):
+        fill(values[done : done + spans[k, 1]], key, number, spans[k, 0])
+        done += spans[k, 1]

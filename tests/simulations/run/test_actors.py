@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
+from corrnoise.simulations.run.spans import Spans
 from corrnoise.theory.mechanisms.product import AntiPGD
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
@@ -137,8 +138,8 @@ def test_noise_from_the_key_alone_is_found(nonces: bool) -> None:
     """The mutant: without the nonce a restoration of all that is kept makes the same noise again."""
     real = draws.filler
 
-    def filler(secret: bytes, step: int, first: int, nonce: bytes) -> Any:
-        return real(secret, step, first, nonce if nonces else b"")
+    def filler(secret: bytes, step: int, spans: Spans, nonce: bytes) -> Any:
+        return real(secret, step, spans, nonce if nonces else b"")
 
     actors = Actors()
     with mock.patch.object(os, "fsync", return_value=None), mock.patch.object(draws, "filler", filler):

@@ -13,6 +13,7 @@ from scipy import stats
 
 from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.draws import normals
+from corrnoise.simulations.run.normals import fill
 
 SECRET = bytes(range(32))
 KNOWN = {  # made by an independent program in exact integers and mpmath
@@ -65,12 +66,31 @@ def test_all_that_draws_depend_on_makes_others(other: dict[str, Any]) -> None:
     assert not np.isin(normals(**arguments | other), found).any()
 
 
-def test_a_filler_goes_on_with_further_draws() -> None:
-    draw = draws.filler(SECRET, 3, 5, b"x")
+def test_a_filler_goes_on_with_further_draws_of_its_spans() -> None:
+    draw = draws.filler(SECRET, 3, np.array([[5, 100], [3, 1]]), b"x")
     for number in range(2):
-        values = np.empty(100)
+        values = np.empty(101)
         draw(values)
-        np.testing.assert_array_equal(values, normals(SECRET, 3, 5, 100, draw=number, nonce=b"x"))
+        whole = normals(SECRET, 3, 0, 105, draw=number, nonce=b"x")
+        np.testing.assert_array_equal(values, [*whole[5:], whole[3]])
+
+
+def test_a_table_of_seeds_gives_the_draws() -> None:
+    """Row t holds key and number, low word first; steps, draws and nonces have seeds of their own."""
+    table = draws.seeds(SECRET, (3, 7), draw=1, nonces=[b"a" * 16, b"b" * 16])
+    assert (table.shape, table.dtype) == ((2, 4), np.uint32)
+    for row, step, nonce in zip(table, (3, 7), (b"a" * 16, b"b" * 16), strict=True):
+        key, number = row.view("<u8").astype(np.uint64)
+        values = np.empty(50)
+        fill(values, key, number, 9)
+        np.testing.assert_array_equal(values, normals(SECRET, step, 9, 50, draw=1, nonce=nonce))
+    assert (
+        draws.seeds(SECRET, [3]).tobytes().hex() == f"{0xBCF659D33BBA7A125B77BE09C28F03DE.to_bytes(16, 'little').hex()}"
+    )
+    with pytest.raises(ValueError, match="nonces must be one for each of the 2 steps, got 1"):
+        draws.seeds(SECRET, [1, 2], nonces=[b""])
+    with pytest.raises(ValueError, match="secret must be 16 to 64 bytes"):
+        draws.seeds(b"short", [1])
 
 
 def test_draws_of_neighbouring_steps_and_nonces_are_independent_normals() -> None:

@@ -1,0 +1,100 @@
+"""The noise of a model: any spans have the bits of the whole, and wide noise has no float32 but in its memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corrnoise.simulations.run.engines import streaming
+from corrnoise.simulations.run.noise import ModelNoise
+from corrnoise.simulations.run.spans import checked, parts
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.matrix import MatrixNoise
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.mechanisms.program import Program
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.mechanisms.tree import BinaryTree
+from corrnoise.theory.participation import Participation
+
+SECRET = bytes(range(32))
+STEPS = 4
+ONCE = Participation.single(STEPS)
+MECHANISMS: dict[str, Mechanism] = {
+    "independent": DPSGD(),
+    "poles": NuFTRL(0.02),
+    "delay line": FiniteNoise([1.0, -0.5, 0.25]),
+    "scaled": ScaledNoise(FiniteNoise([1.0, -0.5]), step_scales=[1, 2, 3, 4], draw_scales=[4, 3, 2, 1]),
+    "matrix": MatrixNoise(np.tril(np.ones((STEPS, STEPS)))),
+    "tree": BinaryTree(STEPS),
+}
+EACH = pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=MECHANISMS)
+
+
+def made(noise: ModelNoise, **options: Any) -> np.ndarray:
+    return np.array([noise.made(SECRET, t, bytes([t]), 2.5, **options) for t in range(STEPS)])
+
+
+def covered(spans: np.ndarray) -> np.ndarray:
+    return np.concatenate([np.arange(first, first + length) for first, length in spans])
+
+
+@EACH
+def test_a_shard_has_the_bits_of_the_whole_in_the_order_of_its_spans(mechanism: Mechanism) -> None:
+    """Parts of a shard begin in the middle of blocks; its memory is that of its coordinates."""
+    size = 150_000
+    program = streaming(mechanism, ONCE)
+    spans = [(140_000, 5000), (3, 1), (10, 70_000), (80_001, 3)]
+    whole, shard = ModelNoise(program, size, 1), ModelNoise(program, size, 2, spans=spans)
+    at = covered(np.array(spans))
+    np.testing.assert_array_equal(made(shard), made(whole)[:, at])
+    np.testing.assert_array_equal(shard.memory, whole.memory[:, at])
+    shard.close()
+
+
+@EACH
+def test_wide_noise_is_float64_throughout(mechanism: Mechanism) -> None:
+    """It is the noise of the float64 program up to the rounding of a float32 memory, and is not rounded itself."""
+    size = 1000
+    program = streaming(mechanism, ONCE)
+    wide = made(ModelNoise(program, size, 1), wide=True)
+    narrow = made(ModelNoise(program, size, 1))
+    exact = made(ModelNoise(Program(**program.arguments() | {"dtype": "float64"}), size, 1), wide=True)
+    assert (wide.dtype, narrow.dtype) == (np.float64, np.float32)
+    scale = np.abs(wide).max()
+    assert np.abs(wide - exact).max() <= scale * (1e-6 if program.dtype == "float32" else 0)
+    assert np.abs(wide - narrow).max() <= 1e-6 * scale
+    assert (wide != wide.astype(np.float32)).mean() > 0.99
+
+
+@given(
+    lengths=st.lists(st.integers(1, 30), min_size=1, max_size=8),
+    most=st.integers(1, 40),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=50)
+def test_parts_are_the_same_coordinates_in_equal_pieces(lengths: list[int], most: int, seed: int) -> None:
+    firsts = np.cumsum([0, *lengths[:-1]]) * 2
+    rows = np.random.default_rng(seed).permutation(np.stack([firsts, lengths], axis=1))
+    pieces = parts(rows, most)
+    np.testing.assert_array_equal(np.concatenate([covered(piece) for piece in pieces]), covered(rows))
+    assert [int(piece[:, 1].sum()) for piece in pieces[:-1]] == [most] * (len(pieces) - 1)
+    assert 1 <= pieces[-1][:, 1].sum() <= most
+
+
+def test_a_rank_may_hold_nothing() -> None:
+    noise = ModelNoise(streaming(NuFTRL(0.1), ONCE), 10, 1, spans=[])
+    assert made(noise).shape == (STEPS, 0)
+    assert noise.memory.shape[1] == 0
+
+
+@pytest.mark.parametrize(
+    "wrong", [[(0, 11)], [(-1, 3)], [(0, 0)], [(0, 5), (4, 2)], [(4, 2), (0, 5)], [(2, 2), (2, 2)], [(3, -1)]]
+)
+def test_spans_that_overlap_or_leave_the_model_are_refused(wrong: list[tuple[int, int]]) -> None:
+    with pytest.raises(ValueError, match="spans must be disjoint pairs"):
+        checked(wrong, 10)
