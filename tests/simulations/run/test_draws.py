@@ -78,7 +78,8 @@ def test_a_filler_goes_on_with_further_draws_of_its_spans() -> None:
 def test_a_table_of_seeds_gives_the_draws() -> None:
     """Row t holds key and number, low word first; steps, draws and nonces have seeds of their own."""
     table = draws.seeds(SECRET, (3, 7), draw=1, nonces=[b"a" * 16, b"b" * 16])
-    assert (table.shape, table.dtype) == ((2, 4), np.uint32)
+    assert table.shape == (2, 4)
+    assert table.dtype == np.uint32
     for row, step, nonce in zip(table, (3, 7), (b"a" * 16, b"b" * 16), strict=True):
         key, number = row.view("<u8").astype(np.uint64)
         values = np.empty(50)

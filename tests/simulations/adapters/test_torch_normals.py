@@ -1,0 +1,159 @@
+"""Draws in PyTorch: float64 equality with those of the host, on every device, and mutants that lose it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from corrnoise.simulations.adapters import torch_normals
+from corrnoise.simulations.adapters.torch_noise import DeviceNoise
+from corrnoise.simulations.run import draws
+from corrnoise.simulations.run.engines import streaming
+from corrnoise.simulations.run.noise import ModelNoise
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.matrix import MatrixNoise
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.participation import Participation
+from tests.simulations.run.test_draws import KNOWN, SECRET
+
+torch = pytest.importorskip("torch")
+WITHOUT = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a graphics processor")
+DEVICES = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, WITHOUT])])
+COUNT = 2**18
+LAST = 300  # coordinates of the last block, which is as long as any other
+
+
+def by_elements(
+    device: str = "cpu", *, count: int = COUNT, draw: int = 0, each: Callable[..., Any] = torch_normals.normals
+) -> np.ndarray:
+    """The draws of step 3 by operations on tensors."""
+    seed = torch.tensor(draws.seeds(SECRET, [3], draw=draw)[0].tolist(), device=device)
+    nu = torch.tensor(-0.0, dtype=torch.float64, device=device)
+    found: np.ndarray = each(seed, torch.arange(count, device=device), nu).cpu().numpy()
+    return found
+
+
+@DEVICES
+@pytest.mark.parametrize("draw", [0, 1])
+def test_every_number_has_the_bits_of_the_host(device: str, draw: int) -> None:
+    count = COUNT if device == "cpu" else 2**24
+    np.testing.assert_array_equal(
+        by_elements(device, count=count, draw=draw), draws.normals(SECRET, 3, 0, count, draw=draw)
+    )
+
+
+@DEVICES
+@pytest.mark.parametrize(("coordinate", "value"), KNOWN.items())
+def test_known_draws(device: str, coordinate: int, value: float) -> None:
+    seed = torch.tensor(draws.seeds(SECRET, [3])[0].tolist(), device=device)
+    nu = torch.tensor(-0.0, dtype=torch.float64, device=device)
+    assert torch_normals.normals(seed, torch.tensor([coordinate], device=device), nu).item() == value
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler
+@DEVICES
+def test_the_compiled_program_has_the_same_bits(device: str) -> None:
+    if device == "cpu" and shutil.which("g++") is None:
+        pytest.skip("needs a compiler of C++")
+    compiled = torch.compile(torch_normals.normals, fullgraph=True)
+    np.testing.assert_array_equal(by_elements(device, each=compiled), draws.normals(SECRET, 3, 0, COUNT))
+
+
+def shifted(map_of_places: Callable[[Any], Any]) -> Callable[..., Any]:
+    """The draws at other places."""
+    return lambda seed, index, nu: torch_normals.normals(seed, map_of_places(index), nu)
+
+
+def of_swapped_blocks(index: Any) -> Any:
+    """Pair and block exchanged: cosine and sine of a pair are neighbours."""
+    return index // 2048 * 2048 + index % 2 * 1024 + index % 2048 // 2
+
+
+def of_a_short_block(index: Any) -> Any:
+    """A last block of ``LAST`` coordinates has half as many pairs."""
+    last = index[-1] - LAST + 1
+    return torch.where(index < last + LAST // 2, index, index - LAST // 2 + 1024)
+
+
+@pytest.mark.parametrize("mutant", ["no mask", "swapped", "short block", "draw"])
+def test_mutants_have_other_numbers(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    options: dict[str, Any] = {"count": 2048 * 4 + LAST}
+    true = draws.normals(SECRET, 3, 0, options["count"], draw=int(mutant == "draw"))
+    np.testing.assert_array_equal(by_elements(**options, draw=int(mutant == "draw")), true)
+    if mutant == "no mask":
+        monkeypatch.setattr(torch_normals, "_high", lambda product: product >> 32)
+    elif mutant in ("swapped", "short block"):
+        options["each"] = shifted(of_swapped_blocks if mutant == "swapped" else of_a_short_block)
+    assert (by_elements(**options) != true).any()
+
+
+def test_roots_are_rounded_correctly_whatever_the_root_of_the_device() -> None:
+    """The correction repairs roots that are off by a unit; the mutant, the root itself, keeps them."""
+    x = torch.tensor(-2 * np.log(np.random.default_rng(1).uniform(1e-19, 1, 200_000)))
+    nu = torch.tensor(-0.0, dtype=torch.float64)
+    true = np.sqrt(x.numpy())
+    for end in (np.inf, -np.inf, 0.0):
+        off = torch.tensor(np.nextafter(true, end) if end else true)
+        np.testing.assert_array_equal(torch_normals._root(x, off, nu).numpy(), true)
+        assert (off.numpy() == true).all() == (not end)
+
+
+SPANS = np.array([[5000, 3000], [17, 1], [20, 4000], [2**40, 10]])
+
+
+@DEVICES
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_spans_are_filled_one_after_the_other(device: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In chunks that end within a span."""
+    monkeypatch.setattr(torch_normals, "_AT_ONCE", 1500)
+    seed = draws.seeds(SECRET, [3])[0]
+    true = np.concatenate([draws.normals(SECRET, 3, *span, dtype=dtype) for span in SPANS.tolist()])
+    values = torch.empty(len(true), dtype=getattr(torch, dtype), device=device)
+    torch_normals.fill(values, seed, SPANS)
+    np.testing.assert_array_equal(values.cpu().numpy(), true)
+    values.zero_()
+    torch_normals.fill_by_elements(values, seed, SPANS, torch_normals.normals)
+    np.testing.assert_array_equal(values.cpu().numpy(), true)
+
+
+STEPS = 4
+ONCE = Participation.single(STEPS)
+MECHANISMS: dict[str, Mechanism] = {
+    "independent": DPSGD(),
+    "poles": NuFTRL(0.02),
+    "delay line": FiniteNoise([1.0, -0.5, 0.25]),
+    "scaled": ScaledNoise(NuFTRL(0.1), step_scales=[1, 2, 3, 4], draw_scales=[4, 3, 2, 1]),
+}
+
+
+@DEVICES
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=MECHANISMS)
+def test_noise_on_a_device_has_the_bits_of_the_host(mechanism: Mechanism, wide: bool, device: str) -> None:
+    """A run begins on one and goes on on the other, both ways, with the memory of the other."""
+    program = streaming(mechanism, ONCE)
+    spans = [(5000, 3000), (17, 1), (20, 4000)]
+    host = ModelNoise(program, 10_000, 1, spans=spans)
+    own = DeviceNoise(program, 10_000, device, spans=spans)
+    for step in range(STEPS):
+        first, second = (each.made(SECRET, step, bytes([step]), 2.5, wide=wide) for each in (host, own))
+        np.testing.assert_array_equal(second.cpu().numpy(), first)
+        assert second.device.type == device
+        np.testing.assert_array_equal(own.memory, host.memory)
+        assert own.memory.dtype == host.memory.dtype
+        one, other = host.memory, own.memory
+        host = ModelNoise(program, 10_000, 1, spans=spans)
+        own = DeviceNoise(program, 10_000, device, spans=spans)
+        host.memory, own.memory = other, one
+
+
+def test_other_forms_are_refused_on_devices() -> None:
+    with pytest.raises(ValueError, match="program must be a cascade or a delay line on a device, got 'substitution'"):
+        DeviceNoise(streaming(MatrixNoise(np.tril(np.ones((4, 4)))), ONCE), 3, "cpu")
