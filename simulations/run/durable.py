@@ -1,17 +1,26 @@
-"""A run and its folder: the run agrees on the settings, finds where to go on, and notes steps and checkpoints."""
+"""A run and its folder: the run agrees on the settings, finds where to go on, and notes steps and checkpoints.
+
+A run of several processes (``ranks``) has one folder, which all of them see.  The first process holds it, and each
+writes its shard of a checkpoint.  As these are read by coordinates, the number of processes may change.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 from numpy.typing import NDArray
 
 from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.batches import AnyBatches, Batches
 from corrnoise.simulations.run.engines import TOLERANCE, streaming
-from corrnoise.simulations.run.folder import Arrays, Folder, Home, check_agreement
+from corrnoise.simulations.run.folder import Arrays, Folder, Home, Sealed, check_agreement
 from corrnoise.simulations.run.noise import ModelNoise
+from corrnoise.simulations.run.ranks import Alone, Ranks
+from corrnoise.simulations.run.spans import gathered
+from corrnoise.support.reading import guarded
 from corrnoise.support.serialise import digest, packed, plain, unpacked
 from corrnoise.support.version import __version__
 from corrnoise.theory.mechanisms.base import Mechanism
@@ -35,6 +44,16 @@ class Carry(Protocol):
         """Go on from what ``save`` returned."""
 
 
+class _Found(NamedTuple):
+    """What the folder of a run says: the key, the last checkpoint, and the steps that were begun."""
+
+    secret: bytes
+    head: dict[str, Any]
+    free: int
+    finished: bool
+    nonces: dict[int, bytes]
+
+
 class Durable:
     """A run in its folder, locked for this process; the arguments are those of ``PrivateRun``.
 
@@ -50,19 +69,27 @@ class Durable:
         participation: Participation,
         size: int,
         settings: Mapping[str, Any] | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
         self._carry = carry
         self._participation = participation
+        self._size = size
+        self._ranks: Ranks = Alone() if ranks is None else ranks
         self._ahead = folder.ahead
         self._every = folder.checkpoint_every or _interval(participation)
         self.skipped = self._saved = self._begun = self._noted = 0
         self._nonces: dict[int, bytes] = {}
-        self.home = Home(folder)
-        try:
-            self.keeps = self._keeping(folder, size)
-        except BaseException:
-            self.home.close()
-            raise
+        self.home = Sealed(Path(folder.path), b"")
+
+        def held() -> bool:
+            self.home = Home(folder)
+            try:
+                return self._keeping(folder, size)
+            except BaseException:
+                self.home.close()
+                raise
+
+        self.keeps = self._ranks.share(held)
         self._settings: dict[str, Any] = {
             **({} if settings is None else settings),
             "format": _FORMAT,
@@ -76,15 +103,24 @@ class Durable:
         }
         self._files: dict[str, bytes] = {}
 
+    @property
+    def _own(self) -> Home:
+        """The folder in the first process, which alone holds it."""
+        assert isinstance(self.home, Home)
+        return self.home
+
     def _keeping(self, folder: Folder, size: int) -> bool:
         """Whether releases are kept: as asked, as begun, or if they are small."""
         keeps = folder.keep_releases
-        if keeps is None and self.home.settings is not None:
-            keeps = bool(self.home.settings.get("kept releases"))
+        covers = self._carry is not None and folder.ahead == 1 and self._ranks.count == 1
+        if keeps is None and self._own.settings is not None:
+            keeps = bool(self._own.settings.get("kept releases"))
         elif keeps is None:
-            keeps = self._carry is not None and folder.ahead == 1 and 4 * size * self._every <= _MOST_KEPT
-        if keeps and (self._carry is None or folder.ahead > 1):
-            raise ValueError("carry must be given, and ahead must be 1, in a run that keeps its releases")
+            keeps = covers and 4 * size * self._every <= _MOST_KEPT
+        if keeps and not covers:
+            raise ValueError(
+                "carry must be given, ahead be 1, and the process be one, in a run that keeps its releases"
+            )
         return keeps
 
     # -- opening -------------------------------------------------------------------------------------------------------
@@ -94,38 +130,43 @@ class Durable:
 
         Sampled batches have no order here: the key of the folder draws them, again the same after a restart.
         """
-        found = given
-        stored = self.home.settings
+        found = self._ranks.share(lambda: self._ordered(given))
+        self._settings |= _sizes(found) | {"order": None if found is None else found.identity}
+        self._order = found.orders if isinstance(found, Batches) else None
+        return found
+
+    def _ordered(self, given: AnyBatches | None) -> AnyBatches | None:
+        stored = self._own.settings
         if (
             isinstance(given, Batches)
             and given.drawn
             and stored is not None
             and stored.items() >= _sizes(given).items()
         ):
-            found = Batches(given.participation, self.home.order(), given.batch_size, drawn=True)
-        self._settings |= _sizes(found) | {"order": None if found is None else found.identity}
-        self._order = found.orders if isinstance(found, Batches) else None
-        return found
+            return Batches(given.participation, self._own.order(), given.batch_size, drawn=True)
+        return given
 
     def program(self, mechanism: Mechanism | None, dtype: Dtype | None) -> Program:
         """The program with which the run began, or that of a new one."""
-        found = mechanism
         asked_runs = mechanism is not None and bool(
             getattr(mechanism, "noise", mechanism).forms()
         )  # and not noise that is found in its place
         named = None if mechanism is None else f"{mechanism!r:.60} {digest(plain(mechanism))[:16]}"
         self._settings["mechanism"] = named
-        if (stored := self.home.settings) is not None:
-            check_agreement(stored, self._settings)
-            if not asked_runs:
-                found = unpacked(self.home.file("noise.npz"), KINDS, name=str(self.home.path / "noise.npz"))
-            dtype = stored.get("arithmetic") if dtype is None else dtype
-        made = streaming(found, self._participation, dtype)
+        made = self._ranks.share(lambda: self._made(mechanism, dtype, asked_runs))
         if not asked_runs:
             self._files["noise.npz"] = packed(made.mechanism, KINDS)
         self._program = made
         self._settings |= {"arithmetic": made.dtype, "noise": digest(plain(made.mechanism))[:32]}
         return made
+
+    def _made(self, mechanism: Mechanism | None, dtype: Dtype | None, asked_runs: bool) -> Program:
+        if (stored := self._own.settings) is not None:
+            check_agreement(stored, self._settings)
+            if not asked_runs:
+                mechanism = unpacked(self._own.file("noise.npz"), KINDS, name=str(self.home.path / "noise.npz"))
+            dtype = stored.get("arithmetic") if dtype is None else dtype
+        return streaming(mechanism, self._participation, dtype)
 
     def multiplier(self, budget: Budget) -> float:
         """The multiplier of the program; of sampled batches the one with which the run began, if it is verified again.
@@ -135,7 +176,10 @@ class Durable:
         budget
             That of the run, which agrees with the folder.
         """
-        stored = None if self.home.settings is None else self.home.settings.get("multiplier")
+        return self._ranks.share(lambda: self._verified(budget))
+
+    def _verified(self, budget: Budget) -> float:
+        stored = None if self._own.settings is None else self._own.settings.get("multiplier")
         covered = budget.epsilon is not None and budget.adjacency == "zero-out"
         if self._participation.sampled and isinstance(stored, float) and covered:
             from corrnoise.theory.amplification.curve import delta_of
@@ -152,49 +196,80 @@ class Durable:
         self._noise = noise
         self._steps = steps
         self._settings["multiplier"] = multiplier
-        if self.home.settings is None:
-            self.home.begin(self._settings, self._files, self._order, self._kept())
-            return 0
-        check_agreement(self.home.settings, self._settings)
-        self.home.go_on()
-        journal = self.home.journal
-        position, arrays = self.home.read_checkpoint()
-        free = journal.free
-        if arrays:
-            memory = arrays.pop("memory")
-            fresh = noise.memory
-            if (memory.shape, memory.dtype) != (fresh.shape, fresh.dtype):
-                raise ValueError(f"{self.home.path} is damaged: its checkpoint has {memory.dtype}{memory.shape}")
-            noise.memory = memory
-            if self._carry is not None:
-                self._carry.load({name.removeprefix("carry "): value for name, value in arrays.items()})
-        self._saved = position
-        self.home.tidy(position)
-        if journal.finished:
+        check_agreement(self._ranks.share(lambda: self._settings), self._settings)
+        new = self._ranks.share(lambda: self._own.settings is None)
+        if new:
+            carried = self._carried()
+            self._ranks.share(lambda: self._own.begin(self._settings, self._files, self._order, carried))
+        arrays: dict[str, NDArray[Any]] = {}
+        secret, head, free, finished, self._nonces = self._ranks.share(lambda: self._found(arrays))
+        position = self._saved = head["position"]
+        if self._ranks.rank:
+            self.home = Sealed(self.home.path, secret)
+            arrays = self.home.read(self.home.path / f"checkpoint-{position}")[1]
+        if not new or self._ranks.rank:  # the others begin with what the first carries
+            self._load(head, arrays)
+        self._begun = self._noted = free
+        if finished:
             self.home.close()
             return free
-        self._nonces = journal.nonces(position)
         if self.keeps:
-            missing = [step for step in range(position, free) if self.home.release(step, self._nonces[step]) is None]
+            missing = [step for step in range(position, free) if self._own.release(step, self._nonces[step]) is None]
             if missing not in ([], [free - 1]):
                 raise ValueError(f"{self.home.path} is damaged: the release of step {missing[0]} is missing")
             self._begun = self._noted = free - len(missing)
-            return position
-        self.skipped = free - position
-        self._begun = self._noted = free
-        for step in range(position, free):
-            nonce = self._nonces.pop(step)
-            if free != steps:
-                noise.made(self.home.secret, step, nonce, scale)
-        return free
+        start = position if self.keeps else free
+        self.skipped = start - position
+        if start != steps:
+            for step in range(self._oldest(position), start):
+                noise.made(secret, step, self._nonces[step], scale)
+        return start
+
+    def _found(self, arrays: dict[str, NDArray[Any]]) -> _Found:
+        """Open the journal, and put what the last checkpoint has into ``arrays``."""
+        home = self._own
+        if home.settings is not None:
+            check_agreement(home.settings, self._settings)
+            home.go_on()
+        head, found = home.read_checkpoint()
+        home.tidy(head["position"])
+        arrays.update(found)
+        journal = home.journal
+        nonces = journal.nonces(self._oldest(head["position"]))
+        return _Found(home.secret, head, journal.free, journal.finished, nonces)
+
+    def _oldest(self, position: int) -> int:
+        """The first step whose draw the memory after so many steps has, where draws make it again."""
+        history = self._noise.history
+        return position if history is None else max(position - history, 0)
+
+    def _load(self, head: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        """Go on from a checkpoint."""
+        position, noise = head["position"], self._noise
+        if position > 0 and noise.history is None:
+            with guarded(self.home.path / f"checkpoint-{position}"):
+                shards = ((each["spans"], each["memory"]) for each in chain([arrays], self.home.shards(head)))
+                memory = gathered(shards, noise.spans, self._size)
+                if (len(memory), memory.dtype) != (noise.rows, noise.dtype):
+                    raise ValueError(f"it has a memory of {memory.dtype}{memory.shape}")
+            noise.memory = memory
+        if self._carry is not None and arrays:
+            carried = {name: each for name, each in arrays.items() if name.startswith("carry ")}
+            self._carry.load({name.removeprefix("carry "): each for name, each in carried.items()})
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
     def nonce(self, step: int) -> bytes:
         """The nonce of a step, which is noted if it was not begun before."""
+        first, nonce = self._ranks.share(lambda: (step, self._noted_nonce(step)))
+        if first != step:
+            raise RuntimeError(f"all processes must make the same step, got {step} here and {first} in the first")
+        return nonce
+
+    def _noted_nonce(self, step: int) -> bytes:
         if step >= self._noted:
             end = step + self._ahead if self._steps is None else min(step + self._ahead, self._steps)
-            nonce = self.home.journal.begin(step, end)
+            nonce = self._own.journal.begin(step, end)
             self._nonces.update(dict.fromkeys(range(step, end), nonce))
             self._noted = end
         return self._nonces.pop(step)
@@ -202,35 +277,44 @@ class Durable:
     def released(self, step: int, nonce: bytes, noisy: NDArray[Any]) -> NDArray[Any]:
         """The release of a step: ``noisy``, which is kept before if releases are; or the release of before."""
         if step < self._begun:
-            kept = self.home.release(step, nonce)
+            kept = self._own.release(step, nonce)
             if kept is None:
                 raise ValueError(f"{self.home.path} is damaged: the release of step {step} is missing")
             return kept
         self._begun = step + 1
         if self.keeps:
-            self.home.keep_release(step, nonce, noisy)
+            self._own.keep_release(step, nonce, noisy)
         return noisy
 
     def save(self, position: int, *, due: bool = True) -> None:
         """Write a checkpoint after ``position`` steps unless there is one; where it is not ``due``, at its time."""
-        if position > self._saved and (due or position >= self._saved + self._every):
-            self.home.write_checkpoint(position, self._kept())
-            self._saved = position
+        if position <= self._saved or not (due or position >= self._saved + self._every):
+            return
+        noise, ranks = self._noise, self._ranks
+        head = ranks.share(lambda: self._own.head(position, 1 if noise.history is not None else ranks.count))
+        kept = {} if noise.history is not None else {"memory": noise.memory, "spans": noise.spans}
+        carried = self._carried()
+        if ranks.rank and kept:
+            self.home.write_shard(head, ranks.rank, kept)
+        ranks.wait()
+        if not ranks.rank:
+            self._own.write_checkpoint(head, kept | carried)
+        self._saved = position
 
-    def _kept(self) -> dict[str, NDArray[Any]]:
-        """The content of a checkpoint."""
-        carried = {} if self._carry is None else self._carry.save()
-        return {"memory": self._noise.memory} | {f"carry {name}": value for name, value in carried.items()}
+    def _carried(self) -> dict[str, NDArray[Any]]:
+        """The content of a checkpoint besides the noise."""
+        return {} if self._carry is None else {f"carry {name}": each for name, each in self._carry.save().items()}
 
     def finish(self) -> None:
         """Note that the run is over, and give the folder back."""
-        self.home.journal.finish()
+        if not self._ranks.rank:
+            self._own.journal.finish()
         self.home.close()
 
     def clean(self) -> None:
         """Note that the steps that were noted ahead were not begun."""
         if self._begun < self._noted:
-            self.home.journal.clean(self._begun)
+            self._own.journal.clean(self._begun)
 
 
 def _sizes(given: AnyBatches | None) -> dict[str, Any]:

@@ -125,6 +125,7 @@ class Engine(ABC):
     """The noise of a program, for ``size`` coordinates, before its first step; scales of steps are the caller's."""
 
     memory: Array  #: what later steps need, shape (rows, size), oldest last; to be read and set between two steps
+    history: int | None = None  #: how many last draws make the memory again; None where they are more
 
     def __init__(self, program: Program, size: int) -> None:
         self._draw_scales = program.draw_scales
@@ -156,6 +157,7 @@ class Cascade(Engine):
         self.poles = poles.astype(program.dtype)
         self.gains = (zeros - poles).astype(program.dtype)
         self.memory = np.zeros((poles.size, size), program.dtype)
+        self.history = None if poles.size else 0
 
     def _step(self, draw: Draw, values: Array, position: int) -> None:
         draw(values)
@@ -173,6 +175,7 @@ class DelayLine(Engine):
     def __init__(self, program: Program, size: int) -> None:
         super().__init__(program, size)
         self.coefficients = program.unscaled.values.astype(program.dtype)
+        self.history = self.coefficients.size - 1
         self._ring = np.zeros((self.coefficients.size, size), program.dtype)
         self._newest = 0
 

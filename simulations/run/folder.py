@@ -10,6 +10,7 @@ file                        what it holds
 ``journal``, ``mark``       which steps were begun (``journal``)
 ``lock``                    is locked while a process uses the run; never deleted
 ``checkpoint-<position>``   the memory of the noise and what ``carry`` saves, after so many steps; the last two
+``shard-<position>-<rank>`` the memory of another process of the run, which belongs to this checkpoint
 ``release-<step>``          with kept releases: the noisy sum of a step, until the next checkpoint
 ==========================  ========================================================================================
 
@@ -109,7 +110,97 @@ def _state_folder() -> Path:
     return Path(base, "corrnoise")
 
 
-class Home:
+class Sealed:
+    """The files of a run that hold arrays, each with a keyed hash of its kind and all its bytes.
+
+    Parameters
+    ----------
+    path, secret
+        The folder of the run, and its key.
+
+    Attributes
+    ----------
+    closed
+        Whether the folder was given back.
+    """
+
+    closed = False
+
+    def __init__(self, path: Path, secret: bytes) -> None:
+        self.path = path
+        self._secret = secret
+
+    @property
+    def secret(self) -> bytes:
+        """The key of the run."""
+        return self._secret
+
+    def write(self, name: str, head: Mapping[str, Any], arrays: Arrays) -> None:
+        """Write a head and arrays, and a keyed hash of all bytes and the name."""
+        mac = self._hash(name)
+        members = {label: _little_endian(label, array) for label, array in arrays.items()}
+        described = {label: [array.dtype.str, list(array.shape)] for label, array in members.items()}
+
+        def parts() -> Iterator[bytes | memoryview]:
+            text = json.dumps({"head": head, "arrays": described}).encode() + b"\n"
+            contents: list[Any] = [array.reshape(-1).view(np.uint8).data for array in members.values()]
+            for part in (text, *contents):
+                mac.update(part)
+                yield part
+            yield mac.digest()
+
+        write_whole(self.path / name, parts(), secret=True)
+
+    def _hash(self, name: str) -> Any:
+        key = draws.derived(self._secret, b"file", name.partition("-")[0].encode(), size=_MAC)
+        return draws.keyed(key, _MAC)
+
+    def read(self, path: Path, *needed: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """The head and the arrays of a file whose keyed hash is right; nothing is parsed before."""
+        with opened(path, _MOST_BYTES) as (stream, size):
+            if not self._is_whole(stream, path.name):
+                raise ValueError("its keyed hash is wrong")
+            stream.seek(0)
+            text = stream.readline(_MOST_HEAD)
+            described = json_value(text)
+            rest = size - _MAC - len(text)
+            found = {}
+            for name, (dtype, shape) in described["arrays"].items():
+                found[name] = array_here(stream, dtype, shape, rest)
+                rest -= found[name].nbytes
+            if rest or not found.keys() >= set(needed):
+                raise ValueError(f"it must have the arrays {', '.join(needed)}, and nothing that it does not name")
+            return dict(described["head"]), found
+
+    def _is_whole(self, stream: BinaryIO, name: str) -> bool:
+        mac = self._hash(name)
+        rest = os.fstat(stream.fileno()).st_size - _MAC
+        while rest > 0 and (chunk := stream.read(min(rest, _CHUNK))):
+            mac.update(chunk)
+            rest -= len(chunk)
+        return rest == 0 and hmac.compare_digest(stream.read(), mac.digest())
+
+    def write_shard(self, head: Mapping[str, Any], rank: int, arrays: Arrays) -> None:
+        """Write what a process other than the first has of a checkpoint."""
+        self.write(f"shard-{head['position']}-{rank}", head, arrays)
+
+    def shards(self, head: Mapping[str, Any]) -> Iterator[dict[str, NDArray[Any]]]:
+        """The arrays of the other processes that belong to a checkpoint with this head, one after the other."""
+        for rank in range(1, head["shards"]):
+            path = self.path / f"shard-{head['position']}-{rank}"
+            if not path.exists():
+                raise ValueError(f"{path.name} is missing")
+            found, arrays = self.read(path)
+            if found != head:
+                raise ValueError(f"{path.name} is of another checkpoint, {found}")
+            yield arrays
+
+    def close(self) -> None:
+        """Give the folder back."""
+        self.closed = True
+
+
+class Home(Sealed):
     """The folder of one run, locked for this process; ``opened`` makes or opens it.
 
     ``settings`` is what the run is, as it was begun; None for a folder that is not there yet.  ``journal`` is there
@@ -117,7 +208,6 @@ class Home:
     """
 
     journal: Journal
-    closed = False
 
     def __init__(self, folder: Folder) -> None:
         self.path = Path(folder.path)
@@ -148,11 +238,6 @@ class Home:
         if not (self.path / "key").exists():
             raise ValueError(f"folder must be new, empty or that of a run, got {self.path}")
         return True
-
-    @property
-    def secret(self) -> bytes:
-        """The key of the run."""
-        return self._secret
 
     @property
     def identity(self) -> str:
@@ -192,8 +277,8 @@ class Home:
             for name, content in {**own, **files}.items():
                 write_whole(self.path / name, content, secret=True)
             if order is not None:
-                self._write("order", {}, {"order": order})
-            self._write("checkpoint-0", {"position": 0, "records": 0, "link": mark.split()[1].decode()}, kept)
+                self.write("order", {}, {"order": order})
+            self.write("checkpoint-0", _head(0, 0, mark.split()[1].decode(), 1), kept)
             write_whole(self._marks / self.identity, mark, secret=True)
             if place.exists():
                 place.rmdir()
@@ -220,11 +305,11 @@ class Home:
 
     def order(self) -> NDArray[Any]:
         """The order of the examples."""
-        return self._read(self.path / "order", "order")[1]["order"]
+        return self.read(self.path / "order", "order")[1]["order"]
 
     def close(self) -> None:
         """Give the locks back."""
-        self.closed = True
+        super().close()
         if hasattr(self, "journal"):
             self.journal.close()
             del self.journal
@@ -234,102 +319,64 @@ class Home:
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 
-    def write_checkpoint(self, position: int, kept: Arrays) -> None:
-        """Write the checkpoint after ``position`` steps; the last two stay, and releases before it go."""
-        records = self.journal.length
-        link = self.journal.link(records)
+    def head(self, position: int, shards: int) -> dict[str, Any]:
+        """The head of a checkpoint after ``position`` steps, in so many files."""
+        link = self.journal.link(self.journal.length)
         assert link is not None
-        self._write(f"checkpoint-{position}", {"position": position, "records": records, "link": link.hex()}, kept)
-        self.tidy(position)
+        return _head(position, self.journal.length, link.hex(), shards)
+
+    def write_checkpoint(self, head: Mapping[str, Any], kept: Arrays) -> None:
+        """Write a checkpoint, whose shards are there; the last two stay, and releases before it go."""
+        self.write(f"checkpoint-{head['position']}", head, kept)
+        self.tidy(head["position"])
 
     def tidy(self, position: int) -> None:
         """Remove what the checkpoint after ``position`` steps replaces."""
-        for old in self._numbers("checkpoint")[:-2]:
-            (self.path / f"checkpoint-{old}").unlink()
+        for number in self._numbers("checkpoint")[:-2]:
+            for path in (self.path / f"checkpoint-{number}", *self.path.glob(f"shard-{number}-*")):
+                path.unlink(missing_ok=True)
         for step in self._numbers("release"):
             if step < position:
                 (self.path / f"release-{step}").unlink()
 
-    def read_checkpoint(self) -> tuple[int, dict[str, NDArray[Any]]]:
-        """The position and the arrays of the last checkpoint; position 0 and nothing without one."""
+    def read_checkpoint(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """The head and the arrays of the last checkpoint; position 0 and nothing without one."""
         numbers = self._numbers("checkpoint")
         if not numbers:
-            return 0, {}
+            return _head(0, 0, "", 1), {}
         path = self.path / f"checkpoint-{numbers[-1]}"
-        head, arrays = self._read(path, "memory")
-        number = head.get("records")
+        head, arrays = self.read(path)
+        number, shards = head.get("records"), head.get("shards")
         known = self.journal.link(number) if isinstance(number, int) else None
-        if head.get("position") != numbers[-1] or known is None or known.hex() != head.get("link"):
+        if known is None or not isinstance(shards, int) or head != _head(numbers[-1], number, known.hex(), shards):
             raise ValueError(f"{path} is not of this run, or of a part of it that the journal does not know")
-        return head["position"], arrays
+        return head, arrays
 
     # -- releases ------------------------------------------------------------------------------------------------------
 
     def keep_release(self, step: int, nonce: bytes, noisy: NDArray[Any]) -> None:
         """Keep what a step releases, before it is released."""
-        self._write(f"release-{step}", {"step": step, "nonce": nonce.hex()}, {"noisy": noisy})
+        self.write(f"release-{step}", {"step": step, "nonce": nonce.hex()}, {"noisy": noisy})
 
     def release(self, step: int, nonce: bytes) -> NDArray[Any] | None:
         """The release of a step; None if it is not kept."""
         path = self.path / f"release-{step}"
         if not path.exists():
             return None
-        head, arrays = self._read(path, "noisy")
+        head, arrays = self.read(path, "noisy")
         if head != {"step": step, "nonce": nonce.hex()}:
             raise ValueError(f"{path} is not the release of this step, as the journal knows it")
         return arrays["noisy"]
-
-    # -- files with a keyed hash ---------------------------------------------------------------------------------------
 
     def _numbers(self, kind: str) -> list[int]:
         """The numbers of the files of a kind, in their order."""
         names = (path.name.partition("-")[2] for path in self.path.glob(f"{kind}-*"))
         return sorted(int(name) for name in names if name.isdecimal())
 
-    def _write(self, name: str, head: Mapping[str, Any], arrays: Arrays) -> None:
-        """Write a head and arrays, and a keyed hash of all bytes and the name."""
-        mac = self._hash(name)
-        members = {label: _little_endian(label, array) for label, array in arrays.items()}
-        described = {label: [array.dtype.str, list(array.shape)] for label, array in members.items()}
 
-        def parts() -> Iterator[bytes | memoryview]:
-            text = json.dumps({"head": head, "arrays": described}).encode() + b"\n"
-            contents: list[Any] = [array.reshape(-1).view(np.uint8).data for array in members.values()]
-            for part in (text, *contents):
-                mac.update(part)
-                yield part
-            yield mac.digest()
-
-        write_whole(self.path / name, parts(), secret=True)
-
-    def _hash(self, name: str) -> Any:
-        key = draws.derived(self._secret, b"file", name.partition("-")[0].encode(), size=_MAC)
-        return draws.keyed(key, _MAC)
-
-    def _read(self, path: Path, needed: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """The head and the arrays of a file whose keyed hash is right; nothing is parsed before."""
-        with opened(path, _MOST_BYTES) as (stream, size):
-            if not self._is_whole(stream, path.name):
-                raise ValueError("its keyed hash is wrong")
-            stream.seek(0)
-            text = stream.readline(_MOST_HEAD)
-            described = json_value(text)
-            rest = size - _MAC - len(text)
-            found = {}
-            for name, (dtype, shape) in described["arrays"].items():
-                found[name] = array_here(stream, dtype, shape, rest)
-                rest -= found[name].nbytes
-            if rest or needed not in found:
-                raise ValueError(f"it must have an array {needed!r}, and nothing that it does not name")
-            return dict(described["head"]), found
-
-    def _is_whole(self, stream: BinaryIO, name: str) -> bool:
-        mac = self._hash(name)
-        rest = os.fstat(stream.fileno()).st_size - _MAC
-        while rest > 0 and (chunk := stream.read(min(rest, _CHUNK))):
-            mac.update(chunk)
-            rest -= len(chunk)
-        return rest == 0 and hmac.compare_digest(stream.read(), mac.digest())
+def _head(position: int, records: int | None, link: str, shards: int) -> dict[str, Any]:
+    """The head of a checkpoint: after so many steps and records of the journal, in so many files."""
+    return {"position": position, "records": records, "link": link, "shards": shards}
 
 
 def _little_endian(name: str, array: NDArray[Any]) -> NDArray[Any]:

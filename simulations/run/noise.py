@@ -37,20 +37,27 @@ class ModelNoise:
     size : number of parameters of the model
     threads : how many make the parts; None for one a core
     spans : the coordinates of a shard, pairs (first, length) in the order of its vector; None for the whole model
+
+    Attributes
+    ----------
+    spans, size : the coordinates as an array, and their number
+    rows, dtype : of the memory
+    history : how many last steps make the memory again; None where it has to be kept
     """
 
     def __init__(
         self, program: Program, size: int, threads: int | None, *, spans: Iterable[tuple[int, int]] | None = None
     ) -> None:
         self._program = program
-        held = checked(spans, size)
-        self._size = int(held[:, 1].sum())
-        rows = engine(program, 1).memory.shape[0]
-        fits_into_memory("size", size, self._size * (4 + rows * np.dtype(program.dtype).itemsize))
-        self._parts = parts(held, _PART)
+        self.spans = checked(spans, size)
+        self.size = int(self.spans[:, 1].sum())
+        self.rows, self.dtype = len(engine(program, 1).memory), engine(program, 1).memory.dtype
+        fits_into_memory("size", size, self.size * (4 + self.rows * self.dtype.itemsize))
+        self._parts = parts(self.spans, _PART)
         lengths = [int(part[:, 1].sum()) for part in self._parts]
         self._places = [slice(end - length, end) for end, length in zip(accumulate(lengths), lengths, strict=True)]
         self._engines = [engine(program, length) for length in lengths]
+        self.history = self._engines[0].history
         self._threads = os.cpu_count() or 1 if threads is None else checks.integer("threads", threads, 1)
         self._pool: ThreadPoolExecutor | None = None
 
@@ -72,7 +79,7 @@ class ModelNoise:
         float32 then has other last bits: a run is wide in all its steps or in none.
         """
         factor = step_scale(self._program, scale, step)
-        found = np.empty(self._size, np.float64 if wide else np.float32)
+        found = np.empty(self.size, np.float64 if wide else np.float32)
 
         def part(number: int) -> None:
             target = found[self._places[number]]

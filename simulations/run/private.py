@@ -47,6 +47,7 @@ from corrnoise.simulations.run.engines import step_scale, streaming
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.guard import Guarded
 from corrnoise.simulations.run.noise import ModelNoise
+from corrnoise.simulations.run.ranks import Alone, Ranks
 from corrnoise.simulations.run.sampled import SampledBatches
 from corrnoise.simulations.run.termination import Termination
 from corrnoise.theory.mechanisms.base import Mechanism
@@ -95,6 +96,9 @@ class PrivateRun(Guarded):
         ``"float32"`` or ``"float64"`` for the memory of the noise; None for the shorter that is proved to do.
     threads
         How many threads make the noise; None for one a core.
+    ranks
+        The processes of the run, which make the same calls, such as ``torch_shards.Group``: each adds the noise of its
+        own coordinates.  None for one process.
 
     Raises
     ------
@@ -130,6 +134,7 @@ class PrivateRun(Guarded):
         settings: Mapping[str, Any] | None = None,
         dtype: Dtype | None = None,
         threads: int | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
         super().__init__()
         self._budget = checks.instance("budget", budget, Budget)
@@ -143,10 +148,13 @@ class PrivateRun(Guarded):
         self._position = self._examples = 0
         self._handed = self._follows = self._closed = False
         self._termination = Termination()
+        self._ranks: Ranks = Alone() if ranks is None else ranks
         where = folder if folder is None or isinstance(folder, Folder) else Folder(folder)
         if where is None and carry is not None:
             raise ValueError("folder must be given where there is something to carry")
-        self._durable = None if where is None else Durable(where, carry, self._budget, promised, self._size, settings)
+        self._durable = (
+            None if where is None else Durable(where, carry, self._budget, promised, self._size, settings, self._ranks)
+        )
         try:
             self._open(promised, asked, dtype, threads)
         except BaseException:
@@ -158,15 +166,16 @@ class PrivateRun(Guarded):
         """Make the noise of a new run, or that of the folder."""
         durable = self._durable
         if durable is None:
-            self._program = streaming(asked, promised, dtype)
+            self._program = self._ranks.share(lambda: streaming(asked, promised, dtype))
+            self._batches = self._ranks.share(lambda: self._batches)
         else:
             self._batches = durable.batches(self._batches)
             self._program = durable.program(asked, dtype)
         chosen = self._program if durable is None else durable
         self._multiplier = chosen.multiplier(self._budget)
-        self._noise = ModelNoise(self._program, self._size, threads)
+        self._noise = ModelNoise(self._program, self._size, threads, spans=self._ranks.spans)
         if durable is None:
-            self._secret = draws.fresh(draws.KEY_BYTES)
+            self._secret = self._ranks.share(lambda: draws.fresh(draws.KEY_BYTES))
         else:
             self._position = durable.start(self._noise, self._multiplier, self.scale, self._steps)
             self._secret = durable.home.secret
@@ -322,7 +331,7 @@ class PrivateRun(Guarded):
         if last:
             with self._making():
                 self._durable.finish()
-        if self._termination.sent:
+        if self._ranks.share(lambda: self._termination.sent):
             self.close()
             raise SystemExit(_TERMINATED)
 
@@ -332,7 +341,8 @@ class PrivateRun(Guarded):
         Parameters
         ----------
         total
-            The sum over the batch that was handed out last, shape (size,), of float32 or float64.
+            The sum over the batch that was handed out last, shape (size,), of float32 or float64; its coordinates of
+            this process, where there are several.
         examples
             The number of examples in it, where the run has no batches: then its norm is checked, too.
 
@@ -360,10 +370,10 @@ class PrivateRun(Guarded):
     def _checked(self, total: Any, examples: int | None) -> NDArray[Any]:
         """The sum, if the noise of the run covers it."""
         values = np.asarray(total)
-        if values.shape != (self._size,) or values.dtype not in (np.float32, np.float64):
+        if values.shape != (self._noise.size,) or values.dtype not in (np.float32, np.float64):
             raise ValueError(
-                f"total must be a vector of {self._size} numbers of float32 or float64, got shape {values.shape} of "
-                f"{values.dtype}"
+                f"total must be a vector of {self._noise.size} numbers of float32 or float64, got shape "
+                f"{values.shape} of {values.dtype}"
             )
         if self._batches is not None:
             if examples not in (None, self._examples):

@@ -143,7 +143,8 @@ def test_noise_on_a_device_has_the_bits_of_the_host(mechanism: Mechanism, wide: 
     host = ModelNoise(program, 10_000, 1, spans=spans)
     own = DeviceNoise(program, 10_000, device, spans=spans)
     for step in range(STEPS):
-        first, second = (each.made(SECRET, step, bytes([step]), 2.5, wide=wide) for each in (host, own))
+        first = host.made(SECRET, step, bytes([step]), 2.5, wide=wide)
+        second = own.made(SECRET, step, bytes([step]), 2.5, wide=wide)
         np.testing.assert_array_equal(second.cpu().numpy(), first)
         assert second.device.type == device
         np.testing.assert_array_equal(own.memory, host.memory)

@@ -78,7 +78,7 @@ class Actors(RuleBasedStateMachine):
             self.crash(actor)
             return
         assert run._durable is not None
-        self.last = run._durable.home.journal._links[-1].hex().encode()
+        self.last = run._durable._own.journal._links[-1].hex().encode()
         if not self.excused:
             assert step not in [earlier for earlier, _ in self.shown]
         assert noise not in [earlier for _, earlier in self.shown]

@@ -16,6 +16,8 @@ from corrnoise.theory.mechanisms.product import AntiPGD
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
+SPANS = np.array([[0, 3]])
+
 
 class Carry:
     """A model that is carried."""
@@ -45,7 +47,7 @@ def begun(path: Path) -> Home:
 
 
 def checkpoint(**arrays: Any) -> Callable[[Home], None]:
-    return lambda home: home.write_checkpoint(2, arrays)
+    return lambda home: home.write_checkpoint(home.head(2, 1), arrays)
 
 
 def settings(text: str) -> Callable[[Home], None]:
@@ -64,8 +66,9 @@ def pipe(home: Home) -> None:
 @pytest.mark.parametrize(
     ("forged", "sentence"),
     [
-        (checkpoint(memory=np.zeros((7, 7))), r"is damaged: its checkpoint has float..\(7, 7\)"),
-        (checkpoint(x=np.zeros(3)), "checkpoint-2 is damaged or foreign: it must have an array 'memory'"),
+        (checkpoint(memory=np.zeros((7, 7)), spans=SPANS), r"is damaged .* of 7 rows and their columns, got \(7, 7\)"),
+        (checkpoint(memory=np.zeros((7, 3)), spans=SPANS), r"is damaged .* it has a memory of float64\(7, 3\)"),
+        (checkpoint(x=np.zeros(3)), "checkpoint-2 is damaged or foreign: KeyError: 'spans'"),
         (settings("[" * 10**5), "settings.json is damaged or foreign: its JSON is nested more than 32 levels deep"),
         (settings('{"rho": NaN}'), "settings.json is damaged or foreign: NaN is no number of JSON"),
         (settings("7"), "settings.json is damaged or foreign: "),
@@ -105,7 +108,7 @@ def test_a_checkpoint_that_promises_more_than_it_has(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json, "dumps", lying)
-        home.write_checkpoint(2, {"memory": np.zeros(3)})
+        home.write_checkpoint(home.head(2, 1), {"memory": np.zeros(3)})
     home.close()
     with pytest.raises(ValueError, match=r"checkpoint-2 is damaged or foreign: its shape .* needs 8000000000000 bytes"):
         opened(tmp_path / "run")

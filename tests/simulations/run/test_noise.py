@@ -6,12 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from corrnoise.simulations.run.engines import streaming
 from corrnoise.simulations.run.noise import ModelNoise
-from corrnoise.simulations.run.spans import checked, parts
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.matrix import MatrixNoise
@@ -20,6 +17,7 @@ from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.participation import Participation
+from tests.simulations.run.test_spans import covered
 
 SECRET = bytes(range(32))
 STEPS = 4
@@ -37,10 +35,6 @@ EACH = pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=MECHANISMS)
 
 def made(noise: ModelNoise, **options: Any) -> np.ndarray:
     return np.array([noise.made(SECRET, t, bytes([t]), 2.5, **options) for t in range(STEPS)])
-
-
-def covered(spans: np.ndarray) -> np.ndarray:
-    return np.concatenate([np.arange(first, first + length) for first, length in spans])
 
 
 @EACH
@@ -72,30 +66,7 @@ def test_wide_noise_is_float64_throughout(mechanism: Mechanism) -> None:
     assert (wide != wide.astype(np.float32)).mean() > 0.99
 
 
-@given(
-    lengths=st.lists(st.integers(1, 30), min_size=1, max_size=8),
-    most=st.integers(1, 40),
-    seed=st.integers(0, 99),
-)
-@settings(max_examples=50)
-def test_parts_are_the_same_coordinates_in_equal_pieces(lengths: list[int], most: int, seed: int) -> None:
-    firsts = np.cumsum([0, *lengths[:-1]]) * 2
-    rows = np.random.default_rng(seed).permutation(np.stack([firsts, lengths], axis=1))
-    pieces = parts(rows, most)
-    np.testing.assert_array_equal(np.concatenate([covered(piece) for piece in pieces]), covered(rows))
-    assert [int(piece[:, 1].sum()) for piece in pieces[:-1]] == [most] * (len(pieces) - 1)
-    assert 1 <= pieces[-1][:, 1].sum() <= most
-
-
 def test_a_rank_may_hold_nothing() -> None:
     noise = ModelNoise(streaming(NuFTRL(0.1), ONCE), 10, 1, spans=[])
     assert made(noise).shape == (STEPS, 0)
     assert noise.memory.shape[1] == 0
-
-
-@pytest.mark.parametrize(
-    "wrong", [[(0, 11)], [(-1, 3)], [(0, 0)], [(0, 5), (4, 2)], [(4, 2), (0, 5)], [(2, 2), (2, 2)], [(3, -1)]]
-)
-def test_spans_that_overlap_or_leave_the_model_are_refused(wrong: list[tuple[int, int]]) -> None:
-    with pytest.raises(ValueError, match="spans must be disjoint pairs"):
-        checked(wrong, 10)
