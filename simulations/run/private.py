@@ -205,6 +205,11 @@ class PrivateRun(Guarded):
         return self._size
 
     @property
+    def ranks(self) -> Ranks:
+        """The processes of the run, and the coordinates of this one."""
+        return self._ranks
+
+    @property
     def budget(self) -> Budget:
         """The budget of the run."""
         return self._budget

@@ -1,0 +1,155 @@
+"""Private runs over several processes of PyTorch, each of which makes the noise of its own part (the extra ``torch``).
+
+    group = Group(model.parameters())                       # after ``fully_shard(model)``, or before ``DDP(model)``
+    with PrivateRun(budget, epochs, mechanism, group.size, batches=…, folder="digits", ranks=group) as run:
+        for batch in run:
+            noisy = add_noise(run, sums_of_clipped_gradients(model, batch[group.rank :: group.count]))
+
+Parameters that are cut among the processes (``DTensor``: FSDP2, tensor parallelism) have sums that are cut in the same
+way and are summed over the examples of all processes; each process adds the noise of its shards, without communication.
+Parameters that each process has as a whole (data parallelism) have sums over the examples of one process.  A process
+adds the noise of its own span to them, and then the sums are added over all.  Either way a coordinate has its noise
+exactly once, with the bits of one process.
+
+All processes see the folder; the first holds it (``run.ranks``).  What ``carry.save`` returns in the first process goes
+to the checkpoint, and ``carry.load`` is called with it in all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from corrnoise.simulations.adapters import torch as adapter
+from corrnoise.simulations.extras import extra_module
+from corrnoise.simulations.run.private import PrivateRun
+from corrnoise.simulations.run.ranks import Ranks
+from corrnoise.simulations.run.spans import checked, rectangle, tiled
+
+Told = TypeVar("Told")
+
+_ALIGNED = 2048  # coordinates of a block of draws
+
+
+class Group(Ranks):
+    """The processes of a process group that share a run, and the coordinates of this one.
+
+    Parameters
+    ----------
+    parameters
+        Those that are trained: all of them ``DTensor`` whose placements are ``Shard``, or all of them whole.
+    group
+        A process group; None for that of all processes.
+
+    Attributes
+    ----------
+    size
+        Number of parameters of the model.
+    cut
+        Whether the parameters are cut.
+
+    Raises
+    ------
+    ValueError
+        A parameter is partial or replicated, some are cut and others whole, or a coordinate is in no shard or in two.
+    """
+
+    def __init__(self, parameters: Iterable[Any], group: Any = None) -> None:
+        self._distributed = extra_module("torch.distributed", "torch")
+        self._group = group
+        self.rank = self._distributed.get_rank(group)
+        self.count = self._distributed.get_world_size(group)
+        trained = [each for each in parameters if each.requires_grad]
+        self.size = sum(each.numel() for each in trained)
+        self.layouts = [_layout(each) for each in trained]
+        self.cut = all(placements for *_, placements in self.layouts)
+        if self.cut:
+            firsts = np.cumsum([0, *(each.numel() for each in trained)]).tolist()
+            self.spans = np.concatenate([_shard(*pair) for pair in zip(trained, firsts, strict=False)])
+        elif any(placements for *_, placements in self.layouts):
+            raise ValueError("parameters must be all DTensors or all whole, got some of each")
+        else:
+            share = -(-self.size // (self.count * _ALIGNED)) * _ALIGNED  # so that no block is drawn twice
+            ends = range(share * self.rank, self.size)[:share]
+            self.spans = checked([(ends.start, len(ends))] if ends else [], self.size)
+        shards = [None] * self.count
+        self._distributed.all_gather_object(shards, self.spans, group)
+        tiled(shards, self.size)  # type: ignore[arg-type]  # which are all there
+
+    def share(self, make: Callable[[], Told]) -> Told:
+        """What a function returns in the first process; its exception is raised in all."""
+        told: list[Any] = [None, None]
+        if self.rank == 0:
+            try:
+                told[0] = make()
+            except BaseException as error:
+                told[1] = error
+        first = 0 if self._group is None else self._distributed.get_global_rank(self._group, 0)
+        self._distributed.broadcast_object_list(told, first, self._group)
+        if told[1] is not None:
+            raise told[1]
+        made: Told = told[0]
+        return made
+
+    def wait(self) -> None:
+        """Wait for all processes."""
+        self._distributed.barrier(self._group)
+
+    def add(self, total: Any) -> None:
+        """Add a tensor up over all processes, in place."""
+        self._distributed.all_reduce(total, group=self._group)
+
+
+def _layout(tensor: Any) -> tuple[Any, ...]:
+    """The shape of a tensor, and how it is cut."""
+    return tensor.shape, getattr(tensor, "device_mesh", None), getattr(tensor, "placements", None)
+
+
+def _shard(parameter: Any, first: int) -> Any:
+    """The spans of the local shard of a ``DTensor`` whose first coordinate is ``first``."""
+    tensors = extra_module("torch.distributed.tensor", "torch")
+    for placement, length in zip(parameter.placements, parameter.device_mesh.shape, strict=True):
+        if type(placement) is not tensors.Shard and (length > 1 or placement.is_partial()):
+            raise ValueError(f"placements must be Shard, so that a coordinate is in one process, got {placement}")
+    local = extra_module("torch.distributed.tensor._utils", "torch").compute_local_shape_and_global_offset
+    shape, offset = local(parameter.shape, parameter.device_mesh, parameter.placements)
+    return rectangle(tuple(parameter.shape), offset, shape, first)
+
+
+def add_noise(run: PrivateRun, sums: Sequence[Any]) -> list[Any]:
+    """The sums of a step plus its noise, which all processes call together.
+
+    Parameters
+    ----------
+    run
+        A private run whose ``ranks`` is a ``Group``.
+    sums
+        A tensor for each trained parameter, of float32 or float64.  Those of cut parameters are cut in the same way and
+        have the examples of all processes; those of whole parameters have the examples of this process.
+
+    Raises
+    ------
+    ValueError
+        The sums are not those of the parameters of the group, or not covered by the noise.
+    """
+    group = run.ranks
+    if not isinstance(group, Group):
+        raise TypeError(f"run must have a Group as its ranks, got {type(group).__name__}")
+    if [_layout(each) for each in sums] != group.layouts:
+        raise ValueError("sums must have the shapes, meshes and placements of the parameters of the group")
+    if group.cut:
+        noisy = adapter.add_noise(run, [each.to_local() for each in sums])
+        whole = extra_module("torch.distributed.tensor", "torch").DTensor.from_local
+        return [
+            whole(part, each.device_mesh, each.placements, shape=each.shape, stride=each.stride())
+            for each, part in zip(sums, noisy, strict=True)
+        ]
+    total = extra_module("torch", "torch").cat([each.detach().reshape(-1) for each in sums])
+    first, length = group.spans[0] if len(group.spans) else (0, 0)
+    own = total[first : first + length]
+    own.copy_(adapter.add_noise(run, [own])[0])
+    group.add(total)
+    parts = total.split([each.numel() for each in sums])
+    return [part.to(each).view_as(each) for each, part in zip(sums, parts, strict=True)]

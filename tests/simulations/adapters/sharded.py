@@ -1,0 +1,120 @@
+"""Jobs of processes that share a run, which ``test_torch_shards`` starts and kills."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+
+from corrnoise.simulations.adapters.torch_shards import Group, add_noise
+from corrnoise.simulations.run import draws
+from corrnoise.simulations.run.folder import Folder
+from corrnoise.simulations.run.private import PrivateRun
+from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
+
+STEPS, KILLED = 8, 5
+MODES = ("fsdp", "columns", "whole")
+
+
+def folder_of(path: Path) -> Folder:
+    return Folder(path / "run", checkpoint_every=2, keep_releases=False, marks=path / "marks")
+
+
+def run_of(path: Path, size: int, ranks: Any = None) -> PrivateRun:
+    return PrivateRun(Budget(0.5), Participation.single(STEPS), NuFTRL(0.1), size, folder=folder_of(path), ranks=ranks)
+
+
+def model() -> torch.nn.Module:
+    """A model with leaves that two processes cannot halve."""
+    return torch.nn.Sequential(torch.nn.Linear(70, 61), torch.nn.Tanh(), torch.nn.Linear(61, 9))
+
+
+def parameters(mode: str, mesh: Any) -> list[Any]:
+    """The parameters of the model, cut in some way."""
+    made = model()
+    if mode == "fsdp":
+        for layer in (made[0], made[2], made):  # type: ignore[index]
+            fully_shard(layer, mesh=mesh)
+    found = list(made.parameters())
+    if mode != "columns":
+        return found
+    return [torch.nn.Parameter(distribute_tensor(each.detach(), mesh, [Shard(each.dim() - 1)])) for each in found]
+
+
+def value(mode: str, step: int) -> float:
+    """All coordinates of the sum of a step; whole sums are zero, so that their addition has no rounding."""
+    return 0.0 if mode == "whole" else step / 4
+
+
+def noisy(run: PrivateRun, own: list[Any], mode: str) -> Iterator[np.ndarray]:
+    """The noisy sums of the steps to come, whole."""
+    for step in run:
+        sums = add_noise(run, [torch.full_like(each.detach(), value(mode, step)) for each in own])
+        full = [each.full_tensor() if hasattr(each, "full_tensor") else each for each in sums]
+        yield torch.cat([each.reshape(-1) for each in full]).numpy()
+
+
+def one_process(path: Path, mode: str) -> np.ndarray:
+    """The noisy sums of all steps of one process under the same key and nonces, shape (steps, size)."""
+    size = sum(each.numel() for each in model().parameters())
+    with mock.patch.object(draws, "fresh", lambda count: bytes(range(count))), run_of(path, size) as run:
+        return np.array([run.add_noise(np.full(size, value(mode, step), np.float32)) for step in run])
+
+
+def job(rank: int, path: Path, dies: bool) -> None:
+    """Run in all modes, from where the folders are; the second process is killed in its last mode."""
+    distributed.init_process_group("gloo", init_method=f"file://{path}/{dies}", rank=rank, world_size=2)
+    mesh = init_device_mesh("cpu", (2,))
+    refusals(mesh)
+    with mock.patch.object(draws, "fresh", lambda count: bytes(range(count))):
+        for mode in MODES:
+            own = parameters(mode, mesh)
+            group = Group(own)
+            run = run_of(path / mode, group.size, group)
+            start = run.position
+            for made in noisy(run, own, mode):
+                if rank == 0:
+                    np.save(path / mode / f"noisy-{run.position - 1}.npy", made)
+                if dies and run.position == KILLED:
+                    break
+            if rank == 0:
+                (path / mode / f"position-{start}").touch()
+            distributed.barrier()
+            if not dies:
+                run.close()
+    if dies:
+        os.kill(os.getpid(), signal.SIGKILL)
+    distributed.destroy_process_group()
+
+
+def refusals(mesh: Any) -> None:
+    """Placements in which a coordinate is in no process or in two, mixtures, and sums of other layouts."""
+    whole = torch.zeros(4, 4)
+    rows = torch.nn.Parameter(distribute_tensor(whole, mesh, [Shard(0)]))
+    for placement in (Replicate(), Partial()):
+        with pytest.raises(ValueError, match="placements must be Shard, so that a coordinate is in one process"):
+            Group([torch.nn.Parameter(DTensor.from_local(whole, mesh, [placement]))])
+    with pytest.raises(ValueError, match="parameters must be all DTensors or all whole"):
+        Group([rows, torch.nn.Parameter(whole)])
+    group = Group([rows])
+    run = PrivateRun(Budget(0.5), Participation.single(2), NuFTRL(0.1), group.size, ranks=group)
+    run.next_batch()
+    for sums in ([distribute_tensor(whole, mesh, [Shard(1)])], [whole], []):
+        with pytest.raises(ValueError, match="sums must have the shapes, meshes and placements"):
+            add_noise(run, sums)
+    alone = PrivateRun(Budget(0.5), Participation.single(2), NuFTRL(0.1), 16)
+    with pytest.raises(TypeError, match="run must have a Group as its ranks, got Alone"):
+        add_noise(alone, [whole])
