@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from typing import Any
 
-from corrnoise.simulations.adapters import torch_state
+from corrnoise.simulations.adapters import torch_shards, torch_state
 from corrnoise.simulations.adapters.torch import (
     MARGIN,
     add_noise,
@@ -34,7 +34,6 @@ from corrnoise.simulations.adapters.torch import (
 )
 from corrnoise.simulations.adapters.training import DataRun, Parts, batches_of, due, source
 from corrnoise.simulations.extras import extra_module
-from corrnoise.simulations.run.batches import AnyBatches
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.base import Mechanism
@@ -60,8 +59,6 @@ class CorrelatedNoise:
         The private run.
     """
 
-    _distributed = False
-
     def __init__(self, optimizer: Any, run: PrivateRun, *, loss_reduction: str = "mean") -> None:
         self.run = run
         self._examples = 0
@@ -69,17 +66,12 @@ class CorrelatedNoise:
             optimizer,
             noise_multiplier=run.multiplier,
             max_grad_norm=self.max_grad_norm,
-            expected_batch_size=batches_of(run).batch_size / self._processes(),
+            expected_batch_size=batches_of(run).batch_size / run.ranks.count,
             loss_reduction=loss_reduction,
         )
         check_parameters(run, self._trained())
-
-    def _processes(self) -> int:
-        """The number W of processes; the process r has the examples r, r + W, … of a batch."""
-        return extra_module("torch.distributed", "torch").get_world_size() if self._distributed else 1
-
-    def _rank(self) -> int:
-        return extra_module("torch.distributed", "torch").get_rank() if self._distributed else 0
+        if (processes := getattr(self, "world_size", 1)) != run.ranks.count:
+            raise ValueError(f"run must have the {processes} processes of the optimizer as its ranks")
 
     def _trained(self) -> list[Any]:
         return list(self.params)  # type: ignore[attr-defined]
@@ -135,17 +127,16 @@ class CorrelatedNoise:
         self._examples += len(samples[0])
 
     def add_noise(self) -> None:
-        """Add the noise of the step to the sum of the clipped gradients; in a distributed run, in the first process."""
-        expected = len(range(self._rank(), due(self.run), self._processes()))
+        """Add the noise of the step to the sum of the clipped gradients; of several processes, each adds its part."""
+        ranks = self.run.ranks
+        expected = len(range(ranks.rank, due(self.run), ranks.count))
         if self._examples != expected:
             raise RuntimeError(f"a step must have the {expected} examples of its batch, got {self._examples}")
         parameters = self._trained()
-        noisy = [parameter.summed_grad for parameter in parameters]
-        check_types("sums", noisy)
-        if self._rank() == 0:
-            noisy = add_noise(self.run, noisy)
-        else:
-            self.run.pass_step()
+        sums = [parameter.summed_grad for parameter in parameters]
+        check_types("sums", sums)
+        shared = ranks.count > 1  # Opacus adds the sums over the processes afterwards
+        noisy = torch_shards.add_noise(self.run, sums, adds=False) if shared else add_noise(self.run, sums)
         for parameter, total in zip(parameters, noisy, strict=True):
             parameter.grad = total.view_as(parameter)
         self._examples = 0
@@ -186,7 +177,7 @@ def optimizer_class(*, distributed: bool = False) -> type[Any]:
     """
     module = extra_module("opacus.optimizers", "opacus")
     base = module.DistributedDPOptimizer if distributed else module.DPOptimizer
-    return type("CorrelatedDPOptimizer", (CorrelatedNoise, base), {"_distributed": distributed})
+    return type("CorrelatedDPOptimizer", (CorrelatedNoise, base), {})
 
 
 class RunSampler:
@@ -204,19 +195,13 @@ class RunSampler:
 
     def __init__(self, run: PrivateRun, *, workers: bool = False) -> None:
         self.run = run
-        self._group = _group()
         self._workers = workers
 
     def __iter__(self) -> Iterator[list[int]]:
-        rank = self._group.get_rank() if self._group else 0
-        if self._group is not None:
-            position, batches = _from_first(self._group, None if rank else (self.run.position, self.run.batches))
-            if rank:
-                self.run.follow(position, batches)
-        processes = self._group.get_world_size() if self._group else 1
+        ranks = self.run.ranks
         order = batches_of(self.run)
         coming = map(order.batch, range(self.run.position, order.steps)) if self._workers else self.run
-        return (batch[rank::processes].tolist() for batch in coming)
+        return (batch[ranks.rank :: ranks.count].tolist() for batch in coming)
 
     def __len__(self) -> int:
         return len(self.run)
@@ -246,17 +231,11 @@ class RunLoader:
         return len(self.run)
 
 
-def _group() -> Any:
-    """The module ``torch.distributed`` in a job of several processes, and None elsewhere."""
-    group = extra_module("torch.distributed", "torch")
-    return group if group.is_available() and group.is_initialized() and group.get_world_size() > 1 else None
-
-
-def _from_first(group: Any, value: Any) -> Any:
-    """The value that the first process has."""
-    values = [value]
-    group.broadcast_object_list(values)
-    return values[0]
+def _group(model: Any) -> torch_shards.Group | None:
+    """The processes of a job of several, of which each has the whole model; None elsewhere."""
+    module = extra_module("torch.distributed", "torch")
+    several = module.is_available() and module.is_initialized() and module.get_world_size() > 1
+    return torch_shards.Group(model.parameters()) if several else None
 
 
 def make_private(
@@ -310,36 +289,32 @@ def make_private(
     Notes
     -----
     In a job of several processes (``torch.distributed`` is initialised) all call this function with the same arguments,
-    and share each batch.  The first process makes the noise and has the folder; the others begin with its model and
-    optimizer, and their generators are not kept.  Those of workers are not kept either.
+    and share each batch and the noise.  All see the folder, which the first holds; the others begin with its model and
+    optimizer, and their generators are not kept.  Those of workers are not kept either.  A crash skips the steps after
+    the last checkpoint.
     """
     extra_module("opacus.validators", "opacus").ModuleValidator.validate(model, strict=True)
     torch_state.check_model(model, optimizer)
     own, dataset = torch_state.dataset_of(data)
-    group = _group()
-    first = group is None or group.get_rank() == 0  # which makes the noise
+    group = _group(model)
     parts = torch_state.parts(model, optimizer, carry)
-
-    def run_of(order: AnyBatches) -> DataRun:
-        return DataRun(
-            loss,
-            own,
-            parts,
-            torch_state.about(model, optimizer, carry),
-            trainable_size(model),
-            budget=budget,
-            mechanism=mechanism,
-            order=order,
-            folder=folder if first else None,
-        )
-
-    run: Any = run_of(source(epochs, len(own), batch_size)) if first else None
+    if group is not None and group.rank:
+        del parts["torch"]  # generators, which only the first process goes on with
+    run = DataRun(
+        loss,
+        own,
+        parts,
+        torch_state.about(model, optimizer, carry),
+        trainable_size(model),
+        budget=budget,
+        mechanism=mechanism,
+        order=source(epochs, len(own), batch_size),
+        folder=folder,
+        ranks=group,
+    )
     if group is not None:
-        states = Parts({name: parts[name] for name in parts if name != "torch"})
-        order, kept = _from_first(group, (run.batches, states.save()) if first else None)
-        if not first:
-            states.load(kept)
-            run = run_of(order)
+        whole = Parts({name: parts[name] for name in parts if name != "torch"})
+        whole.load(group.share(whole.save))
         model = extra_module("opacus.distributed", "opacus").DifferentiallyPrivateDistributedDataParallel(model)
     reduction = _reduction(loss)
     wrapped = extra_module("opacus.grad_sample", "opacus").GradSampleModule(model, loss_reduction=reduction)

@@ -118,7 +118,7 @@ def _shard(parameter: Any, first: int) -> Any:
     return rectangle(tuple(parameter.shape), offset, shape, first)
 
 
-def add_noise(run: PrivateRun, sums: Sequence[Any]) -> list[Any]:
+def add_noise(run: PrivateRun, sums: Sequence[Any], *, adds: bool = True) -> list[Any]:
     """The sums of a step plus its noise, which all processes call together.
 
     Parameters
@@ -128,6 +128,8 @@ def add_noise(run: PrivateRun, sums: Sequence[Any]) -> list[Any]:
     sums
         A tensor for each trained parameter, of float32 or float64.  Those of cut parameters are cut in the same way and
         have the examples of all processes; those of whole parameters have the examples of this process.
+    adds
+        Whether whole sums are added over all processes.  If not, the caller does so.
 
     Raises
     ------
@@ -150,6 +152,7 @@ def add_noise(run: PrivateRun, sums: Sequence[Any]) -> list[Any]:
     first, length = group.spans[0] if len(group.spans) else (0, 0)
     own = total[first : first + length]
     own.copy_(adapter.add_noise(run, [own])[0])
-    group.add(total)
+    if adds:
+        group.add(total)
     parts = total.split([each.numel() for each in sums])
     return [part.to(each).view_as(each) for each, part in zip(sums, parts, strict=True)]

@@ -22,6 +22,7 @@ from corrnoise.simulations.run.batches import AnyBatches, batches
 from corrnoise.simulations.run.durable import Carry
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
+from corrnoise.simulations.run.ranks import Ranks
 from corrnoise.support.reading import json_value
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.numerics import checks
@@ -157,6 +158,8 @@ class DataRun(PrivateRun):
         As for ``PrivateRun``.
     order
         The batches, from ``source``.
+    ranks
+        As for ``PrivateRun``.
     """
 
     def __init__(
@@ -171,6 +174,7 @@ class DataRun(PrivateRun):
         mechanism: Mechanism | None,
         order: AnyBatches,
         folder: str | os.PathLike[str] | Folder | None,
+        ranks: Ranks | None = None,
     ) -> None:
         self.data = data
         self._parts = Parts({**parts, "generators": HostGenerators()})
@@ -181,7 +185,9 @@ class DataRun(PrivateRun):
             settings = {**about, **named, **of_function("loss", loss)}
             carry = self._parts
         who = order.participation
-        super().__init__(budget, who, mechanism, size, batches=order, folder=folder, carry=carry, settings=settings)
+        super().__init__(
+            budget, who, mechanism, size, batches=order, folder=folder, carry=carry, settings=settings, ranks=ranks
+        )
 
     def rows(self, batch: ArrayLike, *, at_least: int = 0) -> tuple[Any, ...]:
         """The examples of the batch that was handed out last; ``ValueError`` for another batch.

@@ -57,7 +57,6 @@ from corrnoise.theory.numerics.rounding import UNITS, Dtype
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget, gaussian_epsilon
 
-_ENDLESS = 2**53  # steps, in place of any number
 _SLACK = 1e-3  # of the norm of a sum, for the rounding errors of clipping and adding
 _COARSEST = 2.0**-10  # rounding error of a sum, in standard deviations of the noise
 _TERMINATED = 143  # exit status after SIGTERM
@@ -146,7 +145,7 @@ class PrivateRun(Guarded):
         self._batches = _checked_batches(batches, promised)
         self._steps = promised.steps if self._batches is None else self._batches.steps
         self._position = self._examples = 0
-        self._handed = self._follows = self._closed = False
+        self._handed = self._closed = False
         self._termination = Termination()
         self._ranks: Ranks = Alone() if ranks is None else ranks
         where = folder if folder is None or isinstance(folder, Folder) else Folder(folder)
@@ -361,8 +360,6 @@ class PrivateRun(Guarded):
         """
         with self._alone():
             self._check_open()
-            if self._follows:
-                raise RuntimeError("the noise is that of the process that this run follows")
             if not self._handed:
                 raise RuntimeError(f"no batch was handed out for step {self.position}: noise is added once to each")
             values = self._checked(total, examples)
@@ -415,32 +412,6 @@ class PrivateRun(Guarded):
         nonce = self._durable.nonce(step)
         noisy = values + self._noise.made(self._secret, step, nonce, self.scale)
         return self._durable.released(step, nonce, noisy)
-
-    # -- distributed runs ----------------------------------------------------------------------------------------------
-
-    def follow(self, position: int, batches: AnyBatches | None = None) -> None:
-        """Leave the noise to another process of a distributed run, and take its position and its batches.
-
-        Parameters
-        ----------
-        position, batches
-            Those of the process that makes the noise, which alone has the folder.
-        """
-        if self._durable is not None:
-            raise ValueError("folder must be None in a process that follows another")
-        if batches is not None:
-            self._batches = _checked_batches(batches, self.participation)
-        self._position = checks.integer("position", position, 0, largest=self.steps or _ENDLESS)
-        self._handed = False
-        self._follows = True
-
-    def pass_step(self) -> None:
-        """Note that another process has added the noise of the batch that was handed out last."""
-        with self._alone():
-            if not self._follows or not self._handed:
-                raise RuntimeError("only a step of a run that follows another process can pass without noise")
-            self._position += 1
-            self._handed = False
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -549,7 +549,7 @@ import sys
 import torch
 torch.set_num_threads(1)
 from corrnoise.simulations.run.folder import Folder
-from tests.simulations.adapters.test_torch import flat, step, with_opacus
+from tests.simulations.adapters.test_torch import by_hand, flat, optimizer_class, step, with_opacus
 file, rank = sys.argv[1], int(sys.argv[2])
 torch.distributed.init_process_group("gloo", init_method="file://" + file, rank=rank, world_size=2)
 model, optimizer, loader = with_opacus(order=0 if rank == 0 else 99)
@@ -560,19 +560,24 @@ assert optimizer.run.position == 20
 try:
     optimizer.run.add_noise(torch.zeros(43).numpy())
 except RuntimeError as error:
-    assert ("that this run follows" in str(error)) == (rank == 1)
+    assert "no batch was handed out" in str(error)
 else:
     raise AssertionError("noise after the last step")
 torch.save(flat(model), file + str(rank))
+try:
+    optimizer_class(distributed=True)(optimizer.original_optimizer, by_hand()[1])
+except ValueError as error:
+    assert "run must have the 2 processes" in str(error)
+else:
+    raise AssertionError("each process would add all noise")
 
-for last, begun in ((7, 0), (20, 4)):
-    model, optimizer, loader = with_opacus(folder=Folder(file + " run", marks=file + " marks") if rank == 0 else file)
-    assert optimizer.run.position == (0 if rank else begun)
+for last, begun in ((7, 0), (20, 7)):
+    model, optimizer, loader = with_opacus(folder=Folder(file + " run", marks=file + " marks"))
+    assert (optimizer.run.position, optimizer.run.skipped) == (begun, 3 if begun else 0)
     for inputs, targets in loader:
         step(model, optimizer, inputs, targets)
         if optimizer.run.position == last:
-            if rank == 0:
-                optimizer.run._durable.home.close()  # the processes die
+            optimizer.run._durable.home.close()  # the processes die
             break
 assert optimizer.run.position == 20
 torch.save(flat(model), file + f" resumed {rank}")
