@@ -59,7 +59,7 @@ def unit_draws(steps: int) -> Any:
     """A source of draws that gives the unit vectors in their order: what is made of them is the noising matrix."""
     count = iter(range(steps))
 
-    def draw(values: np.ndarray) -> None:
+    def draw(values: np.ndarray, number: int = 0) -> None:
         values[:] = 0
         values[next(count)] = 1
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from itertools import count as counting
 from typing import Any
 
 import numpy as np
@@ -57,12 +56,11 @@ def _seed(secret: bytes, step: int, draw: int, nonce: bytes) -> int:
     return int.from_bytes(keyed(secret, 16, b"draws" + place + nonce).digest(), "little")
 
 
-def filler(secret: bytes, step: int, spans: NDArray[np.int64], nonce: bytes = b"") -> Callable[[NDArray[Any]], None]:
-    """A function that fills vectors with normals of a step in spans, rows (first, length); each call is a new draw."""
-    numbers = counting()
+def filler(secret: bytes, step: int, spans: NDArray[np.int64], nonce: bytes = b"") -> Callable[..., None]:
+    """A function of a vector and the number of a draw that fills it with normals of a step in spans (first, length)."""
 
-    def draw(values: NDArray[Any]) -> None:
-        seed = _seed(secret, step, next(numbers), nonce)
+    def draw(values: NDArray[Any], number: int = 0) -> None:
+        seed = _seed(secret, step, number, nonce)
         fill_spans(values, np.uint64(seed & 0xFFFFFFFFFFFFFFFF), np.uint64(seed >> 64), spans)
 
     return draw

@@ -5,7 +5,7 @@ An engine takes one draw w_t a step and keeps what later steps need.  ``ENGINES`
 ``"cascade"``
     Rational noise with real poles: a state for each section.
 ``"delay line"``
-    Finitely many coefficients: a ring of the last draws.
+    Finitely many coefficients: a ring of the last draws, or these draws made again.
 ``"substitution"``
     A triangular strategy: a ring of the last steps of noise.
 ``"tree"``
@@ -25,8 +25,9 @@ from memory of float32 has the rounding errors of float32 where numbers are stor
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numba
 import numpy as np
@@ -48,7 +49,8 @@ from corrnoise.theory.numerics.rounding import Dtype
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.workloads import PrefixSums
 
-Draw = Callable[[NDArray[Any]], None]  #: fills a vector with standard normals, new ones in each call
+Draw = Callable[..., None]  #: fills a vector with the standard normals of a step; their number, if a step has several
+Memory = Literal["ring", "replay"]  #: what a delay line keeps: its last draws, or how to make them again
 
 TOLERANCE = 1e-3  #: of the rational noise that takes the place of noise with a long memory
 _ARRAYS = 2  # that the noise of a run that names none may keep
@@ -66,7 +68,7 @@ def fill(rng, values):  # type: ignore[no-untyped-def]
 def normals_of(rng: np.random.Generator) -> Draw:
     """A function that fills vectors with the normals of a generator."""
 
-    def draw(values: NDArray[Any]) -> None:
+    def draw(values: NDArray[Any], number: int = 0) -> None:
         fill(rng, values)
 
     return draw
@@ -195,6 +197,28 @@ class DelayLine(Engine):
         self._newest = 0
 
 
+class Replay(Engine):
+    """The same without memory: each draw is made again for each step that needs it, p times in all."""
+
+    def __init__(self, program: Program, size: int) -> None:
+        super().__init__(program, size)
+        self.coefficients = program.unscaled.values.astype(program.dtype)
+        self.history = self.coefficients.size - 1
+        self.memory = np.zeros((0, size), program.dtype)
+        self._draws: deque[Draw] = deque(maxlen=self.history)
+
+    def _step(self, draw: Draw, values: Array, position: int) -> None:
+        draw(values)
+        values *= self.coefficients[0]
+        past = np.empty_like(values)
+        for coefficient, again in zip(self.coefficients[1:], self._draws, strict=False):
+            again(past)
+            past[:] = past.astype(coefficient.dtype)  # as a ring would have it
+            past *= coefficient
+            values += past
+        self._draws.appendleft(draw)
+
+
 class Substitution(Engine):
     """A triangular strategy: a ring of the last p − 1 steps of noise."""
 
@@ -246,9 +270,9 @@ class Transform(Engine):
 
     def step(self, draw: Draw, values: Array, position: int) -> None:
         if position == 0:
-            for row, factor in zip(self.memory, self._scales, strict=True):
-                draw(row)
-                row *= factor
+            for number, row in enumerate(self.memory):
+                draw(row, number)
+                row *= self._scales[number]
             self._convolve()
         self._step(draw, values, position)
 
@@ -275,9 +299,17 @@ ENGINES: Mapping[Form, type[Engine]] = {
 }
 
 
-def engine(program: Program, size: int) -> Engine:
-    """The engine of a program.  Raises ``ValueError`` where its form is run by other libraries."""
-    return ENGINES[checks.choice("form", program.form, tuple(ENGINES))](program, size)
+def engine(program: Program, size: int, memory: Memory = "ring") -> Engine:
+    """The engine of a program.
+
+    Raises ``ValueError`` where its form is run by other libraries, or a memory by replay is not that of a delay line.
+    """
+    kind = ENGINES[checks.choice("form", program.form, tuple(ENGINES))]
+    if checks.choice("memory", memory, ("ring", "replay")) == "replay":
+        if kind is not DelayLine:
+            raise ValueError(f"memory must be 'ring' for noise that remembers more than draws, got {program.form!r}")
+        kind = Replay
+    return kind(program, size)
 
 
 def step_scale(program: Program, scale: float, position: int) -> float:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.run import draws
-from corrnoise.simulations.run.engines import engine, step_scale
+from corrnoise.simulations.run.engines import Memory, engine, step_scale
 from corrnoise.simulations.run.spans import checked, parts
 from corrnoise.support.memory import fits_into_memory
 from corrnoise.theory.mechanisms.program import Program
@@ -37,6 +37,7 @@ class ModelNoise:
     size : number of parameters of the model
     threads : how many make the parts; None for one a core
     spans : the coordinates of a shard, pairs (first, length) in the order of its vector; None for the whole model
+    memory : "replay" for a delay line that keeps nothing, and makes earlier draws again
 
     Attributes
     ----------
@@ -46,18 +47,25 @@ class ModelNoise:
     """
 
     def __init__(
-        self, program: Program, size: int, threads: int | None, *, spans: Iterable[tuple[int, int]] | None = None
+        self,
+        program: Program,
+        size: int,
+        threads: int | None,
+        *,
+        spans: Iterable[tuple[int, int]] | None = None,
+        memory: Memory = "ring",
     ) -> None:
         self._program = program
         self.spans = checked(spans, size)
         self.size = int(self.spans[:, 1].sum())
-        self.rows, self.dtype = len(engine(program, 1).memory), engine(program, 1).memory.dtype
+        one = engine(program, 1, memory)
+        self.rows, self.dtype = len(one.memory), one.memory.dtype
         fits_into_memory("size", size, self.size * (4 + self.rows * self.dtype.itemsize))
         self._parts = parts(self.spans, _PART)
         lengths = [int(part[:, 1].sum()) for part in self._parts]
         self._places = [slice(end - length, end) for end, length in zip(accumulate(lengths), lengths, strict=True)]
-        self._engines = [engine(program, length) for length in lengths]
-        self.history = self._engines[0].history
+        self._engines = [engine(program, length, memory) for length in lengths]
+        self.history = one.history
         self._threads = os.cpu_count() or 1 if threads is None else checks.integer("threads", threads, 1)
         self._pool: ThreadPoolExecutor | None = None
 

@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.batches import AnyBatches, Batches
 from corrnoise.simulations.run.durable import Carry, Durable
-from corrnoise.simulations.run.engines import step_scale, streaming
+from corrnoise.simulations.run.engines import Memory, step_scale, streaming
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.guard import Guarded
 from corrnoise.simulations.run.noise import ModelNoise
@@ -95,6 +95,8 @@ class PrivateRun(Guarded):
         ``"float32"`` or ``"float64"`` for the memory of the noise; None for the shorter that is proved to do.
     threads
         How many threads make the noise; None for one a core.
+    memory
+        ``"replay"`` for ``FiniteNoise`` that makes its last draws again at each step, and keeps none of them.
     ranks
         The processes of the run, which make the same calls, such as ``torch_shards.Group``: each adds the noise of its
         own coordinates.  None for one process.
@@ -133,6 +135,7 @@ class PrivateRun(Guarded):
         settings: Mapping[str, Any] | None = None,
         dtype: Dtype | None = None,
         threads: int | None = None,
+        memory: Memory = "ring",
         ranks: Ranks | None = None,
     ) -> None:
         super().__init__()
@@ -155,13 +158,20 @@ class PrivateRun(Guarded):
             None if where is None else Durable(where, carry, self._budget, promised, self._size, settings, self._ranks)
         )
         try:
-            self._open(promised, asked, dtype, threads)
+            self._open(promised, asked, dtype, threads, memory)
         except BaseException:
             if self._durable is not None:
                 self._durable.home.close()
             raise
 
-    def _open(self, promised: Participation, asked: Mechanism | None, dtype: Dtype | None, threads: int | None) -> None:
+    def _open(
+        self,
+        promised: Participation,
+        asked: Mechanism | None,
+        dtype: Dtype | None,
+        threads: int | None,
+        memory: Memory,
+    ) -> None:
         """Make the noise of a new run, or that of the folder."""
         durable = self._durable
         if durable is None:
@@ -172,7 +182,7 @@ class PrivateRun(Guarded):
             self._program = durable.program(asked, dtype)
         chosen = self._program if durable is None else durable
         self._multiplier = chosen.multiplier(self._budget)
-        self._noise = ModelNoise(self._program, self._size, threads, spans=self._ranks.spans)
+        self._noise = ModelNoise(self._program, self._size, threads, spans=self._ranks.spans, memory=memory)
         if durable is None:
             self._secret = self._ranks.share(lambda: draws.fresh(draws.KEY_BYTES))
         else:

@@ -136,7 +136,7 @@ def test_a_run_and_a_stream_make_the_same_map(mechanism: Mechanism, monkeypatch:
     """Draws enter a run and leave it as in the engine, factors of steps and draws included."""
     run = PrivateRun(Budget(0.5), EPOCHS, mechanism, N)
     rows = iter(np.eye(N))
-    monkeypatch.setattr(draws, "filler", lambda *_: lambda values: values.__setitem__(slice(None), next(rows)))
+    monkeypatch.setattr(draws, "filler", lambda *_: lambda values, *_: values.__setitem__(slice(None), next(rows)))
     made = np.array([run.add_noise(np.zeros(N)) for _ in run]) / run.scale
     np.testing.assert_allclose(made, really_made(run.program, np.eye(N)), rtol=1e-6, atol=1e-7)
 

@@ -66,11 +66,11 @@ def test_all_that_draws_depend_on_makes_others(other: dict[str, Any]) -> None:
     assert not np.isin(normals(**arguments | other), found).any()
 
 
-def test_a_filler_goes_on_with_further_draws_of_its_spans() -> None:
+def test_a_filler_fills_its_spans_with_the_draw_of_a_number() -> None:
     draw = draws.filler(SECRET, 3, np.array([[5, 100], [3, 1]]), b"x")
     for number in range(2):
         values = np.empty(101)
-        draw(values)
+        draw(values, number)
         whole = normals(SECRET, 3, 0, 105, draw=number, nonce=b"x")
         np.testing.assert_array_equal(values, [*whole[5:], whole[3]])
 

@@ -66,6 +66,50 @@ def test_wide_noise_is_float64_throughout(mechanism: Mechanism) -> None:
     assert (wide != wide.astype(np.float32)).mean() > 0.99
 
 
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("mechanism", [MECHANISMS["delay line"], MECHANISMS["scaled"], FiniteNoise([2.0])], ids=repr)
+def test_replay_has_the_bits_of_the_ring_and_no_memory(mechanism: Mechanism, wide: bool) -> None:
+    program = streaming(mechanism, ONCE)
+    ring, replay = (ModelNoise(program, 70_000, 1, memory=kind) for kind in ("ring", "replay"))
+    np.testing.assert_array_equal(made(replay, wide=wide), made(ring, wide=wide))
+    assert replay.memory.nbytes == 0 < ring.memory.nbytes
+    assert replay.history == ring.history == program.memory
+
+
+def test_replay_uses_the_nonces_of_earlier_steps() -> None:
+    """The mutant: a draw that is made again under the nonce of the step that needs it."""
+    program = streaming(MECHANISMS["delay line"], ONCE)
+    ring, replay = (ModelNoise(program, 100, 1, memory=kind) for kind in ("ring", "replay"))
+    ring.made(SECRET, 0, b"one", 1.0)
+    replay.made(SECRET, 0, b"two", 1.0)
+    assert (ring.made(SECRET, 1, b"two", 1.0) != replay.made(SECRET, 1, b"two", 1.0)).all()
+
+
+@pytest.mark.parametrize("name", ["independent", "poles", "matrix", "tree"])
+def test_only_a_delay_line_is_replayed(name: str) -> None:
+    with pytest.raises(ValueError, match="memory must be 'ring' for noise that remembers more than draws"):
+        ModelNoise(streaming(MECHANISMS[name], ONCE), 100, 1, memory="replay")
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_the_last_draws_make_the_memory_again(name: str) -> None:
+    """Of noise with a history; the mutant, one draw less, leaves out a row of the ring."""
+    program = streaming(MECHANISMS[name], ONCE)
+    true, again, less = (ModelNoise(program, 100, 1) for _ in range(3))
+    made(true)
+    if name not in ("independent", "delay line", "scaled"):
+        assert again.history is None
+        return
+    assert again.history == program.memory
+    for step in range(STEPS - program.memory, STEPS):
+        again.made(SECRET, step, bytes([step]), 2.5)
+        if step > STEPS - program.memory:
+            less.made(SECRET, step, bytes([step]), 2.5)
+    after = [each.made(SECRET, 1, b"", 1.0) for each in (true, again, less)]
+    np.testing.assert_array_equal(after[1], after[0])
+    assert (after[2] != after[0]).any() == (program.memory > 0)
+
+
 def test_a_rank_may_hold_nothing() -> None:
     noise = ModelNoise(streaming(NuFTRL(0.1), ONCE), 10, 1, spans=[])
     assert made(noise).shape == (STEPS, 0)

@@ -14,6 +14,7 @@ import pytest
 from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder, Home
+from corrnoise.simulations.run.journal import Journal, Note
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.spans import Spans, checked
 from corrnoise.theory.mechanisms.base import Mechanism
@@ -94,7 +95,9 @@ def folder_of(path: Path) -> Folder:
     return Folder(path, checkpoint_every=2, keep_releases=False, marks=path.with_name(f"{path.name} marks"))
 
 
-def trained(path: Path, mechanism: Mechanism, until: int, *, crash: bool = False) -> Callable[[Threads], Any]:
+def trained(
+    path: Path, mechanism: Mechanism, until: int, *, crash: bool = False, memory: Any = "ring"
+) -> Callable[[Threads], Any]:
     """A job that takes steps until a position, and returns noise by its step, position, and what was carried."""
 
     def job(ranks: Threads) -> Any:
@@ -108,6 +111,7 @@ def trained(path: Path, mechanism: Mechanism, until: int, *, crash: bool = False
             batches=batches(who, 2 * STEPS, 2, rng=ranks.rank),  # each process draws another order
             folder=folder_of(path),
             carry=model,
+            memory=memory,
             ranks=ranks,
         )
         start, skipped = run.position, run.skipped
@@ -133,8 +137,14 @@ def covered(spans: Spans | None) -> np.ndarray:
 
 @pytest.fixture(autouse=True)
 def _known_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Key and nonces are known, so that all runs of a test are one run."""
+    """The key is known, and nonces follow from their steps, so that all runs of a test are one run."""
+
+    def begin(journal: Journal, first: int, end: int) -> bytes:
+        journal._note(Note("b", first, end, first.to_bytes(16, "little")))
+        return journal.notes[-1].nonce
+
     monkeypatch.setattr(draws, "fresh", lambda size: bytes(range(size)))
+    monkeypatch.setattr(Journal, "begin", begin)
 
 
 def whole(parts: list[Any], count: int) -> dict[int, np.ndarray]:
@@ -166,6 +176,18 @@ def test_shards_have_the_bits_of_one_process(
     for _, start, skipped, steps in second:
         assert (start, skipped) == (5, int(crash))
         assert steps == STEPS - skipped  # the model is that of the last checkpoint
+
+
+@pytest.mark.parametrize(("before", "after"), [("ring", "replay"), ("replay", "ring"), ("replay", "replay")])
+def test_a_run_goes_on_by_replay(before: str, after: str, tmp_path: Path) -> None:
+    """The nonces of the last draws come from the journal."""
+    mechanism = MECHANISMS["delay line"]
+    one = together(trained(tmp_path / "one", mechanism, STEPS), CUTS[1])
+    first = together(trained(tmp_path / "run", mechanism, 5, crash=True, memory=before), CUTS[1])
+    second = together(trained(tmp_path / "run", mechanism, STEPS, memory=after), CUTS[1])
+    found = whole(first, 1) | whole(second, 1)
+    for step, values in whole(one, 1).items():
+        np.testing.assert_array_equal(found[step], values)
 
 
 @EACH
