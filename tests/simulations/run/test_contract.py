@@ -64,7 +64,7 @@ def really_made(program: Program, normals: Values) -> Values:
     rows = []
     for step, row in enumerate(normals):
         values = np.empty(row.size, program.dtype)
-        made.step(lambda fresh, row=row: np.copyto(fresh, row, casting="same_kind"), values, step)  # type: ignore[misc]
+        made.step(lambda fresh, row=row: np.copyto(fresh, row, casting="same_kind"), values, step)
         rows.append(step_scale(program, 1.0, step) * values.astype(float))
     return np.array(rows)
 
