@@ -19,6 +19,7 @@ from benchmarks.timing import Side, measure
 SUBJECTS = (
     "closed_forms",
     "coefficients",
+    "devices",
     "federation",
     "finite_optimum",
     "finite_runs",

@@ -49,7 +49,7 @@ def quick(command, core, tmp_path_factory):
 
 
 # Their sides agree as far as chance, or the grid of the other side, allows.
-SIMULATED = {"simulator", "control-variates", "training-noise", "poisson-epsilon"}
+SIMULATED = {"simulator", "control-variates", "training-noise", "poisson-epsilon", "devices"}
 
 
 # -- the benchmarks ----------------------------------------------------------------------------------------------------

@@ -23,15 +23,15 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from typing import Any
 
-from corrnoise.simulations.adapters import torch_shards, torch_state
+from corrnoise.simulations.adapters import torch_state
 from corrnoise.simulations.adapters.torch import (
     MARGIN,
-    add_noise,
     check_parameters,
     check_types,
     clipped_sum,
     trainable_size,
 )
+from corrnoise.simulations.adapters.torch_shards import Group, add_noise
 from corrnoise.simulations.adapters.training import DataRun, Parts, batches_of, due, source
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.folder import Folder
@@ -135,8 +135,7 @@ class CorrelatedNoise:
         parameters = self._trained()
         sums = [parameter.summed_grad for parameter in parameters]
         check_types("sums", sums)
-        shared = ranks.count > 1  # Opacus adds the sums over the processes afterwards
-        noisy = torch_shards.add_noise(self.run, sums, adds=False) if shared else add_noise(self.run, sums)
+        noisy = add_noise(self.run, sums, adds=False)  # Opacus adds the sums over the processes afterwards
         for parameter, total in zip(parameters, noisy, strict=True):
             parameter.grad = total.view_as(parameter)
         self._examples = 0
@@ -231,11 +230,11 @@ class RunLoader:
         return len(self.run)
 
 
-def _group(model: Any) -> torch_shards.Group | None:
+def _group(model: Any) -> Group | None:
     """The processes of a job of several, of which each has the whole model; None elsewhere."""
     module = extra_module("torch.distributed", "torch")
     several = module.is_available() and module.is_initialized() and module.get_world_size() > 1
-    return torch_shards.Group(model.parameters()) if several else None
+    return Group(model.parameters()) if several else None
 
 
 def make_private(

@@ -119,12 +119,12 @@ def _shard(parameter: Any, first: int) -> Any:
 
 
 def add_noise(run: PrivateRun, sums: Sequence[Any], *, adds: bool = True) -> list[Any]:
-    """The sums of a step plus its noise, which all processes call together.
+    """The sums of a step plus its noise; where several processes share the run, all call it together.
 
     Parameters
     ----------
     run
-        A private run whose ``ranks`` is a ``Group``.
+        A private run, whose ``ranks`` is a ``Group`` where there are several processes.
     sums
         A tensor for each trained parameter, of float32 or float64.  Those of cut parameters are cut in the same way and
         have the examples of all processes; those of whole parameters have the examples of this process.
@@ -138,7 +138,7 @@ def add_noise(run: PrivateRun, sums: Sequence[Any], *, adds: bool = True) -> lis
     """
     group = run.ranks
     if not isinstance(group, Group):
-        raise TypeError(f"run must have a Group as its ranks, got {type(group).__name__}")
+        return adapter.add_noise(run, sums)
     if [_layout(each) for each in sums] != group.layouts:
         raise ValueError("sums must have the shapes, meshes and placements of the parameters of the group")
     if group.cut:

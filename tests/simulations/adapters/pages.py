@@ -12,6 +12,7 @@ _PAGES = {
     "Low-rank adapters": "lora.md",
     "Opacus": "opacus.md",
     "JAX": "jax.md",
+    "processes": "devices.md",
 }
 
 

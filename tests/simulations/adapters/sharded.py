@@ -115,6 +115,3 @@ def refusals(mesh: Any) -> None:
     for sums in ([distribute_tensor(whole, mesh, [Shard(1)])], [whole], []):
         with pytest.raises(ValueError, match="sums must have the shapes, meshes and placements"):
             add_noise(run, sums)
-    alone = PrivateRun(Budget(0.5), Participation.single(2), NuFTRL(0.1), 16)
-    with pytest.raises(TypeError, match="run must have a Group as its ranks, got Alone"):
-        add_noise(alone, [whole])

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import shutil
 import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tests.simulations.adapters.pages import script
 
 sharded = pytest.importorskip("tests.simulations.adapters.sharded")
 
@@ -48,6 +54,21 @@ def test_one_process_goes_on_with_the_shards_of_two(mode: str, killed: Path, tmp
     after = sharded.one_process(tmp_path / mode, mode)
     assert len(after) == sharded.STEPS - sharded.KILLED
     np.testing.assert_array_equal([*(before[step] for step in sorted(before)), *after], true)
+
+
+def test_the_example_of_the_page_runs_alone(tmp_path: Path) -> None:
+    meeting = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port())}
+    code = script("processes") + "print(run.position, float(noisy[0].std()) > 0)"
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=os.environ | meeting, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.split() == ["40", "True"]
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("localhost", 0))
+        return int(one.getsockname()[1])
 
 
 @pytest.mark.slow
