@@ -6,7 +6,7 @@ writes its shard of a checkpoint.  As these are read by coordinates, the number 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -191,8 +191,13 @@ class Durable:
                 return stored
         return self._program.multiplier(budget)
 
-    def start(self, noise: ModelNoise, multiplier: float, scale: float, steps: int | None) -> int:
-        """Begin the run, or go on with it, and with the noise to its place; the first step that is to be handed out."""
+    def start(
+        self, noise: ModelNoise, multiplier: float, make: Callable[[bytes, int, bytes], Any], steps: int | None
+    ) -> int:
+        """Begin the run, or go on with it, and with the noise to its place; the first step that is to be handed out.
+
+        ``make`` makes the noise of a step, of the key, the step and its nonce.
+        """
         self._noise = noise
         self._steps = steps
         self._settings["multiplier"] = multiplier
@@ -222,7 +227,7 @@ class Durable:
         self.skipped = start - position
         if start != steps:
             for step in range(self._oldest(position), start):
-                noise.made(secret, step, self._nonces[step], scale)
+                make(secret, step, self._nonces[step])
         return start
 
     def _found(self, arrays: dict[str, NDArray[Any]]) -> _Found:
@@ -265,6 +270,10 @@ class Durable:
         if first != step:
             raise RuntimeError(f"all processes must make the same step, got {step} here and {first} in the first")
         return nonce
+
+    def noted(self, step: int) -> bytes | None:
+        """The nonce of a step that was noted ahead."""
+        return self._nonces.get(step)
 
     def _noted_nonce(self, step: int) -> bytes:
         if step >= self._noted:

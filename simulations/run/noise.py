@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -68,6 +69,8 @@ class ModelNoise:
         self.history = one.history
         self._threads = os.cpu_count() or 1 if threads is None else checks.integer("threads", threads, 1)
         self._pool: ThreadPoolExecutor | None = None
+        self._replays = memory == "replay"
+        self._ready: dict[tuple[bytes, int, bytes], list[Future[NDArray[Any]]]] = {}
 
     @property
     def memory(self) -> Array:
@@ -88,22 +91,45 @@ class ModelNoise:
         """
         factor = step_scale(self._program, scale, step)
         found = np.empty(self.size, np.float64 if wide else np.float32)
+        ready = self._ready.pop((secret, step, nonce), None)
 
         def part(number: int) -> None:
             target = found[self._places[number]]
             values: NDArray[Any] = target if self._program.dtype == target.dtype or wide else np.empty(target.size)
             draw = draws.filler(secret, step, self._parts[number], nonce)
+            if ready is not None and ready[number].result().dtype == values.dtype:
+                draw = partial(np.copyto, src=ready[number].result())
             self._engines[number].step(draw, values, step)
             np.multiply(values, values.dtype.type(factor), out=target, casting="same_kind")
 
         if len(self._parts) == 1 or self._threads == 1:
             for number in range(len(self._parts)):
                 part(number)
-            return found
+        else:
+            list(self._workers().map(part, range(len(self._parts))))
+        return found
+
+    def prefetch(self, secret: bytes, step: int, nonce: bytes, *, wide: bool = False) -> None:
+        """Begin to draw the normals of a step, while the caller does something else; the memory stays as it is.
+
+        They take the place of a vector in memory.  Noise that takes several draws a step, or takes them again, is not
+        prefetched.
+        """
+        if self._program.form == "transform" or self._replays:
+            return
+
+        def part(number: int) -> NDArray[Any]:
+            spans = self._parts[number]
+            values = np.empty(int(spans[:, 1].sum()), np.float64 if wide else self._program.dtype)
+            draws.filler(secret, step, spans, nonce)(values)
+            return values
+
+        self._ready = {(secret, step, nonce): [self._workers().submit(part, k) for k in range(len(self._parts))]}
+
+    def _workers(self) -> ThreadPoolExecutor:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._threads, "corrnoise-noise")
-        list(self._pool.map(part, range(len(self._parts))))
-        return found
+        return self._pool
 
     def close(self) -> None:
         """End the threads."""

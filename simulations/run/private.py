@@ -97,6 +97,9 @@ class PrivateRun(Guarded):
         How many threads make the noise; None for one a core.
     memory
         ``"replay"`` for ``FiniteNoise`` that makes its last draws again at each step, and keeps none of them.
+    prefetch
+        Whether the independent draw of the next step is made while the caller computes gradients, in the memory of one
+        more vector.  With a folder its steps must be noted ahead, ``Folder(…, ahead=2)`` or more.
     ranks
         The processes of the run, which make the same calls, such as ``torch_shards.Group``: each adds the noise of its
         own coordinates.  None for one process.
@@ -136,6 +139,7 @@ class PrivateRun(Guarded):
         dtype: Dtype | None = None,
         threads: int | None = None,
         memory: Memory = "ring",
+        prefetch: bool = False,
         ranks: Ranks | None = None,
     ) -> None:
         super().__init__()
@@ -152,6 +156,9 @@ class PrivateRun(Guarded):
         self._termination = Termination()
         self._ranks: Ranks = Alone() if ranks is None else ranks
         where = folder if folder is None or isinstance(folder, Folder) else Folder(folder)
+        self._prefetch = checks.boolean("prefetch", prefetch)
+        if prefetch and where is not None and where.ahead == 1:
+            raise ValueError("prefetch must be False where steps are not noted ahead, by Folder(…, ahead=2) or more")
         if where is None and carry is not None:
             raise ValueError("folder must be given where there is something to carry")
         self._durable = (
@@ -186,7 +193,7 @@ class PrivateRun(Guarded):
         if durable is None:
             self._secret = self._ranks.share(lambda: draws.fresh(draws.KEY_BYTES))
         else:
-            self._position = durable.start(self._noise, self._multiplier, self.scale, self._steps)
+            self._position = durable.start(self._noise, self._multiplier, self._made, self._steps)
             self._secret = durable.home.secret
         if isinstance(self._batches, SampledBatches):
             self._batches = self._batches.bound(self._secret)
@@ -415,13 +422,19 @@ class PrivateRun(Guarded):
             )
         return values
 
+    def _made(self, secret: bytes, step: int, nonce: bytes) -> NDArray[Any]:
+        """The noise of a step."""
+        return self._noise.made(secret, step, nonce, self.scale)
+
     def _noisy(self, step: int, values: NDArray[Any]) -> NDArray[Any]:
         """The noisy sum of a step, noted before its noise is drawn."""
-        if self._durable is None:
-            return values + self._noise.made(self._secret, step, b"", self.scale)
-        nonce = self._durable.nonce(step)
-        noisy = values + self._noise.made(self._secret, step, nonce, self.scale)
-        return self._durable.released(step, nonce, noisy)
+        durable = self._durable
+        nonce = b"" if durable is None else durable.nonce(step)
+        noisy = values + self._made(self._secret, step, nonce)
+        following = b"" if durable is None else durable.noted(step + 1)
+        if self._prefetch and step + 1 != self.steps and following is not None:
+            self._noise.prefetch(self._secret, step + 1, following)
+        return noisy if durable is None else durable.released(step, nonce, noisy)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -66,6 +66,25 @@ def test_wide_noise_is_float64_throughout(mechanism: Mechanism) -> None:
     assert (wide != wide.astype(np.float32)).mean() > 0.99
 
 
+@EACH
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("wide", [False, True])
+def test_prefetched_draws_have_the_same_bits_and_leave_the_memory(
+    mechanism: Mechanism, threads: int, wide: bool
+) -> None:
+    """Of the step and nonce alone for which they were made: others are drawn anew."""
+    program = streaming(mechanism, ONCE)
+    true, ahead = (ModelNoise(program, 70_000, threads) for _ in range(2))
+    for step in range(STEPS):
+        before = ahead.memory
+        ahead.prefetch(SECRET, step, b"wrong" if step == 2 else b"right", wide=wide or step == 3)
+        np.testing.assert_array_equal(ahead.memory, before)
+        found, expected = (each.made(SECRET, step, b"right", 1.0, wide=wide) for each in (ahead, true))
+        np.testing.assert_array_equal(found, expected)
+    true.close()
+    ahead.close()
+
+
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("mechanism", [MECHANISMS["delay line"], MECHANISMS["scaled"], FiniteNoise([2.0])], ids=repr)
 def test_replay_has_the_bits_of_the_ring_and_no_memory(mechanism: Mechanism, wide: bool) -> None:

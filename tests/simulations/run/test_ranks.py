@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder, Home
 from corrnoise.simulations.run.journal import Journal, Note
+from corrnoise.simulations.run.noise import ModelNoise
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.spans import Spans, checked
 from corrnoise.theory.mechanisms.base import Mechanism
@@ -91,12 +93,13 @@ class Model:
         self.steps = int(arrays["steps"])
 
 
-def folder_of(path: Path) -> Folder:
-    return Folder(path, checkpoint_every=2, keep_releases=False, marks=path.with_name(f"{path.name} marks"))
+def folder_of(path: Path, ahead: int = 1) -> Folder:
+    marks = path.with_name(f"{path.name} marks")
+    return Folder(path, checkpoint_every=2, keep_releases=False, marks=marks, ahead=ahead)
 
 
 def trained(
-    path: Path, mechanism: Mechanism, until: int, *, crash: bool = False, memory: Any = "ring"
+    path: Path, mechanism: Mechanism, until: int, *, crash: bool = False, ahead: int = 1, **options: Any
 ) -> Callable[[Threads], Any]:
     """A job that takes steps until a position, and returns noise by its step, position, and what was carried."""
 
@@ -109,10 +112,10 @@ def trained(
             mechanism,
             SIZE,
             batches=batches(who, 2 * STEPS, 2, rng=ranks.rank),  # each process draws another order
-            folder=folder_of(path),
+            folder=folder_of(path, ahead),
             carry=model,
-            memory=memory,
             ranks=ranks,
+            **options,
         )
         start, skipped = run.position, run.skipped
         made = {}
@@ -188,6 +191,23 @@ def test_a_run_goes_on_by_replay(before: str, after: str, tmp_path: Path) -> Non
     found = whole(first, 1) | whole(second, 1)
     for step, values in whole(one, 1).items():
         np.testing.assert_array_equal(found[step], values)
+
+
+@EACH
+def test_draws_are_prefetched_where_steps_are_noted_ahead(mechanism: Mechanism, tmp_path: Path) -> None:
+    """A clean end frees the steps that were noted, and their draws are not used."""
+    found = []
+    for prefetch in (False, True):
+        path = tmp_path / str(prefetch)
+        with mock.patch.object(ModelNoise, "prefetch", autospec=True, side_effect=ModelNoise.prefetch) as fetched:
+            first = together(trained(path, mechanism, 5, ahead=4, prefetch=prefetch), CUTS[1])
+            second = together(trained(path, mechanism, STEPS, ahead=4, prefetch=prefetch), CUTS[1])
+        assert [call.args[2] for call in fetched.call_args_list] == ([1, 2, 3, 5, 6, 7] if prefetch else [])
+        found.append(whole(first, 1) | whole(second, 1))
+    for step, values in found[0].items():
+        np.testing.assert_array_equal(found[1][step], values)
+    with pytest.raises(ValueError, match="prefetch must be False where steps are not noted ahead"):
+        PrivateRun(Budget(0.5), Participation.single(4), mechanism, SIZE, folder=tmp_path / "other", prefetch=True)
 
 
 @EACH
