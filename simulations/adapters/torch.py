@@ -161,8 +161,9 @@ def add_noise(run: PrivateRun, sums: Sequence[Any]) -> list[Any]:
     """The sums of a step, one tensor of float32 or float64 for each parameter, plus the noise of the step."""
     torch = extra_module("torch", "torch")
     check_types("sums", sums)
-    total = torch.cat([each.detach().reshape(-1).cpu() for each in sums])
-    parts = torch.from_numpy(run.add_noise(total.numpy())).split([each.numel() for each in sums])
+    total = torch.cat([each.detach().reshape(-1).to(run.device or "cpu") for each in sums])
+    noisy = run.add_noise(total.numpy() if run.device is None else total)
+    parts = torch.as_tensor(noisy).split([each.numel() for each in sums])
     return [part.to(each).view_as(each) for each, part in zip(sums, parts, strict=True)]
 
 

@@ -45,7 +45,10 @@ class ModelNoise:
     spans, size : the coordinates as an array, and their number
     rows, dtype : of the memory
     history : how many last steps make the memory again; None where it has to be kept
+    device : where the noise is made, which is the host
     """
+
+    device: Any = None
 
     def __init__(
         self,
@@ -130,6 +133,14 @@ class ModelNoise:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._threads, "corrnoise-noise")
         return self._pool
+
+    def on_host(self, values: Any) -> NDArray[Any]:
+        """A vector on the host; it is there."""
+        return np.asarray(values)
+
+    def on_device(self, values: NDArray[Any]) -> Any:
+        """A vector where the noise is made."""
+        return values
 
     def close(self) -> None:
         """End the threads."""

@@ -32,9 +32,11 @@ any         any             another process, a copy                          ref
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -100,6 +102,8 @@ class PrivateRun(Guarded):
     prefetch
         Whether the independent draw of the next step is made while the caller computes gradients, in the memory of one
         more vector.  With a folder its steps must be noted ahead, ``Folder(…, ahead=2)`` or more.
+    maker
+        The class that makes the noise, for another device than the host: ``torch_noise.DeviceNoise`` with its device.
     ranks
         The processes of the run, which make the same calls, such as ``torch_shards.Group``: each adds the noise of its
         own coordinates.  None for one process.
@@ -140,6 +144,7 @@ class PrivateRun(Guarded):
         threads: int | None = None,
         memory: Memory = "ring",
         prefetch: bool = False,
+        maker: Callable[..., Any] = ModelNoise,
         ranks: Ranks | None = None,
     ) -> None:
         super().__init__()
@@ -165,7 +170,7 @@ class PrivateRun(Guarded):
             None if where is None else Durable(where, carry, self._budget, promised, self._size, settings, self._ranks)
         )
         try:
-            self._open(promised, asked, dtype, threads, memory)
+            self._open(promised, asked, dtype, partial(maker, threads=threads, memory=memory))
         except BaseException:
             if self._durable is not None:
                 self._durable.home.close()
@@ -176,8 +181,7 @@ class PrivateRun(Guarded):
         promised: Participation,
         asked: Mechanism | None,
         dtype: Dtype | None,
-        threads: int | None,
-        memory: Memory,
+        noise_of: Callable[..., Any],
     ) -> None:
         """Make the noise of a new run, or that of the folder."""
         durable = self._durable
@@ -189,7 +193,7 @@ class PrivateRun(Guarded):
             self._program = durable.program(asked, dtype)
         chosen = self._program if durable is None else durable
         self._multiplier = chosen.multiplier(self._budget)
-        self._noise = ModelNoise(self._program, self._size, threads, spans=self._ranks.spans, memory=memory)
+        self._noise = noise_of(self._program, self._size, spans=self._ranks.spans)
         if durable is None:
             self._secret = self._ranks.share(lambda: draws.fresh(draws.KEY_BYTES))
         else:
@@ -219,6 +223,11 @@ class PrivateRun(Guarded):
     def size(self) -> int:
         """Number of parameters."""
         return self._size
+
+    @property
+    def device(self) -> Any:
+        """The device of PyTorch on which noise is made, and sums are taken and returned; None for arrays of NumPy."""
+        return self._noise.device
 
     @property
     def ranks(self) -> Ranks:
@@ -388,21 +397,25 @@ class PrivateRun(Guarded):
 
     def _checked(self, total: Any, examples: int | None) -> NDArray[Any]:
         """The sum, if the noise of the run covers it."""
-        values = np.asarray(total)
-        if values.shape != (self._noise.size,) or values.dtype not in (np.float32, np.float64):
+        if self.device is not None and getattr(total, "device", None) != self.device:
+            raise ValueError(f"total must be a tensor on {self.device}, got {type(total).__name__}")
+        values: Any = np.asarray(total) if self.device is None else total
+        shape, dtype = tuple(values.shape), str(values.dtype).removeprefix("torch.")
+        if shape != (self._noise.size,) or dtype not in UNITS:
             raise ValueError(
-                f"total must be a vector of {self._noise.size} numbers of float32 or float64, got shape "
-                f"{values.shape} of {values.dtype}"
+                f"total must be a vector of {self._noise.size} numbers of float32 or float64, got shape {shape} of "
+                f"{dtype}"
             )
         if self._batches is not None:
             if examples not in (None, self._examples):
                 raise ValueError(f"examples must be the {self._examples} of the batch, got {examples}")
             examples = self._examples
-        squares = float(np.dot(values, values))  # in float32 fast, and good enough far below the limit
+        squares = float(values.dot(values))  # in float32 fast, and good enough far below the limit
         count = None if examples is None else checks.integer("examples", examples, 0)
         if count is None and np.isfinite(squares):
             return values
-        norm = float(np.linalg.norm(values.astype(float)))
+        wide = values.astype(float) if self.device is None else values.double()
+        norm = math.sqrt(float(wide.dot(wide)))
         if not np.isfinite(norm):
             raise ValueError("total must be finite")
         if count is None:
@@ -413,11 +426,10 @@ class PrivateRun(Guarded):
                 f"total must have a norm of at most {largest:.6g}, as the sum of {count} clipped gradients has, got "
                 f"{norm:.6g}"
             )
-        unit = UNITS["float32" if values.dtype == np.float32 else "float64"]
-        error = largest * unit / step_scale(self._program, self.scale, self.position)
+        error = largest * UNITS[dtype] / step_scale(self._program, self.scale, self.position)
         if error > _COARSEST:
             raise ValueError(
-                f"total must be of a type that is precise beside the noise, got {values.dtype}, whose rounding errors "
+                f"total must be of a type that is precise beside the noise, got {dtype}, whose rounding errors "
                 f"are up to {error:.2g} standard deviations: sum in float64"
             )
         return values
@@ -434,7 +446,9 @@ class PrivateRun(Guarded):
         following = b"" if durable is None else durable.noted(step + 1)
         if self._prefetch and step + 1 != self.steps and following is not None:
             self._noise.prefetch(self._secret, step + 1, following)
-        return noisy if durable is None else durable.released(step, nonce, noisy)
+        if durable is None or not durable.keeps:
+            return noisy if durable is None else durable.released(step, nonce, noisy)
+        return self._noise.on_device(durable.released(step, nonce, self._noise.on_host(noisy)))
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
