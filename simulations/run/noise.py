@@ -89,8 +89,9 @@ class ModelNoise:
         """The noise of a step, by the normals of ``draws`` times ``scale``; steps come one after the other.
 
         It is float32, or float64 where it is ``wide``.  Wide noise is made in float64, and the memory alone is rounded
-        to the type of the program, so that no operation has a larger error than the program covers.  A memory of
-        float32 then has other last bits: a run is wide in all its steps or in none.
+        to the type of the program.  So no result has a larger error than the program covers: one that is rounded to
+        float64 and then to float32 is off by less than u/(1 + u) + 2⁻⁵² < u for u = 2⁻²⁴.  A memory of float32 then has
+        other last bits: a run is wide in all its steps or in none.
         """
         factor = step_scale(self._program, scale, step)
         found = np.empty(self.size, np.float64 if wide else np.float32)

@@ -105,8 +105,8 @@ class PrivateRun(Guarded):
     maker
         The class that makes the noise, for another device than the host: ``torch_noise.DeviceNoise`` with its device.
     ranks
-        The processes of the run, which make the same calls, such as ``torch_shards.Group``: each adds the noise of its
-        own coordinates.  None for one process.
+        The processes of the run, such as ``corrnoise.torch.Group``, which make the same calls: each adds the noise of
+        its own coordinates.  None for one process.
 
     Raises
     ------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,14 @@ def test_wide_noise_is_float64_throughout(mechanism: Mechanism) -> None:
     assert np.abs(wide - exact).max() <= scale * (1e-6 if program.dtype == "float32" else 0)
     assert np.abs(wide - narrow).max() <= 1e-6 * scale
     assert (wide != wide.astype(np.float32)).mean() > 0.99
+
+
+def test_two_roundings_have_the_error_of_one() -> None:
+    """Of float64 and then float32, in exact arithmetic; the mutant, float32 twice, exceeds it."""
+    short, long = (Fraction(1, 2**bits) for bits in (24, 53))
+    assert (1 + short / (1 + short)) * (1 + long) < 1 + short
+    assert (1 - short / (1 + short)) * (1 - long) > 1 - short
+    assert (1 + short / (1 + short)) ** 2 > 1 + short
 
 
 @EACH
