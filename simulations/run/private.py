@@ -160,6 +160,9 @@ class PrivateRun(Guarded):
         self._handed = self._closed = False
         self._termination = Termination()
         self._ranks: Ranks = Alone() if ranks is None else ranks
+        own = (self._budget, promised, self._size)
+        if (first := self._ranks.share(lambda: own)) != own:
+            raise ValueError(f"budget, participation and size must be those of the first process, {first}, got {own}")
         where = folder if folder is None or isinstance(folder, Folder) else Folder(folder)
         self._prefetch = checks.boolean("prefetch", prefetch)
         if prefetch and where is not None and where.ahead == 1:
@@ -446,8 +449,10 @@ class PrivateRun(Guarded):
         following = b"" if durable is None else durable.noted(step + 1)
         if self._prefetch and step + 1 != self.steps and following is not None:
             self._noise.prefetch(self._secret, step + 1, following)
-        if durable is None or not durable.keeps:
-            return noisy if durable is None else durable.released(step, nonce, noisy)
+        if durable is None:
+            return noisy
+        if not durable.keeps:
+            return durable.released(step, nonce, noisy)
         return self._noise.on_device(durable.released(step, nonce, self._noise.on_host(noisy)))
 
     # -- the end -------------------------------------------------------------------------------------------------------

@@ -56,6 +56,7 @@ def test_one_process_goes_on_with_the_shards_of_two(mode: str, killed: Path, tmp
     np.testing.assert_array_equal([*(before[step] for step in sorted(before)), *after], true)
 
 
+@pytest.mark.slow
 def test_the_example_of_the_page_runs_alone(tmp_path: Path) -> None:
     meeting = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port())}
     code = script("processes") + "print(run.position, float(noisy[0].std()) > 0)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, BrokenBarrierError
 from typing import Any
 from unittest import mock
 
@@ -261,6 +261,22 @@ def test_processes_at_different_steps_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError, match="all processes must make the same step, got 1 here and 0 in the first"):
         together(job, CUTS[2])
+
+
+@pytest.mark.parametrize("other", [Budget(0.6), Budget(0.5, clip_norm=2.0)])
+def test_processes_with_other_budgets_are_refused(other: Budget) -> None:
+    """One with less noise would be the weakest."""
+
+    def job(ranks: Threads) -> str:
+        budget = other if ranks.rank else Budget(0.5)
+        try:
+            PrivateRun(budget, Participation.single(4), NuFTRL(0.1), SIZE, ranks=ranks)
+        except (ValueError, BrokenBarrierError) as error:
+            ranks._barrier.abort()
+            return str(error)
+        return ""
+
+    assert together(job, CUTS[2])[1].startswith("budget, participation and size must be those of the first process")
 
 
 def test_an_error_of_the_first_process_is_raised_in_all(tmp_path: Path) -> None:
