@@ -148,7 +148,10 @@ def add_noise(run: PrivateRun, sums: Sequence[Any], *, adds: bool = True) -> lis
             whole(part, each.device_mesh, each.placements, shape=each.shape, stride=each.stride())
             for each, part in zip(sums, noisy, strict=True)
         ]
+    adapter.check_types("sums", sums)
     total = extra_module("torch", "torch").cat([each.detach().reshape(-1) for each in sums])
+    if not bool(total.isfinite().all()):
+        raise ValueError("sums must be finite, also where other processes add the noise")
     first, length = group.spans[0] if len(group.spans) else (0, 0)
     own = total[first : first + length]
     own.copy_(adapter.add_noise(run, [own])[0])

@@ -115,3 +115,14 @@ def refusals(mesh: Any) -> None:
     for sums in ([distribute_tensor(whole, mesh, [Shard(1)])], [whole], []):
         with pytest.raises(ValueError, match="sums must have the shapes, meshes and placements"):
             add_noise(run, sums)
+    plain = [torch.nn.Parameter(whole), torch.nn.Parameter(torch.zeros(5000))]
+    group = Group(plain)
+    run = PrivateRun(Budget(0.5), Participation.single(2), NuFTRL(0.1), group.size, ranks=group)
+    run.next_batch()
+    with pytest.raises(ValueError, match="sums must be of float32 or float64"):
+        add_noise(run, [whole, torch.zeros(5000, dtype=torch.bfloat16)])
+    for place in (0, 4999):  # of the first process, and of the second
+        sums = [whole, torch.zeros(5000)]
+        sums[1][place] = torch.nan
+        with pytest.raises(ValueError, match="sums must be finite"):
+            add_noise(run, sums)
