@@ -49,7 +49,7 @@ class ServerState:
     noise: Array  #: with central trust the memory of the noise, shape (rows, d)
     acknowledged: dict[str, int] = field(default_factory=dict)
     asked: dict[str, int] = field(default_factory=dict)  #: the last round in which each client was asked
-    exhausted: dict[str, int] = field(default_factory=dict)  #: the round in which a client said that it has no more
+    exhausted: dict[str, int] = field(default_factory=dict)  #: the round in which a client had used up all it has
     refused: int = 0  #: refusals of clients
     rejected: int = 0  #: replies that were not taken
 
@@ -186,7 +186,7 @@ class FederatedServer:
             self.state.refused += 1
             if answer.exhausted:
                 self.state.exhausted[sender] = self.state.round
-            _log.warning("round %d: %.80r refuses: %.200s", self.state.round, sender, answer.reason)
+            _log.info("round %d: %.80r refuses: %.200s", self.state.round, sender, answer.reason)
             return False
         self._taken[sender] = answer
         return True
@@ -258,6 +258,8 @@ class FederatedServer:
             "previous": state.current,
             "current": state.current + 2 / (t + 2) * (iterate - state.current),
             "acknowledged": state.acknowledged | {name: reply.last for name, reply in self._taken.items()},
+            "exhausted": state.exhausted
+            | {name: t for name, reply in self._taken.items() if reply.last == plan.participations},
         }
         self._save(ServerState(**(vars(state) | new)))
         self._open, self._taken, self._answered = set(), {}, set()

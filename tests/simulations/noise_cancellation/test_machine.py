@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.simulations.noise_cancellation import messages
-from corrnoise.simulations.noise_cancellation.hosts import MachineHost
 from corrnoise.simulations.noise_cancellation.machine import Machine
 from corrnoise.simulations.noise_cancellation.protocol import Message, Refusal, Request
+from corrnoise.simulations.noise_cancellation.run import MachineHost
 from corrnoise.simulations.noise_cancellation.storage import read_state, write_states
 from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
