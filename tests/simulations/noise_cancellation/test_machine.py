@@ -12,7 +12,6 @@ from corrnoise.simulations.noise_cancellation import messages
 from corrnoise.simulations.noise_cancellation.machine import Machine
 from corrnoise.simulations.noise_cancellation.protocol import Message, Refusal, Request
 from corrnoise.simulations.noise_cancellation.run import MachineHost
-from corrnoise.simulations.noise_cancellation.storage import read_state, write_states
 from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
@@ -138,19 +137,17 @@ def test_memory_of_a_machine(noise, most):
 
 
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
-def test_a_restored_machine_goes_on_as_if_nothing_had_happened(noise, tmp_path):
+def test_a_restored_machine_goes_on_as_if_nothing_had_happened(noise):
     chosen = protocol(noise=noise)
     one = machine(chosen)
     sent(one, [1, 2, 3])
-    write_states(tmp_path, [one.state])
     a, y = examples(4, 12)[0]
-    again = Machine.restored(chosen, 0, a, y, seed=7, state=read_state(tmp_path, 0), asked=3)
+    again = Machine.restored(chosen, 0, a, y, seed=7, state=one.state, asked=3)
     for other in (one, again):
         assert other.state.used == 3
     first, second = (m.reply(request(7, 4, 3)) for m in (one, again))
     assert [m.number for m in first] == [m.number for m in second] == [4]
     np.testing.assert_array_equal(first[-1].correction, second[-1].correction)
-    assert read_state(tmp_path, 1) is None
 
 
 @pytest.mark.parametrize("kept", [0, 1, 3], ids=["lost", "outdated by two", "outdated by a request"])
@@ -226,12 +223,6 @@ def test_states_of_others_are_refused():
             Machine(chosen, 0, a, y, seed=7, state=state)
     with pytest.raises(ValueError, match="asked must be at least 1, which the state has answered, got 0"):
         Machine.restored(chosen, 0, a, y, seed=7, state=one.state, asked=0)
-
-
-def test_a_damaged_file_is_refused(tmp_path):
-    (tmp_path / "machine-0.npz").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match=r"machine-0\.npz is damaged or foreign: its digest is wrong"):
-        read_state(tmp_path, 0)
 
 
 # -- dropping out ------------------------------------------------------------------------------------------------------
