@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from corrnoise.simulations.federation import client as module
-from corrnoise.simulations.federation.client import STATE, FederatedClient, clipped, enrol
+from corrnoise.simulations.federation.client import _KINDS, STATE, FederatedClient, clipped, enrol
 from corrnoise.simulations.federation.messages import Refusal, Reply, Request
 from corrnoise.simulations.federation.plan import Plan
 from corrnoise.simulations.run import draws
+from corrnoise.support.serialise import load, save
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.numerics.checks import Array
 from tests.simulations.federation.federations import LOSS, client_of, plan_of
@@ -343,3 +344,28 @@ def test_an_honest_correction_is_not_changed_by_the_centred_guard(tmp_path: Path
     found = guarded(plan, tmp_path / "a", client._contribution, request)
     np.testing.assert_allclose(found, plain[0], rtol=1e-12)
     assert LOSS.dimension == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"participations": 9}, "participations must be"),
+        ({"participations": 3}, "last_round must be"),
+        ({"noise": np.full((1, 3), np.inf)}, "noise must"),
+        ({"noise": np.zeros((2, 3))}, "noise must have shape"),
+        ({"outbox": np.zeros((2, 3))}, "outbox must have at most 1"),
+        ({"order": np.arange(3)}, "order must have shape"),
+    ],
+)
+def test_a_damaged_state_is_refused(change: dict[str, Any], words: str, tmp_path: Path) -> None:
+    plan = plan_of()
+    client = client_of(plan, "a", tmp_path / "a")
+    answered(client, request_of(plan, 1))
+    path = tmp_path / "a" / STATE
+    state = load(path, _KINDS)
+    save(replace(state, **change), path, _KINDS)
+    with pytest.raises(ValueError, match=words):
+        client.reply(request_of(plan, 2))
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ValueError, match="is damaged or foreign"):
+        client.reply(request_of(plan, 2))
