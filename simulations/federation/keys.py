@@ -10,7 +10,7 @@ from corrnoise.support.files import write_whole
 from corrnoise.support.reading import read_bytes
 
 _FILE = "key"
-_EXTRA = "flower"
+_EXTRA = "keys"
 
 
 def _library() -> Any:

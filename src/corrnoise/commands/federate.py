@@ -140,7 +140,7 @@ def _enrol(arguments: Namespace) -> int:
             raise ValueError(f"{name} must be given to enrol a client")
     client = arguments.name or Path(arguments.folder).name
     public = enrol(Plan.load(arguments.plan), client, arguments.folder, examples=arguments.examples)
-    print(f"{client} {public or '(no key: install cryptography)'}")
+    print(f"{client} {public or '(no key without the extra corrnoise[keys])'}")
     return 0
 
 
