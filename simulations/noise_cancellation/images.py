@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from corrnoise.simulations.datasets import load
-from corrnoise.simulations.noise_cancellation.hosts import Examples
 from corrnoise.simulations.noise_cancellation.protocol import Protocol
-from corrnoise.simulations.noise_cancellation.run import split_examples
+from corrnoise.simulations.noise_cancellation.run import Examples, split_examples
 from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.privacy import Budget

@@ -1,18 +1,13 @@
-"""A machine: its data, its noise, and what happens when either is lost.
+"""A machine of the simulator: its data and its noise.
 
 A machine uses its examples in order, one a participation, and never again.  Its noise is drawn anew for every
-participation from a secret seed, the number of the machine, the segment and the participation, so a run can be
+participation from a secret seed, the number of the machine and the participation, so a run can be
 repeated.
-
-**Segments.**  A segment is a sequence of participations whose noise is drawn together, no longer than the cap.  Noise
-of different segments is independent, and no example is in two, so the machine is as private as in one segment.
-
-**A lost state.**  A machine is restored from its last state and the number of rounds that it has been asked for, which
-the server, or a log of the machine, knows.  Where they do not fit, a new segment begins, after every example that may
-have been used, so that no noise is added to two messages; the last noise of the old one stays in the server's sum.
 
 **Dropping out.**  A message is kept until the server acknowledges it, and sent again with the next one.  A machine that
 is asked twice in a round sends the same message twice, and the server counts it once.
+
+Noise from a seed is for simulations alone: ``federation`` has clients whose noise is fresh after every crash.
 """
 
 from __future__ import annotations
@@ -39,8 +34,7 @@ class MachineState:
     run: str
     machine: int
     secret: str  #: what all noise of the machine is drawn from
-    segment: int  #: the number of examples used or skipped before the noise of this segment began
-    participations: int  #: of this segment
+    participations: int  #: the number of examples used
     #: how many rounds the machine had been asked for, and the last one that it answered
     asked: int
     last_round: int
@@ -52,11 +46,6 @@ class MachineState:
     own_point: Array | None = None
     own_sum: Array | None = None
 
-    @property
-    def used(self) -> int:
-        """Examples that were used or skipped."""
-        return self.segment + self.participations
-
 
 class Machine(Guarded):
     """One machine of a run.
@@ -67,7 +56,7 @@ class Machine(Guarded):
     index : the number of the machine, 0 <= index < M
     features, targets : its data, shapes (n, k) and (n,); machines may have different n
     seed : the secret of the machine, an integer >= 0 or a sequence of such; None draws one from the operating system
-    state : where to continue; None for the beginning.  Use ``restored`` for a state that may be outdated.
+    state : where to continue; None for the beginning
     """
 
     def __init__(
@@ -87,46 +76,7 @@ class Machine(Guarded):
             raise ValueError(f"index must be below the number of machines, {protocol.machines}, got {index}")
         self._features, self._targets = protocol.loss.checked_examples(features, targets)
         self._secret = json.dumps(np.random.SeedSequence(seed).entropy)
-        self.state = self._beginning(0, 0, 0) if state is None else self._own(state)
-
-    @classmethod
-    def restored(
-        cls,
-        protocol: Protocol,
-        index: int,
-        features: Array,
-        targets: Array,
-        *,
-        state: MachineState | None,
-        asked: int,
-        unanswered: bool = False,
-        seed: int | Sequence[int] | None = None,
-    ) -> Machine:
-        """A machine that starts again, from its last state or, where that is lost or outdated, with a new segment.
-
-        Raises ``ValueError`` where the state is of another run or machine, or it has answered more requests than
-        ``asked``.
-
-        Parameters
-        ----------
-        state : the last state that was saved; None if it is lost
-        asked : for how many rounds the server has asked this machine so far: it must not be too small
-        unanswered : true if the server has no answer to the last of these requests and will repeat it.  A state from
-            before that request is then up to date: it gives the same answer, with the same example and the same noise.
-        """
-        asked = checks.integer("asked", asked, 0)
-        machine = cls(protocol, index, features, targets, seed=seed)
-        if state is not None:
-            machine._own(state)
-            if state.asked > asked:
-                raise ValueError(f"asked must be at least {state.asked}, which the state has answered, got {asked}")
-            if state.asked == asked or (checks.boolean("unanswered", unanswered) and state.asked == asked - 1):
-                machine.state = state
-                return machine
-        used = 0 if state is None else state.used
-        last_round = 0 if state is None else state.last_round
-        machine.state = machine._beginning(max(asked, used), asked, last_round)
-        return machine
+        self.state = self._beginning() if state is None else self._own(state)
 
     def _own(self, state: MachineState) -> MachineState:
         """``state``, if it is one of this machine in this run."""
@@ -142,35 +92,34 @@ class Machine(Guarded):
         return state
 
     def _kept(self, participations: int) -> int:
-        """The vectors of noise in a state after so many participations of a segment."""
+        """The vectors of noise in a state after so many participations."""
         protocol = self.protocol
         if protocol.noise is None:
             return 0
         silent = protocol.std == 0.0 or protocol.algorithm in ("trusted", "gradients")
         return messages.vectors(protocol.noise, 0 if silent else participations)
 
-    def _beginning(self, segment: int, asked: int, last_round: int) -> MachineState:
+    def _beginning(self) -> MachineState:
         return MachineState(
             run=self.protocol.run,
             machine=self.index,
             secret=self._secret,
-            segment=segment,
             participations=0,
-            asked=asked,
-            last_round=last_round,
+            asked=0,
+            last_round=0,
             noise=self._first_noise(),
         )
 
     def _first_noise(self) -> Array:
-        """The memory before the first participation of a segment."""
+        """The memory before the first participation."""
         protocol = self.protocol
         d = protocol.loss.dimension
         return np.zeros((0, d)) if protocol.noise is None else messages.start(protocol.noise, d)
 
     @property
     def remaining(self) -> int:
-        """Participations that are left: by the cap of the segment and by the data."""
-        return min(self.protocol.uses - self.state.participations, len(self._targets) - self.state.used)
+        """Participations that are left: by the cap and by the data."""
+        return min(self.protocol.uses, len(self._targets)) - self.state.participations
 
     # -- one round -----------------------------------------------------------------------------------------------------
 
@@ -201,7 +150,7 @@ class Machine(Guarded):
         k = state.participations + 1
         with self._making():
             noise, kept = self._noise(k)
-        message = Message(self.protocol.run, self.index, state.used + 1, request.round, correction + noise)
+        message = Message(self.protocol.run, self.index, k, request.round, correction + noise)
         message.correction.setflags(write=False)
         unacknowledged = tuple(m for m in state.outbox if m.number > request.acknowledged)
         self.state = replace(
@@ -218,8 +167,8 @@ class Machine(Guarded):
     def _correction(self, request: Request) -> tuple[Array, dict[str, Any]]:
         """The guarded message of the machine without noise, from its next example, and the part of it that is kept."""
         state, protocol = self.state, self.protocol
-        a = self._features[state.used]
-        y = float(self._targets[state.used])
+        a = self._features[state.participations]
+        y = float(self._targets[state.participations])
         gradient = protocol.loss.gradients
         if protocol.algorithm == "gradients":
             return protocol.guarded(gradient(request.current, a, y), request), {}
@@ -233,7 +182,7 @@ class Machine(Guarded):
         return protocol.guarded(t * gradient(request.current, a, y) - before, request), {}
 
     def _fresh(self, participation: int) -> Array:
-        key = (self.index, self.state.segment, participation)
+        key = (self.index, 0, participation)
         sequence = np.random.SeedSequence(json.loads(self.state.secret), spawn_key=key)
         return np.random.Generator(np.random.PCG64(sequence)).standard_normal(self.protocol.loss.dimension)
 

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.simulations.noise_cancellation.hosts import Examples, MachineHost
-from corrnoise.simulations.noise_cancellation.protocol import Protocol
+from corrnoise.simulations.noise_cancellation.machine import Machine
+from corrnoise.simulations.noise_cancellation.protocol import Message, Protocol, Refusal, Request
 from corrnoise.simulations.noise_cancellation.server import Server
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+
+Examples = tuple[Array, Array]  #: features and targets of one machine
+
+
+class MachineHost:
+    """Machines in the memory of one process, from the beginning of a run; each by its number has features and targets.
+
+    All draw their noise from the ``seed``, or with None from the operating system.
+    """
+
+    def __init__(self, protocol: Protocol, examples: Mapping[int, Examples], *, seed: int | None) -> None:
+        secret = np.random.SeedSequence(seed).entropy
+        self.machines = {index: Machine(protocol, index, *held, seed=secret) for index, held in examples.items()}
+
+    def answer(self, requests: Mapping[int, Request]) -> dict[int, tuple[Message, ...] | Refusal]:
+        """The replies of the machines that are asked."""
+        return {index: self.machines[index].reply(request) for index, request in requests.items()}
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,39 +6,13 @@ replacement, independently of the data, which is what makes the rounds of partic
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from corrnoise.simulations.noise_cancellation.protocol import Message, Protocol, Refusal, Request
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
-
-
-@dataclass(frozen=True, eq=False)
-class ServerState:
-    """All that a server must keep between two rounds."""
-
-    run: str
-    round: int
-    current: Array
-    previous: Array
-    iterate: Array
-    estimate: Array
-    average: Array
-    asked: NDArray[np.int64]
-    acknowledged: NDArray[np.int64]
-    received: NDArray[np.int64]
-    refused: int
-    generators: tuple[Mapping[str, Any], Mapping[str, Any]]
-
-
-#: The fields of a state that a server has too.
-_KEPT = tuple(field.name for field in fields(ServerState) if field.name not in ("run", "generators"))
 
 
 class Server:
@@ -66,34 +40,6 @@ class Server:
         self.refused = 0
         self._sum = np.zeros(d)
         self.average = np.zeros(d)
-
-    def state(self) -> ServerState:
-        """A copy of all that the server must keep; taken between two rounds."""
-        return ServerState(
-            run=self.protocol.run,
-            generators=(self._rng.bit_generator.state, self._noise_rng.bit_generator.state),
-            **{name: copy.copy(getattr(self, name)) for name in _KEPT},
-        )
-
-    @classmethod
-    def restored(cls, protocol: Protocol, state: ServerState) -> Server:
-        """The server as it was, which goes on with the same machines and the same numbers.
-
-        A round that had begun begins again: machines that had answered it answer the same.
-        """
-        checks.instance("state", state, ServerState)
-        for name, theirs, ours in (
-            ("run", state.run, protocol.run),
-            ("dimension", state.current.size, protocol.loss.dimension),
-            ("machines", state.asked.size, protocol.machines),
-        ):
-            if theirs != ours:
-                raise ValueError(f"state must be of {name} {ours!r}, got a state of {name} {theirs!r}")
-        server = cls(protocol, seed=0)
-        server._rng.bit_generator.state, server._noise_rng.bit_generator.state = state.generators
-        for name in _KEPT:
-            setattr(server, name, copy.copy(getattr(state, name)))
-        return server
 
     # -- one round -----------------------------------------------------------------------------------------------------
 

@@ -1,12 +1,6 @@
-"""``corrnoise federate``: what it prints and writes, what it refuses, and that a killed driver goes on."""
+"""``corrnoise federate``: what it prints and writes, what it refuses, that it goes on, and how a client is enrolled."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,54 +8,41 @@ import numpy as np
 import pytest
 
 from corrnoise.__main__ import main
-from corrnoise.simulations.noise_cancellation import distributed
-from corrnoise.simulations.noise_cancellation.images import dealt_images
-from corrnoise.simulations.noise_cancellation.run import simulate_federation
-from corrnoise.simulations.noise_cancellation.server import Server
-from corrnoise.simulations.noise_cancellation.storage import read_server
-from corrnoise.solvers.noise_cancellation import named_noise
-from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.privacy import Budget
-from tests.simulations.noise_cancellation.federations import Inline
+from corrnoise.simulations.federation import bench
+from corrnoise.simulations.federation.client import STATE
+from corrnoise.simulations.federation.server import FederatedServer
+from tests.simulations.federation.federations import plan_of
 
-SMALL = ("federate", "--machines", "20", "--participants", "10", "--rounds", "12", "--seed", "5")
+SMALL = ("federate", "--machines", "20", "--participants", "10", "--adjacency", "replace-one")
 
 
-def simulated() -> Array:
-    """The model of the same run in one process."""
-    data = dealt_images("digits", 20)
-    protocol = data.protocol(
-        Budget(32.0, clip_norm=3.0, adjacency="replace-one"),
-        participants=10,
-        rounds=12,
-        noise=named_noise("best share", 12),
-    )
-    return simulate_federation(protocol, data.training, seed=5).point
-
-
-@pytest.fixture
-def inline(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("distributed", reason="needs corrnoise[cluster]")
-    monkeypatch.setattr(distributed, "_connected", lambda *_: nullcontext(Inline()))
-
-
-def test_a_run_is_written_and_printed(inline: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_written_and_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "run"
-    assert main([*SMALL, "--delta", "1e-5", "--output", str(folder)]) == 0
-    np.testing.assert_array_equal(np.load(folder / "model.npy"), simulated())
+    command = [*SMALL, "--rounds", "12", "--rho", "200", "--batch", "4", "--output", str(folder)]
+    assert main(command) == 0
     written = json.loads((folder / "result.json").read_text())
-    assert written["rounds"] == 12
-    assert written["epsilon"] == pytest.approx(65.319, abs=1e-3)
-    assert written["guarantee"].startswith("none, because the seed 5 is known")
+    assert (written["rounds"], written["rho"], written["unit"]) == (12, 200.0, "example")
     assert 0.2 < written["test_accuracy"] < 1
     output = capsys.readouterr()
     assert "test accuracy" in output.out
-    assert f"{folder / 'result.json'}\n" in output.out
-    assert not output.err
-    assert {path.name for path in folder.iterdir()} == {"machines", "server.npz", "result.json", "model.npy"}
-    assert (folder / "machines").stat().st_mode & 0o077 == 0  # data and secrets
-    assert main([*SMALL, "--rho", "8", "--output", str(folder)]) == 1
-    assert "folder must be new or of the same protocol" in capsys.readouterr().err
+    assert "weak promise" in output.err
+    model = np.load(folder / "model.npy")
+    assert {path.name for path in folder.iterdir()} == {
+        *(f"client-{i}" for i in range(20)), "server", "result.json", "model.npy",
+    }  # fmt: skip
+    assert all((folder / f"client-{i}").stat().st_mode & 0o077 == 0 for i in range(20))
+    assert main(command) == 0  # the run is over, and nothing is spent again
+    np.testing.assert_array_equal(np.load(folder / "model.npy"), model)
+    assert main([*command, "--rho", "8"]) == 1
+    assert "must be of this plan" in capsys.readouterr().err
+
+
+def test_too_few_clients_in_the_end_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = [*SMALL, "--batch", "25", "--rounds", "8", "--output", str(tmp_path / "run")]
+    assert main(command) == 3
+    output = capsys.readouterr()
+    assert "exhausted after about 4 of 8 rounds" in output.err
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["exhausted"] == 20
 
 
 @pytest.mark.parametrize(
@@ -72,71 +53,82 @@ def test_a_run_is_written_and_printed(inline: None, tmp_path: Path, capsys: pyte
         (("--participants", "0"), "--participants must be"),
         (("--machines", "2000"), "targets must have at least one example a machine, 2000, got 1077"),
         (("--rounds", "0"), "--rounds must be"),
-        (("--rho", "0"), "--rho must lie in [1e-100, 1e100], got 0.0"),
-        (("--clip-norm", "-1"), "--clip-norm must lie in [1e-100, 1e100]"),
-        (("--learning-rate", "nan"), "--learning-rate must lie in (0, 1e100]"),
-        (("--workers", "0"), "--workers must be"),
-        (("--groups", "0"), "--groups must be"),
+        (("--batch", "0"), "--batch must be"),
+        (("--rho", "0"), "--rho must lie in"),
+        (("--clip-norm", "-1"), "--clip-norm must lie in"),
+        (("--learning-rate", "nan"), "--learning-rate must lie in"),
         (("--delta", "2"), "--delta must"),
-        (("--seed", "-1"), "--seed must be"),
     ],
 )
 def test_bad_values_are_one_line_and_leave_nothing(
-    options: tuple[str, ...], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], inline: None
+    options: tuple[str, ...], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*SMALL, *options, "--output", str(tmp_path / "run")]) == 1
+    assert main([*SMALL, "--noise", "constant", *options, "--output", str(tmp_path / "run")]) == 1
     output = capsys.readouterr()
-    assert words in output.err
-    assert output.err.count("\n") == 1
+    assert words in output.err.splitlines()[-1]
     assert not output.out
-    assert not list(tmp_path.iterdir())
+    assert not (tmp_path / "run").exists()
 
 
-def test_an_interrupted_run_says_how_to_go_on(
-    inline: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_adjacency_is_stated_by_the_caller(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["federate", "--output", str(tmp_path / "run")]) == 1
+    assert "--adjacency must be given" in capsys.readouterr().err
+
+
+def test_an_interrupted_run_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: Any) -> None:
-        raise KeyboardInterrupt
+    command = [*SMALL, "--rounds", "6", "--noise", "constant", "--output", str(tmp_path)]
+    finish = FederatedServer.finish_round
+
+    def interrupted(self: FederatedServer) -> None:
+        if self.state.round == 4:
+            raise KeyboardInterrupt
+        finish(self)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Server, "finish_round", interrupted)
-        assert main([*SMALL, "--output", str(tmp_path)]) == 130
+        patched.setattr(FederatedServer, "finish_round", interrupted)
+        assert main(command) == 130
     assert "the same command continues" in capsys.readouterr().err
     assert not (tmp_path / "result.json").exists()
+    with monkeypatch.context() as patched:
+        patched.setattr(bench, "enrol", None)  # nobody is enrolled again
+        assert main(command) == 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("sent", "status", "word"), [(signal.SIGTERM, 143, "terminated"), (signal.SIGINT, 130, "interrupted")]
-)
-def test_a_run_that_is_told_to_stop_prints_no_traceback(sent: int, status: int, word: str, tmp_path: Path) -> None:
-    pytest.importorskip("distributed", reason="needs corrnoise[cluster]")
-    command = [sys.executable, "-m", "corrnoise", "federate", "--rounds", "20000", "--output", str(tmp_path)]
-    driver = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    until = time.monotonic() + 120
-    while ((state := read_server(tmp_path)) is None or state.round < 3) and time.monotonic() < until:
-        time.sleep(0.02)
-    driver.send_signal(sent)
-    _, error = driver.communicate(timeout=120)
-    assert driver.returncode == status
-    assert (
-        error == f"corrnoise: finished rounds are kept in {tmp_path}; the same command continues\ncorrnoise: {word}\n"
-    )
+def test_a_task_of_a_cluster_touches_one_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[set[str]] = []
+
+    class Workers:
+        """A Dask client that runs tasks at once."""
+
+        def __enter__(self) -> "Workers":
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def submit(self, function: Any, *arguments: Any, pure: bool) -> Any:
+            assert not pure
+            seen.append({str(one) for one in arguments if isinstance(one, Path)})
+            value = function(*arguments)
+            return type("Done", (), {"result": lambda _: value})()
+
+    monkeypatch.setattr(bench, "require_scheduler", lambda _: None)
+    monkeypatch.setattr("corrnoise.commands.federate.require_scheduler", lambda _: None)
+    monkeypatch.setattr(bench, "client_of", lambda _: Workers())
+    options = ["--rounds", "2", "--noise", "constant", "--cluster", "tcp://here:1", "--output", str(tmp_path)]
+    assert main([*SMALL, *options]) == 0
+    assert len(seen) == 20
+    assert all(len(folders) == 1 for folders in seen)
 
 
-@pytest.mark.slow
-def test_a_killed_driver_goes_on_from_the_last_finished_round(tmp_path: Path) -> None:
-    pytest.importorskip("distributed", reason="needs corrnoise[cluster]")
-    command = [sys.executable, "-m", "corrnoise", *SMALL, "--workers", "1", "--output", str(tmp_path)]
-    driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-    until = time.monotonic() + 120
-    while ((state := read_server(tmp_path)) is None or state.round < 3) and time.monotonic() < until:
-        time.sleep(0.02)
-    os.killpg(driver.pid, signal.SIGKILL)
-    driver.wait()
-    state = read_server(tmp_path)
-    assert state is not None
-    assert 3 <= state.round <= 12
-    assert not (tmp_path / "result.json").exists()
-    assert subprocess.run(command, capture_output=True, timeout=300, check=False).returncode == 0
-    np.testing.assert_array_equal(np.load(tmp_path / "model.npy"), simulated())
+def test_a_client_is_enrolled_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan_of().save(tmp_path / "plan.json")
+    command = ["federate", "enrol", "--plan", str(tmp_path / "plan.json"), "--folder", str(tmp_path / "ada")]
+    assert main(command) == 1
+    assert "--examples must be given" in capsys.readouterr().err
+    assert main([*command, "--examples", "9"]) == 0
+    assert capsys.readouterr().out.startswith("ada ")
+    assert (tmp_path / "ada" / STATE).exists()
+    assert main([*command, "--examples", "9"]) == 1
+    assert "spends the budget again" in capsys.readouterr().err

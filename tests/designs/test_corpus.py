@@ -19,7 +19,6 @@ import pytest
 from corrnoise.designs.design import Design
 from corrnoise.designs.spectra import eigenvalues_from_file
 from corrnoise.designs.storage import load, save
-from corrnoise.simulations.noise_cancellation.storage import read_server, read_state, write_server, write_states
 from corrnoise.support import reading
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
@@ -29,7 +28,6 @@ from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from tests.design_examples import BUDGET, made
-from tests.simulations.noise_cancellation.federations import federation, protocol
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 
@@ -54,11 +52,6 @@ SENTENCES = {
     "large-tree.json": "steps must be at most 1000000 for BinaryTree in a file",
     "long-run.json": "steps must be at most 10000000 for Participation in a file",
     "many-booleans.npz": "its booleans are other bytes than 0 and 1",
-    "machine-1.npz": "JSONDecodeError",  # its secret is an expression of Python
-    "machine-2.npz": "participations must be an integer >= 0, got -1",
-    "machine-3.npz": "outbox must hold messages of this machine and run",
-    "machine-4.npz": "it must hold a MachineState, got ServerState",
-    "machine-5.npz": "noise must be finite",
     "mechanism-is-a-list.json": "it holds no design, program or mechanism",
     "method-of-an-object.json": "step_scales must be a non-empty vector",
     "multiplier-halved.json": r"multiplier is 0\.66\d+ in it, and 1\.33\d+ when it is computed",
@@ -75,7 +68,6 @@ SENTENCES = {
     "rho-times-100.json": r"rho is 0\.1005\d+ in it, and 10\.05\d+ when it is computed",
     "scale-halved.json": r"scale is 0\.66\d+ in it, and 1\.33\d+ when it is computed",
     "sensitivity-halved.json": r"sensitivity is 0\.66\d+ in it, and 1\.33\d+ when it is computed",
-    "server.npz": "state must be for a PCG64",
     "short-array.npz": r"its shape \(3,\) of float64 does not fit to 16 bytes",
     "traversal.npz": r"its members must have plain names, each another one, got '\.\./\.\./array-0\.npy'",
     "twice.json": "its JSON has a name twice among .*nu, nu",
@@ -99,9 +91,7 @@ def read(path: Path) -> Any:
     """What the project makes of a file, by its name."""
     if path.name.startswith("spectrum"):
         return eigenvalues_from_file(path)
-    if path.name.startswith("machine"):
-        return read_state(path.parent, int(path.stem.partition("-")[2]))
-    return read_server(path.parent) if path.name.startswith("server") else load(path)
+    return load(path)
 
 
 def refused(path: Path, sentence: str) -> None:
@@ -186,7 +176,7 @@ _HOSTILE = [b"1e300", b"-1", b"0", b"1000000000000", b"null", b"[]", b"{}", b'"x
 
 
 def good_files(folder: Path) -> list[Path]:
-    """A design, mechanisms, programs and records, in both forms; spectra; states of a machine and of a server."""
+    """A design, mechanisms, programs and records, in both forms; spectra."""
     noise = PoleNoise([0.05], [0.2])
     epochs = Participation.fixed_epochs(48, epochs=4)
     scaled = ScaledNoise.normalised(noise, epochs)
@@ -204,14 +194,7 @@ def good_files(folder: Path) -> list[Path]:
         save(thing, folder / name)
     np.save(folder / "spectrum.npy", [1.0, 0.5, 0.25])
     (folder / "spectrum.csv").write_text("eigenvalue\n1.0\n0.5\n# a comment\n0.25\n")
-    server, host = federation(protocol(noise=NuFTRL(0.3)))
-    for _ in range(4):
-        host.answer(server.requests())
-        server.finish_round()
-    write_states(folder, [host.machines[0].state])
-    write_server(folder, server.state())
-    names = [*things, "spectrum.npy", "spectrum.csv", "machine-0.npz", "server.npz"]
-    return [folder / name for name in names]
+    return [folder / name for name in (*things, "spectrum.npy", "spectrum.csv")]
 
 
 def mutant(name: str, data: bytes, rng: np.random.Generator) -> bytes:

@@ -1,4 +1,4 @@
-"""``corrnoise federate``: a private federated run over processes, of this machine or of a cluster, which resumes."""
+"""``corrnoise federate``: a test bench of federated training, and the enrolment of clients."""
 
 from __future__ import annotations
 
@@ -14,74 +14,73 @@ from corrnoise.support.files import whole_files
 from corrnoise.support.progress import progress_line
 
 if TYPE_CHECKING:
+    from corrnoise.simulations.federation.plan import Plan
+    from corrnoise.simulations.federation.server import FederatedServer
     from corrnoise.simulations.noise_cancellation.images import Images
-    from corrnoise.simulations.noise_cancellation.protocol import Protocol
-    from corrnoise.simulations.noise_cancellation.run import FederatedResult
 
-SUMMARY = "train on images that are dealt out to machines, with noise cancellation and a server that sees no example"
-EXAMPLE = "corrnoise federate --machines 100 --participants 50 --rho 32 --noise best-share --output federation"
+SUMMARY = "enrol a client of a federation, or train on images that are dealt out to clients, as a test bench"
+EXAMPLE = "corrnoise federate --machines 100 --participants 50 --adjacency replace-one --output federation"
+EXHAUSTED = 3  #: exit status of a run in which too few clients were left for a whole round
 
 NAMES = (
     "download",
     "machines",
     "participants",
     "rounds",
-    "workers",
-    "groups",
+    "batch",
+    "passes",
     "rho",
     "clip_norm",
     "learning_rate",
+    "adjacency",
     "delta",
-    "seed",
     "cluster",
+    "plan",
+    "folder",
+    "name",
+    "examples",
 )
-NOISES = (
-    "published",
-    "constant",
-    "nothing-taken-back",
-    "best-share",
-    "two-buffers",
-    "binary-tree",
-    "square-root",
-)
+NOISES = ("best-share", "two-buffers", "nothing-taken-back", "constant")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what the command takes."""
+    parser.add_argument("action", nargs="?", choices=("enrol",), help="make the folder of one client of a plan, once")
+    for option, kind, text in (
+        ("--plan", str, "enrol: file of the plan"),
+        ("--folder", str, "enrol: new folder of the client, as secret as its data"),
+        ("--name", str, "enrol: name of the client in the roster (default: the name of the folder)"),
+        ("--examples", int, "enrol: number of examples of the client"),
+    ):
+        parser.add_argument(option, metavar="N" if kind is int else option[2:].upper(), type=kind, help=text)
     parser.add_argument(
         "--data", choices=("digits", "mnist"), default="digits", help="images to train on (default: digits)"
     )
     parser.add_argument("--download", action="store_true", help="fetch MNIST from OpenML, which --data mnist needs")
     for option, default, text in (
-        ("--machines", 100, "machines, among which the images are dealt out"),
-        ("--participants", 50, "machines that take part in a round"),
-        ("--workers", 2, "processes to start on this machine"),
+        ("--machines", 100, "clients, among which the images are dealt out"),
+        ("--participants", 50, "clients that take part in a round"),
+        ("--batch", 1, "examples of a client in a round"),
+        ("--passes", 1, "passes over the examples of a client"),
     ):
         parser.add_argument(option, metavar="N", type=int, default=default, help=f"{text} (default: {default})")
-    parser.add_argument("--rounds", metavar="N", type=int, help="rounds (default: a single pass over the images)")
-    parser.add_argument("--groups", metavar="N", type=int, help="groups of machines, a task each (default: --workers)")
+    parser.add_argument("--rounds", metavar="N", type=int, help="rounds (default: until the images are used)")
     for option, number, text in (
-        ("--rho", 32.0, "privacy budget of each machine, zCDP"),
+        ("--rho", 8.0, "privacy budget of each unit, zCDP"),
         ("--clip-norm", 3.0, "norm to which each correction of an example is clipped"),
         ("--learning-rate", 1.0, "learning rate, in units of one over the number of rounds"),
+        ("--delta", 1e-5, "delta at which epsilon is printed"),
     ):
         parser.add_argument(option, metavar="X", type=float, default=number, help=f"{text} (default: {number:g})")
     parser.add_argument(
-        "--noise", choices=NOISES, default="best-share", help="noise of each machine (default: best-share)"
-    )
-    parser.add_argument("--delta", metavar="X", type=float, help="print epsilon at this delta, too")
-    parser.add_argument(
-        "--seed",
-        metavar="N",
-        type=int,
-        help="for a simulation that can be repeated; who knows it can take the noise off",
+        "--unit", choices=("example", "client"), default="example", help="whose data are protected (default: example)"
     )
     parser.add_argument(
-        "--cluster",
-        "--scheduler",
-        metavar="ADDRESS",
-        help="Dask scheduler, whose workers run the machines and must see --output",
+        "--adjacency", choices=("replace-one", "zero-out"), help="what neighbouring data are; must be given"
     )
+    parser.add_argument("--trust", choices=("local", "central"), default="local", help="who adds the noise")
+    parser.add_argument("--noise", choices=NOISES, help="noise (default: the best that is known for the unit)")
+    parser.add_argument("--cluster", "--scheduler", metavar="ADDRESS", help="Dask scheduler whose workers see --output")
     parser.add_argument(
         "--output",
         metavar="DIR",
@@ -91,98 +90,109 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Run all rounds, or those that are left of a run that was stopped, and write what came of them."""
+    """Enrol a client; or run all rounds, or those that are left of a run that was stopped."""
     with names_as_typed(*NAMES):
+        if arguments.action == "enrol":
+            return _enrol(arguments)
         if arguments.cluster is not None:
             require_scheduler(arguments.cluster)  # before large libraries are imported
-    from corrnoise.simulations.noise_cancellation.distributed import run_distributed
+        if arguments.adjacency is None:
+            raise ValueError("adjacency must be given, 'replace-one' or 'zero-out', because privacy rests on it")
+    from corrnoise.simulations.federation.bench import run_bench
     from corrnoise.simulations.noise_cancellation.images import dealt_images
 
     folder = Path(arguments.output)
     with names_as_typed(*NAMES):
         data = dealt_images(arguments.data, arguments.machines, download=arguments.download)
-        protocol = _protocol(data, arguments)
-        guarantee = _guarantee(protocol, arguments.seed, arguments.delta)
+        plan = _plan(data, arguments)
+        guarantee = plan.guarantee(arguments.delta)
+        for warning in plan.warnings(arguments.machines, delta=arguments.delta):
+            print(f"corrnoise: warning: {warning}", file=sys.stderr)
         try:
             with progress_line() as show:
                 show("starting")
-                result = run_distributed(
-                    protocol,
+                server = run_bench(
+                    plan,
                     data.training,
-                    seed=arguments.seed,
-                    folder=folder,
+                    folder,
                     cluster=arguments.cluster,
-                    workers=arguments.workers,
-                    groups=arguments.groups,
-                    after_round=lambda server, _: show("rounds", server.round - 1, protocol.rounds),
+                    after_round=lambda server: show("rounds", server.state.round - 1, plan.rounds),
                 )
         except KeyboardInterrupt:
             print(f"corrnoise: finished rounds are kept in {folder}; the same command continues", file=sys.stderr)
             raise
-    summary = _summary(data, protocol, result) | guarantee
-    _write(folder, summary, result)
+    summary = _summary(data, plan, server) | guarantee
+    _write(folder, summary, server)
     for name, value in summary.items():
-        print(
-            f"{name.replace('_', ' '):<22} {value:.6g}"
-            if isinstance(value, float)
-            else f"{name.replace('_', ' '):<22} {value}"
-        )
+        shown = f"{value:.6g}" if isinstance(value, float) else value
+        print(f"{name.replace('_', ' '):<22} {shown}")
     print(f"\n{folder / 'result.json'}\n{folder / 'model.npy'}")
+    left = sum(gone >= plan.rounds for gone in server.state.exhausted.values())
+    return EXHAUSTED if arguments.machines - len(server.state.exhausted) + left < plan.participants else 0
+
+
+def _enrol(arguments: Namespace) -> int:
+    from corrnoise.simulations.federation.client import enrol
+    from corrnoise.simulations.federation.plan import Plan
+
+    for name in ("plan", "folder", "examples"):
+        if getattr(arguments, name) is None:
+            raise ValueError(f"{name} must be given to enrol a client")
+    client = arguments.name or Path(arguments.folder).name
+    public = enrol(Plan.load(arguments.plan), client, arguments.folder, examples=arguments.examples)
+    print(f"{client} {public or '(no key without the extra corrnoise[keys])'}")
     return 0
 
 
-def _protocol(data: Images, arguments: Namespace) -> Protocol:
-    from corrnoise.solvers.noise_cancellation import named_noise
+def _plan(data: Images, arguments: Namespace) -> Plan:
+    from corrnoise.simulations.federation.plan import Plan
+    from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD
     from corrnoise.theory.numerics.checks import integer, real
-    from corrnoise.theory.privacy import Budget
 
+    batch = integer("batch", arguments.batch, 1)
+    passes = integer("passes", arguments.passes, 1)
     participants = integer("participants", arguments.participants, 1)
-    budget = Budget(arguments.rho, clip_norm=arguments.clip_norm, adjacency="replace-one")
-    plain = data.protocol(budget, participants=participants, rounds=arguments.rounds, noise=None)
-    return data.protocol(
-        budget,
+    per_pass = max(1, min(len(targets) for _, targets in data.training) // batch)
+    all_used = max(1, len(data.training) * per_pass * passes // participants)
+    rounds = all_used if arguments.rounds is None else integer("rounds", arguments.rounds, 1)
+    named: dict[str, Any] = {"nothing-taken-back": DPSGD(), "constant": AntiPGD(0.0)}
+    return Plan(
+        data.name,
+        data.loss,
+        rounds=rounds,
         participants=participants,
-        rounds=arguments.rounds,
-        noise=named_noise(arguments.noise.replace("-", " "), plain.uses),
-        learning_rate=real("learning_rate", arguments.learning_rate, "(0, 1e100]") / plain.rounds,
+        batch=batch,
+        per_pass=per_pass,
+        passes=passes,
+        clip_norm=arguments.clip_norm,
+        radius=5.0,
+        learning_rate=real("learning_rate", arguments.learning_rate, "(0, 1e50]") / rounds,
+        rho=arguments.rho,
+        unit=arguments.unit,
+        adjacency=arguments.adjacency,
+        noise=named.get(arguments.noise, arguments.noise),
+        trust=arguments.trust,
     )
 
 
-def _guarantee(protocol: Protocol, seed: int | None, delta: float | None) -> dict[str, Any]:
-    """The privacy of the run: of whom, how much, and on which assumptions."""
-    assert protocol.budget is not None
-    found: dict[str, Any] = {"rho": protocol.budget.gaussian_rho}
-    if delta is not None:
-        found |= {"delta": delta, "epsilon": protocol.budget.epsilon_at(delta)}
-    words = (
-        "all messages of a machine together, for the replacement of one of its examples; the rounds in which it takes"
-        " part are public, and its folder is secret"
-    )
-    if seed is not None:
-        words = f"none, because the seed {seed} is known: a simulation; with a secret seed, {words}"
-    return found | {"guarantee": words}
-
-
-def _summary(data: Images, protocol: Protocol, result: FederatedResult) -> dict[str, Any]:
-    from corrnoise.simulations.noise_cancellation.messages import vectors
-
-    took_part = result.participations
-    assert protocol.noise is not None
+def _summary(data: Images, plan: Plan, server: FederatedServer) -> dict[str, Any]:
+    state = server.state
+    taken = [state.acknowledged.get(name, 0) for name in server.roster]
     return {
-        "test_accuracy": protocol.loss.accuracy(result.point, *data.test),
-        "rounds": protocol.rounds,
-        "machines": protocol.machines,
-        "noise": repr(protocol.noise),
-        "noise_std": protocol.std,
-        "vectors_kept": vectors(protocol.noise, protocol.uses),
-        "participations": f"{took_part.min()} to {took_part.max()}",
-        "refusals": result.refusals,
+        "test_accuracy": data.loss.accuracy(server.output, *data.test),
+        "rounds": plan.rounds,
+        "machines": len(taken),
+        "noise": repr(plan.mechanism),
+        "noise_std": plan.noise_std,
+        "participations": f"{min(taken)} to {max(taken)} of {plan.participations}",
+        "exhausted": len(state.exhausted),
+        "rejected": state.rejected,
     }
 
 
-def _write(folder: Path, summary: dict[str, Any], result: FederatedResult) -> None:
+def _write(folder: Path, summary: dict[str, Any], server: FederatedServer) -> None:
     import numpy as np
 
     with whole_files(folder) as staging:
         (staging / "result.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-        np.save(staging / "model.npy", result.point)
+        np.save(staging / "model.npy", server.output)

@@ -1,14 +1,11 @@
 """Small federations for the tests: data, protocols, and a server and its machines."""
 
-from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
 
-from corrnoise.simulations.noise_cancellation.hosts import Examples, MachineHost
 from corrnoise.simulations.noise_cancellation.protocol import Protocol
-from corrnoise.simulations.noise_cancellation.run import split_examples
+from corrnoise.simulations.noise_cancellation.run import Examples, MachineHost, split_examples
 from corrnoise.simulations.noise_cancellation.server import Server
 from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.privacy import Budget
@@ -49,13 +46,3 @@ def federation(chosen: Protocol, *, seed: int = 1, each: int = 12, **options: An
     """A server and a host with all machines, as ``simulate_federation`` makes them."""
     host = MachineHost(chosen, dict(enumerate(examples(chosen.machines, each))), seed=seed, **options)
     return Server(chosen, seed=[seed, 0]), host
-
-
-class Inline:
-    """A Dask client that runs every task at once, in this process."""
-
-    def submit(self, function: Callable[..., Any], *arguments: Any, pure: bool) -> Future[Any]:
-        """The task, which is over."""
-        done: Future[Any] = Future()
-        done.set_result(function(*arguments))
-        return done

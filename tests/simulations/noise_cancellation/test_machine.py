@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.simulations.noise_cancellation import messages
-from corrnoise.simulations.noise_cancellation.hosts import MachineHost
 from corrnoise.simulations.noise_cancellation.machine import Machine
 from corrnoise.simulations.noise_cancellation.protocol import Message, Refusal, Request
-from corrnoise.simulations.noise_cancellation.storage import read_state, write_states
+from corrnoise.simulations.noise_cancellation.run import MachineHost
 from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
@@ -20,7 +19,6 @@ from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.noise_cancellation.machines import cancelling_noise, leading
-from corrnoise.theory.noise_cancellation.privacy import covariance_zcdp
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 from tests.simulations.noise_cancellation.federations import LOSS, budget, examples, protocol
 from tests.strategies import prefix_noise
@@ -138,62 +136,17 @@ def test_memory_of_a_machine(noise, most):
 
 
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
-def test_a_restored_machine_goes_on_as_if_nothing_had_happened(noise, tmp_path):
+def test_a_restored_machine_goes_on_as_if_nothing_had_happened(noise):
     chosen = protocol(noise=noise)
     one = machine(chosen)
     sent(one, [1, 2, 3])
-    write_states(tmp_path, [one.state])
     a, y = examples(4, 12)[0]
-    again = Machine.restored(chosen, 0, a, y, seed=7, state=read_state(tmp_path, 0), asked=3)
+    again = Machine(chosen, 0, a, y, seed=7, state=one.state)
     for other in (one, again):
-        assert other.state.used == 3
+        assert other.state.participations == 3
     first, second = (m.reply(request(7, 4, 3)) for m in (one, again))
     assert [m.number for m in first] == [m.number for m in second] == [4]
     np.testing.assert_array_equal(first[-1].correction, second[-1].correction)
-    assert read_state(tmp_path, 1) is None
-
-
-@pytest.mark.parametrize("kept", [0, 1, 3], ids=["lost", "outdated by two", "outdated by a request"])
-def test_a_lost_or_outdated_state_begins_a_new_segment(kept):
-    """No example is used again, no noise is added twice, and the joint privacy is that of the theorem."""
-    chosen = protocol(cap=4)
-    one = machine(chosen)
-    states = [None]
-    for asked in (1, 2, 3):
-        one.reply(request(asked, asked, asked - 1))
-        states.append(one.state)
-    a, y = examples(4, 12)[0]
-    asked = 4 if kept == 3 else 3
-    again = Machine.restored(chosen, 0, a, y, seed=7, state=states[kept], asked=asked)
-    assert again.state.segment == asked
-    assert again.state.participations == 0
-    assert again.remaining == 4
-    messages = sent(again, [5, 6], first=asked + 1)
-    assert messages[0].number == asked + 1
-    fresh = np.array([again._fresh(k) for k in (1, 2)])
-    old = np.array([machine(chosen)._fresh(k) for k in (1, 2, 3, 4)])
-    assert np.abs(fresh[:, np.newaxis] - old).min() > 1e-6
-    first, second = (prefix @ prefix.T for prefix in (np.eye(3), np.eye(2)))  # of noise that is taken back
-    both = chosen.std**2 * np.block([[first, np.zeros((3, 2))], [np.zeros((2, 3)), second]])
-    # The prefix sums over both segments; the noise of the first one stays in those of the second.
-    stays = np.eye(5)
-    stays[3:, 2] = 1
-    joint = stays @ both @ stays.T
-    shifts = np.full(5, chosen.family.largest_shift(losses="convex"))
-    assert covariance_zcdp(joint, shifts) <= chosen.budget.rho
-
-
-def test_a_request_that_was_not_answered_is_answered_from_the_state_before_it():
-    chosen = protocol()
-    one = machine(chosen)
-    sent(one, [1, 2])
-    before = one.state
-    [answer] = one.reply(request(4, 3, 2))
-    a, y = examples(4, 12)[0]
-    again = Machine.restored(chosen, 0, a, y, state=before, asked=3, unanswered=True)  # its secret is in the state
-    np.testing.assert_array_equal(again.reply(request(4, 3, 2))[0].correction, answer.correction)
-    late = Machine.restored(chosen, 0, a, y, state=before, asked=4, unanswered=True)
-    assert late.state.segment == 4
 
 
 def test_going_on_from_an_outdated_state_would_show_the_data():
@@ -224,14 +177,6 @@ def test_states_of_others_are_refused():
     ):
         with pytest.raises(ValueError, match=words):
             Machine(chosen, 0, a, y, seed=7, state=state)
-    with pytest.raises(ValueError, match="asked must be at least 1, which the state has answered, got 0"):
-        Machine.restored(chosen, 0, a, y, seed=7, state=one.state, asked=0)
-
-
-def test_a_damaged_file_is_refused(tmp_path):
-    (tmp_path / "machine-0.npz").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match=r"machine-0\.npz is damaged or foreign: its digest is wrong"):
-        read_state(tmp_path, 0)
 
 
 # -- dropping out ------------------------------------------------------------------------------------------------------
@@ -241,7 +186,7 @@ def test_a_machine_that_is_asked_twice_sends_the_same_message():
     one = machine(protocol())
     first = one.reply(request(1, 1))
     assert one.reply(request(1, 1)) is first
-    assert one.state.used == 1
+    assert one.state.participations == 1
     with pytest.raises(ValueError, match=r"request must be of a round in \[5, 12\], got 4"):
         sent(one, [5, 4], first=2)
 

@@ -1,0 +1,264 @@
+"""A client that owns its data, its noise and its state: what leaves it is private, whatever the server does.
+
+``enrol`` makes the folder of a client, once.  ``FederatedClient.reply`` answers a request, under rule R:
+
+* the noise of each participation is drawn from the operating system, and never from anything that is stored;
+* under one exclusive lock the state is read, the answer is made, and the new state is on the disk before it returns;
+* a client never makes a state for itself: where it is missing, the client refuses;
+* a server that has acknowledged more than the client has sent proves that the state is outdated: the client refuses
+  until its owner enrols it anew.
+
+So a client may be killed at any moment.  What left it was saved before, and what was not saved has not left.  An older
+state that is put back unnoticed r times makes everything that leaves (1 + r)ρ-zCDP, and no worse, because the noise is
+fresh.  The folder is as secret as the data.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock
+from numpy.typing import NDArray
+
+from corrnoise.simulations.federation import keys
+from corrnoise.simulations.federation.messages import Refusal, Reply, Request
+from corrnoise.simulations.federation.plan import Plan
+from corrnoise.simulations.run import draws
+from corrnoise.simulations.run.engines import engine, step_scale
+from corrnoise.support.files import sync_folder, unfinished_folder
+from corrnoise.support.reading import LARGE
+from corrnoise.support.serialise import by_name, load, save
+from corrnoise.theory.losses import LinearLoss
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
+
+#: The corrections t ∇f(x_t; z) − (t − 1) ∇f(x_{t−1}; z) of the examples z with these numbers, shape (b, d), from t,
+#: x_t and x_{t−1}; unguarded.
+Contribution = Callable[[int, Array, Array, NDArray[np.int64]], Any]
+
+STATE = "state.npz"
+_LOCK = "lock"
+_PATIENCE = 60.0  # seconds for another process that answers
+
+
+@dataclass(frozen=True, eq=False)
+class ClientState:
+    """All that a client must keep, secret, between its participations."""
+
+    plan: str  #: identity of the plan
+    name: str
+    order: NDArray[np.int64]  #: the private order of the examples of a pass
+    participations: int  #: k, those that were answered
+    last_round: int  #: the round of participation k
+    noise: Array  #: the memory of the engine, shape (rows, d)
+    outbox: Array  #: the messages of the participations after those that are acknowledged, shape (k − a, d)
+
+
+_KINDS = by_name(ClientState)
+
+
+def linear_contribution(loss: LinearLoss, features: Array, targets: Array) -> Contribution:
+    """The corrections of a linear loss on the data of a client, features of shape (n, k) and targets of shape (n,)."""
+    features, targets = loss.checked_examples(features, targets)
+
+    def corrections(t: int, current: Array, previous: Array, examples: NDArray[np.int64]) -> Array:
+        a, y = features[examples], targets[examples]
+        found = t * loss.gradients(current, a, y)
+        return found - (t - 1) * loss.gradients(previous, a, y) if t > 1 else found
+
+    return corrections
+
+
+def enrol(plan: Plan, name: str, folder: str | os.PathLike[str], *, examples: int) -> str | None:
+    """Make the folder of a client: a secret order of its examples, an empty state and a key.
+
+    Parameters
+    ----------
+    plan, name : the run, and the name of the client in it
+    folder : a new folder; it appears complete or not at all
+    examples : how many examples the client has, at least ``batch`` × ``per_pass``
+
+    Returns the public key in hexadecimal digits, or None without the library ``cryptography``.
+    Raises ``FileExistsError`` where the folder is there, ``ValueError`` where there are too few examples.
+    """
+    checks.instance("plan", plan, Plan)
+    home = Path(folder)
+    needed = plan.batch * plan.per_pass
+    if checks.integer("examples", examples, 1) < needed:
+        raise ValueError(f"examples must be at least batch × per_pass = {needed}, got {examples}")
+    if home.exists():
+        raise FileExistsError(f"folder must be new, got {home}: to enrol again spends the budget again")
+    home.parent.mkdir(parents=True, exist_ok=True)
+    order = np.random.default_rng().permutation(examples)[:needed].astype(np.int64)
+    memory = engine(plan.program, plan.dimension).memory if plan.trust == "local" else np.zeros((0, plan.dimension))
+    state = ClientState(plan.identity(), str(name), order, 0, 0, memory, np.zeros((0, plan.dimension)))
+    with unfinished_folder(home.parent) as staging:
+        made = staging / "client"
+        made.mkdir(mode=0o700)
+        save(state, made / STATE, _KINDS, most_bytes=LARGE, secret=True)
+        public = keys.make(made)
+        made.rename(home)
+        sync_folder(home.parent)
+    return public
+
+
+class FederatedClient:
+    """One client of a run, which answers from its folder; objects of several processes may use one folder.
+
+    Parameters
+    ----------
+    plan : the public settings
+    name : of the client, as enrolled
+    folder : of this client alone, made by ``enrol``
+    contribution : the unguarded corrections of examples, shape (b, d)
+    """
+
+    def __init__(self, plan: Plan, name: str, folder: str | os.PathLike[str], contribution: Contribution) -> None:
+        self.plan = checks.instance("plan", plan, Plan)
+        self.name = checks.instance("name", name, str)
+        self.folder = Path(folder)
+        self._contribution = contribution
+        self._identity = plan.identity()
+
+    @contextmanager
+    def _locked(self) -> Iterator[ClientState]:
+        """The state, while no other object or process answers from this folder."""
+        if not (self.folder / STATE).exists():
+            raise FileNotFoundError(f"folder must have the state of a client that was enrolled, got {self.folder}")
+        with FileLock(self.folder / _LOCK, timeout=_PATIENCE):
+            yield load(self.folder / STATE, _KINDS, most_bytes=LARGE, check=self._checked)
+
+    def _checked(self, state: object) -> ClientState:
+        """Refuse a state that this client has not written."""
+        own = checks.instance("state", state, ClientState)
+        plan, d = self.plan, self.plan.dimension
+        if (own.plan, own.name) != (self._identity, self.name):
+            raise ValueError(f"state must be of client {self.name!r} of this plan, got one of {own.name!r:.80}")
+        k = checks.integer("participations", own.participations, 0, largest=plan.participations)
+        checks.integer("last_round", own.last_round, k, largest=plan.rounds)
+        checks.shaped("order", own.order, (plan.batch * plan.per_pass,), "[0, 1e15]")
+        rows = engine(plan.program, 1).memory.shape[0] if plan.trust == "local" else 0
+        checks.shaped("noise", own.noise, (rows, d))
+        if own.outbox.ndim != 2 or len(own.outbox) > k:
+            raise ValueError(f"outbox must have at most {k} messages, got shape {own.outbox.shape}")
+        checks.shaped("outbox", own.outbox, (len(own.outbox), d))
+        return own
+
+    def reply(self, request: Request) -> Reply | Refusal:
+        """The messages that the server has not acknowledged, added up, the one of this round among them; or a refusal.
+
+        A client that is asked twice in a round does not take part twice.  Raises ``FileNotFoundError`` without a state,
+        ``ValueError`` where the state is damaged or of another client, ``OSError`` where it cannot be written; nothing
+        has left then, and the state is as before.
+        """
+        with self._locked() as state:
+            answer, new = self._answer(state, request)
+            if new is not None:
+                save(new, self.folder / STATE, _KINDS, most_bytes=LARGE, secret=True)
+            return answer
+
+    def signature(self, answer: Reply | Refusal) -> str | None:
+        """The signature of a reply or refusal by the key of the folder, in hexadecimal digits; None without a key."""
+        return keys.sign(self.folder, answer.statement())
+
+    def _answer(self, state: ClientState, request: Request) -> tuple[Reply | Refusal, ClientState | None]:
+        plan, k = self.plan, state.participations
+
+        def refused(reason: str, exhausted: bool = False) -> tuple[Refusal, None]:
+            return Refusal(plan.run, self.name, request.round, reason, exhausted), None
+
+        if request.run != plan.run:
+            return refused("the request is of another run")
+        if type(request.round) is not int or not max(1, state.last_round) <= request.round <= plan.rounds:
+            return refused("the round is over, or not in the run")
+        sent = k - len(state.outbox)
+        if type(request.acknowledged) is not int or request.acknowledged > k:
+            return refused("the server has more than was sent: the state of the client is outdated; enrol it anew")
+        if plan.trust == "local" and request.acknowledged < sent:
+            return refused("the server has lost what it had acknowledged")
+        if request.round == state.last_round:
+            if request.acknowledged == k:
+                return refused("the round was answered")
+            return self._reply(state, request), None
+        points = [self._point(x) for x in (request.current, request.previous)]
+        if points[0] is None or points[1] is None:
+            return refused("the query points are no finite vectors of the model")
+        if k >= plan.participations:
+            return refused("all participations are used", exhausted=True)
+        message, memory = self._message(state, request.round, points[0], points[1])
+        held = state.outbox[request.acknowledged - sent :] if plan.trust == "local" else state.outbox[:0]
+        new = replace(
+            state,
+            participations=k + 1,
+            last_round=request.round,
+            noise=memory,
+            outbox=np.vstack([held, message]),
+        )
+        return self._reply(new, request), new
+
+    def _reply(self, state: ClientState, request: Request) -> Reply:
+        k = state.participations
+        first = request.acknowledged + 1 if self.plan.trust == "local" else k
+        vector = state.outbox[first - k - 1 :].sum(axis=0)
+        return Reply(self.plan.run, self.name, request.round, first, k, vector)
+
+    def _point(self, x: object) -> Array | None:
+        """The query point, projected onto the ball; None where it is no finite vector of the model."""
+        if not isinstance(x, np.ndarray) or x.shape != (self.plan.dimension,) or x.dtype.kind != "f":
+            return None
+        point = x.astype(float)
+        return clipped(point, self.plan.radius) if np.isfinite(point).all() else None
+
+    def _message(self, state: ClientState, t: int, current: Array, previous: Array) -> tuple[Array, Array]:
+        """The guarded contribution with the noise of the next participation, and the memory of the noise after it."""
+        plan, k = self.plan, state.participations
+        first = k % plan.per_pass * plan.batch
+        examples = state.order[first : first + plan.batch]
+        corrections = np.asarray(self._contribution(t, current.copy(), previous.copy(), examples), dtype=float)
+        if corrections.shape != (plan.batch, plan.dimension):
+            raise ValueError(
+                f"contribution must return the shape {(plan.batch, plan.dimension)}, got {corrections.shape}"
+            )
+        guarded = self._guarded(corrections, t, current, previous)
+        if plan.trust == "central":
+            return guarded, state.noise
+        noise, memory = fresh_noise(plan, k, state.noise)
+        return guarded + noise, memory
+
+    def _guarded(self, corrections: Array, t: int, current: Array, previous: Array) -> Array:
+        plan = self.plan
+        if plan.unit == "client":
+            return clipped(corrections.mean(axis=0), plan.clip_norm)
+        if plan.guard == "norm":
+            return np.asarray(np.mean([clipped(row, plan.clip_norm) for row in corrections], axis=0))
+        centre = plan.family.smoothness / 2 * (t - 1) * (current - previous)
+        radius = float(plan.family.correction_radius(t))
+        return np.asarray(np.mean([centre + clipped(row - centre, radius) for row in corrections], axis=0))
+
+
+def clipped(vector: Array, norm: float) -> Array:
+    """The nearest vector of at most this norm; 0 for a vector that is not finite, or whose norm is not."""
+    length = float(np.linalg.norm(vector))
+    if not np.isfinite(length):
+        return np.zeros_like(vector)
+    return vector * (norm / length) if length > norm else vector
+
+
+def fresh_noise(plan: Plan, position: int, memory: Array) -> tuple[Array, Array]:
+    """The noise of the step ``position`` from 0, with draws of the operating system, and the memory after it."""
+    secret = draws.fresh(32)  # of the operating system, for this step alone
+
+    def draw(values: NDArray[Any]) -> None:
+        draws.filler(secret, 0, 0)(values)
+
+    running = engine(plan.program, plan.dimension)
+    running.memory = memory.copy()
+    values = np.empty(plan.dimension)
+    running.step(draw, values, position)
+    return values * step_scale(plan.program, plan.noise_std, position), running.memory.copy()

@@ -1,0 +1,59 @@
+"""What travels between server and clients: requests, replies and refusals; nothing here is secret.
+
+A client counts its own participations k = 1, 2, …, whatever the rounds are.  Its reply is one vector, the sum of its
+messages ``first`` to ``last``, which are all that the server has not acknowledged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from corrnoise.support.serialise import digest
+from corrnoise.theory.numerics.checks import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """A question of the server to a client in a round."""
+
+    run: str  #: the name of the run
+    round: int  #: t >= 1
+    #: x_t and x_{t−1}, shape (d,)
+    current: Array
+    previous: Array
+    acknowledged: int  #: the last participation of the client that is on the disk of the server, 0 for none
+
+
+@dataclass(frozen=True, eq=False)
+class Reply:
+    """The sum Q_last − Q_{first−1} of the messages of a client that the server has not acknowledged."""
+
+    run: str
+    name: str  #: of the client
+    round: int
+    #: the participations whose messages are added up, 1 <= first <= last
+    first: int
+    last: int
+    vector: Array  #: shape (d,), float64
+
+    def statement(self) -> bytes:
+        """The bytes that a client signs: everything in the reply."""
+        vector = digest(np.ascontiguousarray(self.vector, "<f8").tobytes())
+        return repr((self.run, self.name, self.round, self.first, self.last, self.vector.shape, vector)).encode()
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The answer of a client that does not take part; its reason does not depend on its data."""
+
+    run: str
+    name: str
+    round: int
+    reason: str
+    exhausted: bool = False  #: whether the client has used all its participations
+
+    def statement(self) -> bytes:
+        """The bytes that a client signs: everything in the refusal."""
+        return repr((self.run, self.name, self.round, self.reason, self.exhausted)).encode()

@@ -1,0 +1,266 @@
+r"""The plan of a federated run: public settings that the server and all clients share, and the privacy they give.
+
+A client takes part n = ``per_pass`` × ``passes`` times at most, counted by itself, and uses the next ``batch`` examples
+of a fixed private order each time.  In participation k it sends s_k + σ (N z)_k: its contribution and the noise of a
+``Mechanism`` whose steps are its participations.  The pattern of an example is one of the client's own counter, so the
+guarantee holds for every schedule of the server, every drop-out, and every run that ends early.
+
+==========  ====================================  ==========================  =====================================
+unit        participation, ``trust="local"``       one unit moves a message    ``trust="central"``, steps are rounds
+==========  ====================================  ==========================  =====================================
+example     fixed epochs of ``per_pass`` steps    c/b                         ``per_pass`` × ``separation`` apart
+client      every step                            c                           ``separation`` apart
+==========  ====================================  ==========================  =====================================
+
+With ``trust="central"`` clients send contributions without noise, and the server adds the noise to the mean over m
+clients; it must be trusted with the contributions.
+
+*Guard* ``"norm"`` clips each correction of an example (at client level the whole contribution) to c.  ``"centred"`` is
+for convex linear losses and replace-one adjacency: it moves the correction into the ball of radius R_t about
+(L/2)(t − 1)(x_t − x_{t−1}).  Rounding of clips and batch sums moves a contribution further, by a relative excess
+u(d + 5) + b γ_{b+2} a with γ_k = ku/(1 − ku), u = 2⁻⁵³, where a is (T + 3)/2 for ``"centred"`` and 2 for ``"norm"``.
+The noise scale has this factor.
+
+Source: Reshef and Levy, ICML 2025; Denisov et al., arXiv 2202.08312 (adaptive data); docs/federated-proofs.md.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import KW_ONLY, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from corrnoise.simulations.run.engines import streaming
+from corrnoise.solvers.families.buffers import best_buffers
+from corrnoise.solvers.noise_cancellation import best_share
+from corrnoise.solvers.objectives import run_objective
+from corrnoise.support.serialise import by_name, digest, load, plain, save
+from corrnoise.theory.losses import LinearLoss
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.kinds import KINDS
+from corrnoise.theory.mechanisms.product import DPSGD
+from corrnoise.theory.mechanisms.program import Program
+from corrnoise.theory.noise_cancellation.sensitivity import LossClass
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import ADJACENCIES, Adjacency, Budget
+from corrnoise.theory.workloads import PrefixSums
+
+Level = Literal["example", "client"]
+Noise = Literal["best-share", "two-buffers"]
+NOISES: tuple[Noise, ...] = ("best-share", "two-buffers")
+_UNIT = 2.0**-53
+_SIZES = "[1e-50, 1e50]"
+
+
+@record
+class Plan(Record):
+    """The public settings of a run.
+
+    Raises ``ValueError`` or ``TypeError`` where an argument is out of its range, or no noise covers the settings.
+
+    Parameters
+    ----------
+    run : a name, by which requests, replies and states of other runs are refused
+    model : the number d of parameters, or a linear loss, which the guard ``"centred"`` needs
+    rounds, participants : T >= 1 and the clients m >= 1 that are asked in a round
+    batch, per_pass, passes : examples of a participation b, participations of a pass p, and passes E, all >= 1
+        A client needs p b examples; more are left out.
+    clip_norm : c in [1e-50, 1e50], not used by the guard ``"centred"``
+    radius : of the ball about 0 in which all query points stay, D/2
+    learning_rate : η in (0, 1e50]
+    rho : what a unit may lose in the whole run, of zero-concentrated differential privacy, in [1e-100, 1e100]
+    unit : ``"example"`` or ``"client"``: what is replaced in neighbouring data; everything of a client for the second
+    adjacency : ``"replace-one"`` or ``"zero-out"``, for both units
+    noise : the mechanism over the participations, ``"best-share"`` or ``"two-buffers"``.  None for two buffers, and at
+        client level with local noise for independent noise, because there a taken-back share only adds variance.
+    trust : ``"local"``: clients add noise, the server need not be trusted; ``"central"``: the server adds it
+    guard : ``"norm"`` or ``"centred"``
+    separation : with ``trust="central"`` a client is asked again after so many rounds at the earliest, >= 1
+
+    Examples
+    --------
+    >>> plan = Plan("digits", 10, rounds=20, participants=5, batch=2, per_pass=8, passes=1, clip_norm=1.0, radius=2.0,
+    ...             learning_rate=0.1, rho=2.0, unit="example", adjacency="replace-one", noise=DPSGD())
+    >>> round(plan.noise_std, 6), plan.participations
+    (0.5, 8)
+    """
+
+    run: str
+    model: LinearLoss | int
+    _: KW_ONLY
+    rounds: int
+    participants: int
+    batch: int
+    per_pass: int
+    passes: int
+    clip_norm: float
+    radius: float
+    learning_rate: float
+    rho: float
+    unit: Level
+    adjacency: Adjacency
+    noise: Mechanism | Noise | None = None
+    trust: Literal["local", "central"] = "local"
+    guard: Literal["norm", "centred"] = "norm"
+    separation: int = 1
+    program: Program = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.run, str) or not self.run:
+            raise TypeError(f"run must be a non-empty string, got {self.run!r}")
+        if not isinstance(self.model, LinearLoss):
+            self._set(model=checks.integer("model", self.model, 1))
+        self._check(rounds=1, participants=1, batch=1, per_pass=1, passes=1, separation=1, rho="[1e-100, 1e100]")
+        self._check(clip_norm=_SIZES, radius=_SIZES, learning_rate="(0, 1e50]")
+        self._check(unit=("example", "client"), adjacency=tuple(ADJACENCIES))
+        self._check(trust=("local", "central"), guard=("norm", "centred"))
+        if self.separation > 1 and self.trust == "local":
+            raise ValueError(f"separation must be 1 with trust='local', which needs no schedule, got {self.separation}")
+        if self.guard == "centred" and (
+            not isinstance(self.model, LinearLoss) or self.unit == "client" or self.adjacency != "replace-one"
+        ):
+            raise ValueError(
+                "guard must be 'norm' unless model is a LinearLoss, unit 'example' and adjacency 'replace-one', got "
+                "'centred'"
+            )
+        program = streaming(self._chosen(), self.participation, "float64")
+        self._set(noise=program.mechanism, program=program)
+        program.multiplier(self.budget)  # raises where the scale is out of range
+
+    def _chosen(self) -> Mechanism:
+        """The mechanism that ``noise`` stands for."""
+        who = self.participation
+        if self.noise is None and self.unit == "client" and self.trust == "local":
+            return DPSGD()
+        if self.noise is None or isinstance(self.noise, str):
+            if checks.choice("noise", self.noise or "two-buffers", NOISES) == "best-share":
+                return best_share(who)
+            return best_buffers(run_objective(PrefixSums(who.length)), who, 2)
+        return checks.instance("noise", self.noise, Mechanism)  # type: ignore[type-abstract]
+
+    # -- what follows from it ------------------------------------------------------------------------------------------
+
+    @property
+    def dimension(self) -> int:
+        """d, the number of parameters of the model."""
+        return self.model.dimension if isinstance(self.model, LinearLoss) else self.model
+
+    @property
+    def participations(self) -> int:
+        """The number n = p E of participations, after which a client refuses."""
+        return self.per_pass * self.passes
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The mechanism whose steps are the participations of a client or, with central trust, the rounds."""
+        assert isinstance(self.noise, Mechanism)
+        return self.noise
+
+    @property
+    def participation(self) -> Participation:
+        """The steps of the mechanism in which one unit can take part."""
+        example = self.unit == "example"
+        if self.trust == "central":
+            apart = self.separation * (self.per_pass if example else 1)
+            return Participation.min_sep(self.rounds, apart, self.passes if example else self.participations)
+        if example:
+            return Participation.fixed_epochs(self.participations, epochs=self.passes)
+        return Participation.min_sep(self.participations, 1)
+
+    @cached_property
+    def family(self) -> LossClass:
+        """G, L and D of a linear loss on the ball."""
+        return LossClass.of(checks.instance("model", self.model, LinearLoss), 2 * self.radius)
+
+    @property
+    def budget(self) -> Budget:
+        """The budget, with the largest norm of the contribution of one unit to what carries the noise."""
+        norm = self.family.radius if self.guard == "centred" else self.clip_norm
+        b = self.batch if self.unit == "example" else 1
+        m = self.participants if self.trust == "central" else 1
+        reach = (self.rounds + 3) / 2 if self.guard == "centred" else 2.0
+        terms = (self.batch + 2 + (m if m > 1 else 0)) * _UNIT
+        # Theorem 9 as corrected; sums over clients round as sums over examples do, and b counts the terms of a mean.
+        excess = _UNIT * (self.dimension + 5) + b * m * reach * terms / (1 - terms)
+        return Budget(self.rho, clip_norm=norm / (b * m) * (1 + excess), adjacency=self.adjacency)
+
+    @property
+    def noise_std(self) -> float:
+        """σ, the standard deviation of the independent noise behind the mechanism, in units of what carries it."""
+        return self.program.scale(self.budget)
+
+    @property
+    def reach(self) -> float:
+        """The largest norm of the contribution of an honest client in one participation."""
+        return self.family.published_norm if self.guard == "centred" else self.clip_norm
+
+    @cached_property
+    def prefixes(self) -> Array:
+        """The rows of the prefix sums of the noise before σ, shape (n + 1, n), the first 0."""
+        n = self.program.participation.length
+        return np.vstack([np.zeros(n), np.cumsum(self.mechanism.noising_matrix(n), axis=0)])
+
+    def guarantee(self, delta: float, *, restored: int = 0) -> dict[str, Any]:
+        """The privacy of all that leaves a client (with central trust: the server), as plain values.
+
+        Parameters
+        ----------
+        delta : δ in (0, 1), at which ε is stated
+        restored : how often an older state was put back unnoticed, r >= 0: all that leaves is then (1 + r)ρ-zCDP
+        """
+        factor = 1 + checks.integer("restored", restored, 0)
+        rho = float(np.nextafter(self.rho * factor, np.inf)) if factor > 1 else self.rho
+        return {
+            "rho": rho,
+            "delta": checks.real("delta", delta, "(0, 1)"),
+            "epsilon": Budget(rho).epsilon_at(delta),
+            "unit": self.unit,
+            "adjacency": self.adjacency,
+            "against": "any server" if self.trust == "local" else "readers of the model; the server is trusted",
+        }
+
+    def warnings(self, clients: int, *, delta: float = 1e-5) -> list[str]:
+        """What somebody who starts this run with so many clients should know, each a sentence."""
+        found = []
+        asked, able = self.rounds * self.participants, checks.integer("clients", clients, 1) * self.participations
+        if asked > able:
+            found.append(
+                f"the clients can take part {able} times together and are asked {asked} times: they are exhausted after"
+                f" about {able // self.participants} of {self.rounds} rounds"
+            )
+        if (epsilon := self.guarantee(delta)["epsilon"]) > 10:
+            found.append(f"epsilon is {epsilon:.3g} at delta={delta:g}, which is a weak promise")
+        errors = self.mechanism.errors(PrefixSums(self.program.participation.length))
+        spread = np.sqrt(self.dimension * float(errors.mean())) * self.noise_std
+        averaged = spread if self.trust == "central" else spread / np.sqrt(min(self.participants, clients))
+        if averaged > self.reach:
+            found.append(
+                f"the noise in the server's estimate has the norm {averaged:.3g}, more than a contribution,"
+                f" {self.reach:.3g}"
+            )
+        return found
+
+    def identity(self) -> str:
+        """A digest of all settings: states of other plans are refused."""
+        return digest(plain(self))
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the plan to one file, ``.json`` or ``.npz``."""
+        save(self, path, _KINDS)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Plan:
+        """The plan in a file of ``save``; σ and the guarantee are computed again."""
+        plan: Plan = load(path, _KINDS, check=lambda thing: checks.instance("plan", thing, cls))
+        return plan
+
+
+_KINDS = KINDS | by_name(LinearLoss, Plan)
