@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from corrnoise.simulations.federation import keys
 from corrnoise.simulations.federation.messages import Refusal, Reply, Request
 from corrnoise.simulations.federation.plan import Plan
-from corrnoise.simulations.run import draws
+from corrnoise.simulations.run import draws, spans
 from corrnoise.simulations.run.engines import engine, step_scale
 from corrnoise.support.files import sync_folder, unfinished_folder
 from corrnoise.support.reading import LARGE
@@ -255,7 +255,7 @@ def fresh_noise(plan: Plan, position: int, memory: Array) -> tuple[Array, Array]
     secret = draws.fresh(32)  # of the operating system, for this step alone
 
     def draw(values: NDArray[Any]) -> None:
-        draws.filler(secret, 0, 0)(values)
+        draws.filler(secret, 0, spans.checked(None, plan.dimension))(values)
 
     running = engine(plan.program, plan.dimension)
     running.memory = memory.copy()
