@@ -26,6 +26,7 @@ from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 from corrnoise.theory.problems.learning_recursions import adjoint_moments, filtered_power
 from corrnoise.theory.problems.quadratic import QuadraticProblem, checked_quadratic
+from corrnoise.theory.recursion import Recursion
 
 _SIZE = "[-1e100, 1e100]"  # squares of these stay finite
 
@@ -127,6 +128,12 @@ class LearningObjective(Record):
         later = np.maximum.outer(steps, steps)
         lags = np.abs(np.subtract.outer(steps, steps))
         return np.asarray((adjoints[: self.steps] @ decays)[later, lags])
+
+    def recursion(self) -> Recursion:
+        """The linear system with the squared error tr(W N Nᵀ): v_j ← (1 − x_j) v_j + y_t, w_{t,j} = w_j^{(t)}."""
+        _, gains, _ = self._recursion()
+        kept = (1 - self.problem.rates)[np.newaxis, :, np.newaxis, np.newaxis]
+        return Recursion(kept, np.ones((1, kept.size, 1)), np.maximum(gains, 0.0))  # below 0 by rounding
 
     def tail_weights(self) -> Array:
         """Ω_{s,j} = Σ_{t>=s} w_j^{(t)}, shape (steps, d): the weights of y_{s,j}² for Toeplitz noise."""
