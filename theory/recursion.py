@@ -4,8 +4,8 @@ A workload or a learning problem is G independent groups of m states.  The noise
 
     v_g ← Φ_{t,g} v_g + γ_{t,g} y_t,    squared error = Σ_t Σ_g w_{t,g} E (v_g)_0²  after step t,
 
-from v_g = 0.  For prefix sums G = m = 1 and Φ = γ = 1; momentum has the states (iterate, momentum); learning has a group
-for each eigenvalue.  No inverse of the workload occurs, so that learning rates may be 0.
+from v_g = 0.  For prefix sums G = m = 1 and Φ = γ = 1; momentum has the states (iterate, momentum); learning has a
+group for each eigenvalue.  No inverse of the workload occurs, so that learning rates may be 0.
 """
 
 from __future__ import annotations
