@@ -18,6 +18,7 @@ from typing import Literal
 import numpy as np
 
 from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
@@ -144,12 +145,14 @@ class LearningObjective(Record):
     def power(self, mechanism: Mechanism) -> float:
         """tr(W N Nᵀ), to which the cost of privacy is proportional at equal sensitivity.
 
-        The mechanism is endless noise, in O(T d), or noise of a run of ``steps`` steps, in O(T³).
+        It takes O(T d) for endless noise and time-varying buffers, and O(T³) for other noise of ``steps`` steps.
         """
         self._checked(mechanism)
         if isinstance(mechanism, ToeplitzNoise):
             coefficients = mechanism.coefficients(self.steps)
             return float(filtered_power(self.problem.rates, coefficients, self.tail_weights()))
+        if isinstance(mechanism, TimeVaryingBuffers):
+            return mechanism.squared_error(self.recursion())
         noising = mechanism.noising_matrix(self.steps)
         return float((noising * (self.weight_matrix() @ noising)).sum())
 
