@@ -73,11 +73,11 @@ def _dot(one, other):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _advance(theta, o, i, delta, phi, gamma, p, r):  # type: ignore[no-untyped-def]
+def _advance(theta, o, i, delta, phi, gamma, p, r, work):  # type: ignore[no-untyped-def]
     """One step of P, shape (d, d), and R, shape (G, d, m), in place."""
     d = theta.size
     groups, m = gamma.shape
-    po, ro, u, moved = np.empty(d), np.empty(m), np.empty(m), np.empty(m)
+    po, ro, u, moved = work[0, :d], work[1, :m], work[2, :m], work[3, :m]
     _times(p, o, po)
     variance = 1 + _dot(o, po)
     for g in range(groups):
@@ -95,11 +95,10 @@ def _advance(theta, o, i, delta, phi, gamma, p, r):  # type: ignore[no-untyped-d
 
 
 @_jit
-def _observe(o, delta, phi, gamma, p, r, q):  # type: ignore[no-untyped-def]
+def _observe(o, delta, phi, gamma, p, r, q, work):  # type: ignore[no-untyped-def]
     """One step of Q, shape (G, m, m), in place, from P and R before the step."""
     groups, m = gamma.shape
-    po, ro, u = np.empty(o.size), np.empty(m), np.empty(m)
-    moved = np.empty((m, m))
+    po, ro, u, moved = work[0, : o.size], work[1, :m], work[2, :m], work[3:, :m]
     _times(p, o, po)
     variance = 1 + _dot(o, po)
     for g in range(groups):
@@ -125,13 +124,14 @@ def covariances(phi, gamma, weights, theta, outputs, inputs, scales, errors, kep
     n, d = outputs.shape
     groups, m = gamma.shape[1:]
     p, r, q = np.zeros((d, d)), np.zeros((groups, d, m)), np.zeros((groups, m, m))
+    work = np.empty((3 + max(m, 1), max(d, m)))
     for t in range(n):
         if t % SEGMENT == 0 and kept_p.shape[0]:
             kept_p[t // SEGMENT] = p
             kept_r[t // SEGMENT] = r
         f, c = phi[t % phi.shape[0]], gamma[t % gamma.shape[0]]
-        _observe(outputs[t], scales[t], f, c, p, r, q)
-        _advance(theta, outputs[t], inputs[t], scales[t], f, c, p, r)
+        _observe(outputs[t], scales[t], f, c, p, r, q, work)
+        _advance(theta, outputs[t], inputs[t], scales[t], f, c, p, r, work)
         errors[t] = _dot(weights[t], q[:, 0, 0])
 
 
@@ -149,6 +149,7 @@ def error_gradient(system, mine, slopes, kept, gradients):  # type: ignore[no-un
     of_theta[:] = 0.0
     bar_p, bar_r, bar_q = np.zeros((d, d)), np.zeros((groups, d, m)), np.zeros((groups, m, m))
     ps, rs = np.empty((SEGMENT, d, d)), np.empty((SEGMENT, groups, d, m))
+    work = np.empty((12, max(d, m)))
     for segment in range(kept[0].shape[0] - 1, -1, -1):
         first = segment * SEGMENT
         last = min(first + SEGMENT, n)
@@ -157,22 +158,22 @@ def error_gradient(system, mine, slopes, kept, gradients):  # type: ignore[no-un
             at = t - first
             ps[at + 1], rs[at + 1] = ps[at], rs[at]
             f, c = phi[t % phi.shape[0]], gamma[t % gamma.shape[0]]
-            _advance(theta, outputs[t], inputs[t], scales[t], f, c, ps[at + 1], rs[at + 1])
+            _advance(theta, outputs[t], inputs[t], scales[t], f, c, ps[at + 1], rs[at + 1], work)
         for t in range(last - 1, first - 1, -1):
             for g in range(groups):
                 bar_q[g, 0, 0] += slopes[t] * weights[t, g]
             f, c = phi[t % phi.shape[0]], gamma[t % gamma.shape[0]]
             of_scales[t] = _retreat(
                 *(theta, outputs[t], inputs[t], scales[t], f, c, ps[t - first], rs[t - first], bar_p, bar_r, bar_q),
-                *(of_theta, of_outputs[t], of_inputs[t]),
+                *(of_theta, of_outputs[t], of_inputs[t], work),
             )
 
 
 @_jit
-def _retreat(theta, o, i, delta, phi, gamma, p, r, bar_p, bar_r, bar_q, of_theta, of_o, of_i):  # type: ignore[no-untyped-def]
+def _retreat(theta, o, i, delta, phi, gamma, p, r, bar_p, bar_r, bar_q, of_theta, of_o, of_i, work):  # type: ignore[no-untyped-def]
     """The adjoint of one step: adjoints after it become those before it.  Returns the gradient in δ."""
     d = theta.size
-    po, later, bar_pi, bar_pa, bar_a = np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d)
+    po, later, bar_pi, bar_pa, bar_a = work[0, :d], work[1, :d], work[2, :d], work[3, :d], work[4, :d]
     _times(p, o, po)
     for a in range(d):
         later[a] = theta[a] * po[a]
@@ -190,7 +191,7 @@ def _retreat(theta, o, i, delta, phi, gamma, p, r, bar_p, bar_r, bar_q, of_theta
     for g in range(gamma.shape[0]):
         moved = _retreat_group(
             *(theta, o, i, delta, phi[g], gamma[g], variance, later, r[g], bar_r[g], bar_q[g]),
-            *(bar_a, of_theta, of_o, of_i),
+            *(bar_a, of_theta, of_o, of_i, work[5:]),
         )
         bar_variance += moved[0]
         bar_delta += moved[1]
@@ -205,11 +206,11 @@ def _retreat(theta, o, i, delta, phi, gamma, p, r, bar_p, bar_r, bar_q, of_theta
 
 
 @_jit
-def _retreat_group(theta, o, i, delta, phi, gamma, variance, later, r, bar_r, bar_q, bar_a, of_theta, of_o, of_i):  # type: ignore[no-untyped-def]
+def _retreat_group(theta, o, i, delta, phi, gamma, variance, later, r, bar_r, bar_q, bar_a, of_theta, of_o, of_i, work):  # type: ignore[no-untyped-def]
     """The part of a group in this; returns the adjoints of the variance of y⁰ and of δ."""
     d, m = r.shape
-    ro, u, qc, bar_u, bar_ro = np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m)
-    moved, row = np.empty(m), np.empty(m)
+    ro, u, qc, bar_u, bar_ro = work[0, :m], work[1, :m], work[2, :m], work[3, :m], work[4, :m]
+    moved, row = work[5, :m], work[6, :m]
     _transposed_times(r, o, ro)
     _times(phi, ro, u)
     _times(bar_q, gamma, qc)

@@ -71,6 +71,6 @@ def test_the_gradient_of_class_sums(period, buffers):
     gradient = tuple(np.empty_like(x) for x in at)
     sums.class_gradient(at, total(at)[0], period, weights, gradient)
     assert max(map(abs, derivatives(lambda mine: total(mine)[1], gradient, at))) < 1e-6
-    if period < STEPS:
+    if period <= 2:
         sums.class_gradient(at, 0 * at[1], period, weights, gradient)  # the mutant forgets earlier epochs
         assert max(map(abs, derivatives(lambda mine: total(mine)[1], gradient, at))) > 0.1
