@@ -34,9 +34,9 @@ _LEAF = 64  # steps of the smallest blocks
 _PARTS = 24  # blocks that are joined to a larger one
 _DEGREES = 12  # polynomials on a block, at most
 _SIZE = 512  # of the short run
-_MOST_EPOCHS = 1024  # in which R_r is not constant; then the short run has as many steps
+_MOST_EPOCHS = 512  # with rows of their own in L
+_DENSE = 128  # steps up to which each is a step of the short run
 _ITERATIONS = 20
-_FEW_ITERATIONS = 6  # if the short run is larger
 _ROOM = 1 - 1e-7  # for the rounding errors of float64
 _LOST = 1e-15  # share of a squared response that is left by rounding when others are taken off
 
@@ -112,8 +112,8 @@ class Blocks:
             blocks = [self.of(start, stop) for start, stop in pairwise(edges)]
             basis = _of_parts(tuple(stop - start for start, stop in pairwise(edges)), self.count)
             parts, inner = stacked(blocks, self.count), math.fsum(block.details for block in blocks)
-        gram, *joint = joined(*parts, basis, True)
-        return Block(*joint, inner + _details(gram, basis))
+        whole, transition, inputs, gram = joined(*parts, basis, True)
+        return Block(transition, inputs, gram, inner + _details(whole, basis))
 
     def _steps(self, first: int, end: int) -> Parts:
         """Steps as blocks, each with its noise as input."""
@@ -183,7 +183,7 @@ def long_run_lower_bound(run: Recursion, participation: Participation, *, tolera
     """A lower bound of the squared error tr(W N Nᵀ) of all strategies of sensitivity 1, in O(n) time and memory.
 
     In float64, with room for its rounding errors.  Up to 2 percent below the optimum (root mean squared errors) in
-    all cases that were tried; the optimum but for the tolerance up to 512 steps.  More than 1024
+    all cases that were tried; the optimum but for the tolerance up to 128 steps.  More than 512
     epochs are merged to as many or fewer, with one row of L for each.
 
     Parameters
@@ -196,14 +196,14 @@ def long_run_lower_bound(run: Recursion, participation: Participation, *, tolera
     n, b, k = run.steps, min(epochs.period, run.steps), epochs.count
     together = -(-k // _MOST_EPOCHS)  # epochs in which one row of L holds: then only constants enter, once an epoch
     k = -(-k // together)
-    count = 1 if together > 1 or n <= _SIZE else max(1, min(_DEGREES, _SIZE // (2 * k)))
-    number = 1 if together > 1 else min(b, max(1, _SIZE // (count * k)) if n > _SIZE else b)
+    count = 1 if together > 1 or n <= _DENSE else max(1, min(_DEGREES, _SIZE // (2 * k)))
+    number = 1 if together > 1 else min(b, max(1, _SIZE // (count * k)) if n > _DENSE else b)
     length = b * together
     edges = np.array([0, length]) if together > 1 else _edges(b, n % b, number)
     starts = edges[:-1, np.newaxis] + length * np.arange(k)
     inside = starts < n
     blocks = Blocks(run, count)
-    made = []
+    made: list[Block] = []
     details = np.zeros(inside.shape)
     places = np.zeros((*inside.shape, count), dtype=np.intp)
     shares = []
@@ -216,6 +216,5 @@ def long_run_lower_bound(run: Recursion, participation: Participation, *, tolera
         details[r, e] = 0.0 if together > 1 else made[-1].details / math.sqrt(steps)
     size = len(made) * count
     gram = joined(*stacked(made, count), np.zeros((size, 0)), False)[0] * np.outer(shares, shares)
-    iterations = _ITERATIONS if size <= _SIZE else _FEW_ITERATIONS
     short = _ShortRun(gram, details, places, inside)
-    return ascend(short.roots, inside, tolerance=tolerance, max_iterations=iterations).low.lower * _ROOM
+    return ascend(short.roots, inside, tolerance=tolerance, max_iterations=_ITERATIONS).low.lower * _ROOM

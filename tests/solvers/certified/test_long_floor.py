@@ -36,7 +36,7 @@ RUNS = {"prefix": PrefixSums, "cool-down": cool_down, "learning": learning, "las
 @pytest.fixture
 def small(monkeypatch):
     """Short runs, few polynomials and small blocks, so that small runs take all levels."""
-    for name, value in {"_SIZE": 12, "_LEAF": 4, "_PARTS": 3, "_DEGREES": 2, "_MOST_EPOCHS": 12}.items():
+    for name, value in {"_SIZE": 12, "_LEAF": 4, "_PARTS": 3, "_DEGREES": 2, "_DENSE": 8, "_MOST_EPOCHS": 12}.items():
         monkeypatch.setattr(long_floor, name, value)
 
 
@@ -70,7 +70,7 @@ def test_random_runs_have_no_strategy_below(steps, period, groups, states, seed)
     assert 0 < long_run_lower_bound(run, epochs) <= best
     patch = pytest.MonkeyPatch()
     with patch.context() as context:
-        for name, value in {"_SIZE": 8, "_LEAF": 4, "_PARTS": 3, "_DEGREES": 2, "_MOST_EPOCHS": 8}.items():
+        for name, value in {"_SIZE": 8, "_LEAF": 4, "_PARTS": 3, "_DEGREES": 2, "_DENSE": 8, "_MOST_EPOCHS": 8}.items():
             context.setattr(long_floor, name, value)
         assert 0 < long_run_lower_bound(run, epochs) <= best
 
@@ -117,7 +117,6 @@ def test_prefix_sums_of_long_runs(steps, count, known):
 def test_every_step_of_full_batches(merged, monkeypatch):
     """At b = 1 columns are orthogonal, and the optimum is the square of the sum of the roots of the diagonal of W."""
     monkeypatch.setattr(long_floor, "_MOST_EPOCHS", 250 // merged)
-    monkeypatch.setattr(long_floor, "_SIZE", 300)
     diagonal = (250 - np.arange(250)) / 250
     found = long_run_lower_bound(PrefixSums(250).recursion(), Participation.fixed_epochs(250, period=1))
     assert 0.98 < found / np.sqrt(diagonal).sum() ** 2 <= 1
