@@ -88,7 +88,7 @@ def _logarithms(word: tuple[Any, Any], nu: Any) -> Any:
     for k in range(9, 0, -1):
         tail = (z * tail + nu) + _ATANH[k]
     rest = (s * z * tail + nu) + (exponent * host._LOG2_LOW + nu)
-    return -2.0 * ((exponent * host._LOG2_HIGH + nu) + (2.0 * s + rest))
+    return -2.0 * (exponent * host._LOG2_HIGH + (2.0 * s + rest))  # both products are exact
 
 
 def _root(x: Any, s: Any, nu: Any) -> Any:
@@ -106,7 +106,7 @@ def _turned(radius: Any, word: tuple[Any, Any], sines: Any, nu: Any) -> Any:
     low, high = word
     angle = low | (high << 32)
     quarter = ((angle + 2**61) >> 62) & 3
-    x = (angle - (quarter << 62)).double() * host._TURN
+    x = (angle - (quarter << 62)).double() * host._TURN + nu
     z = x * x
     sine = _SIN[7]
     for k in range(6, 0, -1):

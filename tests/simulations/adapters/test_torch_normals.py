@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import shutil
 from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -35,6 +37,7 @@ torch = pytest.importorskip("torch")
 WITHOUT = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a graphics processor")
 DEVICES = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, WITHOUT])])
 COUNT = 2**18
+SIGNS = {"add": (1, 1), "sub": (1, -1), "rsub": (-1, 1)}
 LAST = 300  # coordinates of the last block, which is as long as any other
 
 
@@ -73,6 +76,52 @@ def test_the_compiled_program_has_the_same_bits(device: str) -> None:
         pytest.skip("needs a compiler of C++")
     compiled = torch.compile(torch_normals.normals, fullgraph=True)
     np.testing.assert_array_equal(by_elements(device, each=compiled), draws.normals(SECRET, 3, 0, COUNT))
+
+
+def contractions(normals: Callable[..., Any]) -> tuple[int, int]:
+    """The numbers of products that feed sums, and of those whose sum is another one if the product is not rounded.
+
+    A compiler may choose to round such a product and its sum once (FMA).
+    """
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    changes = []
+
+    class Contracting(TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            made = func(*args, **(kwargs or {}))
+            name = func.overloadpacket.__name__
+            if name == "mul" and made.dtype == torch.float64:
+                made.factors = args[:2]
+            elif name in SIGNS:
+                terms = list(zip(SIGNS[name], args[:2], strict=True))
+                for (sign, term), (other_sign, other) in (terms, terms[::-1]):
+                    if hasattr(term, "factors"):
+                        rows = zip(*(numbers(each, made.shape) for each in (*term.factors, other)), strict=True)
+                        once = [float(sign * a * b + other_sign * c) for a, b, c in rows]
+                        changes.append(once != made.flatten().tolist())
+            return made
+
+    def numbers(values: Any, shape: Any) -> list[Fraction]:
+        return [Fraction(x) for x in torch.as_tensor(values, dtype=torch.float64).expand(shape).flatten().tolist()]
+
+    seed = torch.tensor(draws.seeds(SECRET, [3])[0].tolist())
+    with Contracting():
+        normals(seed, torch.arange(0, 2048, 2), torch.tensor(-0.0, dtype=torch.float64))
+    return len(changes), sum(changes)
+
+
+def test_no_contraction_changes_a_bit() -> None:
+    assert contractions(torch_normals.normals) == (38, 0)
+
+
+@pytest.mark.parametrize("left_out", [0, 1, *range(3, 10)])  # the other one changes one sum in a million
+def test_mutants_without_one_of_the_terms_are_changed_by_contractions(left_out: int) -> None:
+    first, *others = inspect.getsource(torch_normals).split(" + nu")
+    assert len(others) == 10
+    mutant: dict[str, Any] = {}
+    exec(first + "".join((" + nu" if k != left_out else "") + other for k, other in enumerate(others)), mutant)
+    assert contractions(mutant["normals"])[1] > 0
 
 
 def shifted(map_of_places: Callable[[Any], Any]) -> Callable[..., Any]:
