@@ -170,7 +170,7 @@ class FederatedServer:
         """Whether a client was asked in this round by a process that was killed."""
         return self.state.asked.get(name) == self.state.round
 
-    def receive(self, sender: str, answer: Reply | Refusal, signature: str | None = None) -> bool:
+    def receive(self, sender: str, answer: Any, signature: str | None = None) -> bool:
         """Take a reply whole, or not at all; returns whether it was taken.
 
         ``sender`` is the client that the transport has authenticated; a client with a key in the roster is
@@ -191,7 +191,7 @@ class FederatedServer:
         self._taken[sender] = answer
         return True
 
-    def _flaw(self, sender: str, answer: Reply | Refusal, signature: str | None) -> str | None:
+    def _flaw(self, sender: str, answer: Any, signature: str | None) -> str | None:
         """Why an answer is not taken; None if it is."""
         plan, t = self.plan, self.state.round
         if not isinstance(answer, Reply | Refusal):
