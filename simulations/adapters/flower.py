@@ -34,7 +34,7 @@ Message = Request | Reply | Refusal | Presence
 _KINDS: dict[str, type[Message]] = {kind.__name__: kind for kind in (Request, Reply, Refusal, Presence)}
 _EXTRA = "flower"
 _PAUSE = 1.0  # seconds between two looks at the nodes
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("flwr.corrnoise")  # shown where Flower's own lines are
 
 
 # -- what travels ------------------------------------------------------------------------------------------------------
@@ -154,11 +154,12 @@ class CorrelatedNoise:
         record = extra_module("flwr.app", _EXTRA).MetricRecord
 
         def shown(_: int, arrays: Any) -> Any:
-            return None if evaluate is None else record(dict(evaluate(arrays.to_numpy_ndarrays()[0])))
+            return record(dict(evaluate(arrays.to_numpy_ndarrays()[0]))) if evaluate is not None else None
 
+        settings: dict[str, Any] = {} if evaluate is None else {"evaluate_fn": shown}
         left = self.server.plan.rounds + 1 - self.server.state.round
         start: Callable[..., Any] = getattr(self, "start")  # noqa: B009 - of Flower's class
-        return start(grid, self.arrays, num_rounds=left, timeout=timeout, evaluate_fn=shown)
+        return start(grid, self.arrays, num_rounds=left, timeout=timeout, **settings)
 
     # -- what Flower asks of a strategy --------------------------------------------------------------------------------
 
