@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from corrnoise.simulations.federation import keys
 from corrnoise.simulations.federation.messages import Presence, Refusal, Reply, Request
 from corrnoise.simulations.federation.plan import Plan
+from corrnoise.simulations.federation.rounds import clipped, guarded
 from corrnoise.simulations.run import draws, spans
 from corrnoise.simulations.run.engines import engine, step_scale
 from corrnoise.support.files import sync_folder, unfinished_folder
@@ -229,29 +230,11 @@ class FederatedClient:
             raise ValueError(
                 f"contribution must return the shape {(plan.batch, plan.dimension)}, got {corrections.shape}"
             )
-        guarded = self._guarded(corrections, t, current, previous)
+        contribution = guarded(plan, corrections, t, current, previous)
         if plan.trust == "central":
-            return guarded, state.noise
+            return contribution, state.noise
         noise, memory = fresh_noise(plan, k, state.noise)
-        return guarded + noise, memory
-
-    def _guarded(self, corrections: Array, t: int, current: Array, previous: Array) -> Array:
-        plan = self.plan
-        if plan.unit == "client":
-            return clipped(corrections.mean(axis=0), plan.clip_norm)
-        if plan.guard == "norm":
-            return np.asarray(np.mean([clipped(row, plan.clip_norm) for row in corrections], axis=0))
-        centre = plan.family.smoothness / 2 * (t - 1) * (current - previous)
-        radius = float(plan.family.correction_radius(t))
-        return np.asarray(np.mean([centre + clipped(row - centre, radius) for row in corrections], axis=0))
-
-
-def clipped(vector: Array, norm: float) -> Array:
-    """The nearest vector of at most this norm; 0 for a vector that is not finite, or whose norm is not."""
-    length = float(np.linalg.norm(vector))
-    if not np.isfinite(length):
-        return np.zeros_like(vector)
-    return vector * (norm / length) if length > norm else vector
+        return contribution + noise, memory
 
 
 def fresh_noise(plan: Plan, position: int, memory: Array) -> tuple[Array, Array]:

@@ -21,9 +21,10 @@ from filelock import FileLock, Timeout
 from scipy.stats import chi2
 
 from corrnoise.simulations.federation import keys
-from corrnoise.simulations.federation.client import clipped, fresh_noise
+from corrnoise.simulations.federation.client import fresh_noise
 from corrnoise.simulations.federation.messages import Refusal, Reply, Request
 from corrnoise.simulations.federation.plan import Plan
+from corrnoise.simulations.federation.rounds import moved
 from corrnoise.simulations.run.engines import engine
 from corrnoise.support.reading import LARGE
 from corrnoise.support.serialise import by_name, load, save
@@ -249,14 +250,14 @@ class FederatedServer:
             noise, memory = fresh_noise(plan, t - 1, memory)
             mean = mean + noise
         estimate = state.estimate + mean
-        iterate = clipped(state.iterate - plan.learning_rate * estimate, plan.radius)
+        iterate, current = moved(plan, t, state.current, state.iterate, estimate)
         new: dict[str, Any] = {
             "round": t + 1,
             "noise": memory,
             "estimate": estimate,
             "iterate": iterate,
             "previous": state.current,
-            "current": state.current + 2 / (t + 2) * (iterate - state.current),
+            "current": current,
             "acknowledged": state.acknowledged | {name: reply.last for name, reply in self._taken.items()},
             "exhausted": state.exhausted
             | {name: t for name, reply in self._taken.items() if reply.last == plan.participations},

@@ -26,10 +26,10 @@ def test_a_linear_module_contributes_what_the_linear_loss_does() -> None:
         torch.from_numpy(features),
         torch.from_numpy(targets),
     )
-    points = rng.normal(size=(2, 3)) / 3
+    x, before = rng.normal(size=(2, 3)) / 3
     for t in (1, 7):
         for chosen in (np.array([4, 0]), np.array([2])):
-            assert np.allclose(found(t, *points, chosen), expected(t, *points, chosen), rtol=1e-12, atol=1e-15)
+            assert np.allclose(found(t, x, before, chosen), expected(t, x, before, chosen), rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize("unit", ["example", "client"])
