@@ -53,10 +53,14 @@ def _ascend(block, gradients, sweeps):  # type: ignore[no-untyped-def]
             for j in range(size):
                 if j != i:
                     direction += block[i, j] * gradients[j]
-            sizes[i] = math.sqrt((direction * direction).sum())
-            if sizes[i] > 0:
+            largest = np.abs(direction).max()
+            sizes[i] = largest
+            if largest > 0:
+                direction /= largest  # whose squares do not underflow
+                length = math.sqrt((direction * direction).sum())
+                sizes[i] *= length
                 for m in range(dimension):
-                    new = direction[m] / sizes[i]
+                    new = direction[m] / length
                     moved = max(moved, abs(new - gradients[i, m]))
                     gradients[i, m] = new
         if moved < 1e-13:

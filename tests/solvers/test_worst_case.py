@@ -36,6 +36,13 @@ def test_what_is_found_is_attained(who, seed):
     assert any(np.array_equal(found.pattern, pattern) for pattern in patterns(who))
 
 
+@pytest.mark.parametrize("entry", [8e-158, 1e-300, 5e-324])
+def test_gradients_are_unit_vectors_where_squares_underflow(entry):
+    value, upper, gradients = worst_gradients([[1, entry], [entry, 1]])
+    np.testing.assert_allclose(np.linalg.norm(gradients, axis=1), 1, rtol=1e-14)
+    assert 2 * (1 - 1e-15) <= value <= upper
+
+
 def test_signs_alone_are_too_small():
     """The mutant: collinear gradients."""
     strategy = [[1, 0, 0], [-0.5, 1, 0], [-0.35, -0.5, 1]]

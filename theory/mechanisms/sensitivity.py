@@ -121,7 +121,7 @@ def toeplitz_sensitivity(coefficients: ArrayLike, participation: Participation, 
     if found.exact or participation.kind == "min-sep" or n * k > MOST_PRODUCTS:
         return found
     closer = fixed_epochs_sensitivity(c, participation, error=error)
-    return closer if closer.upper < found.upper else found
+    return closer if closer.exact or closer.upper < found.upper else found
 
 
 def fixed_epochs_sensitivity(

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Form
 from corrnoise.theory.mechanisms.rounding import tree_sensitivity
-from corrnoise.theory.mechanisms.sensitivity import Sensitivity, bracket_of
+from corrnoise.theory.mechanisms.sensitivity import Sensitivity, attained_by, bracket_of
 from corrnoise.theory.mechanisms.tree_orders import largest_squared_weights, powers
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
@@ -188,7 +188,7 @@ class BinaryTree(Mechanism):
         """The base's bracket.
 
         It is exact for fixed epochs, in O(n log n), as all entries are non-negative, and for reshuffled orders and the
-        decoder ``"binary"``, by a dynamic program over epochs.
+        decoder ``"binary"``, by a dynamic program over epochs, if an example takes part in each of them.
         """
         who = self.of_this_run(participation).worst
         if who.once:
@@ -197,8 +197,11 @@ class BinaryTree(Mechanism):
             square = self._fixed_epochs(who.period)
             return bracket_of(math.sqrt(square), math.sqrt(square), _ROUNDING)
         if who.kind == "reshuffled" and self.decoder == "binary" and who.period > 1:
-            square = largest_squared_weights(self.steps, who.period, self.decay, self._released())
-            return bracket_of(math.sqrt(square), math.sqrt(square), _OF_ORDERS)
+            bound = math.sqrt(largest_squared_weights(self.steps, who.period, self.decay, self._released()))
+            if who.count * who.period >= self.steps:
+                return bracket_of(bound, bound, _OF_ORDERS)
+            found = super().bracket(who)
+            return found if found.upper <= bound else attained_by(found.value, bound, _OF_ORDERS)
         return super().bracket(who)
 
     def _fixed_epochs(self, period: int) -> float:

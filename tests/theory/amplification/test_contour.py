@@ -386,8 +386,8 @@ def test_a_budget_without_one_of_its_terms_is_wrong(name: str, monkeypatch: pyte
     assert not low <= EXACT <= high
 
 
-def test_dp_accounting_is_below_the_truth_in_two_cases() -> None:
-    """Its connect-the-dots grid with its default truncation is an approximation, with errors of 1e-3 here."""
+def test_dp_accounting_is_an_approximation() -> None:
+    """Its connect-the-dots grid with its default truncation has errors of 1e-3 here, of either sign."""
     dp_accounting = pytest.importorskip("dp_accounting")
     pld = pytest.importorskip("dp_accounting.pld")
     for sigma, q, steps, delta in ((1.0, 0.01, 10_000, 1e-10), (2.0, 0.05, 2000, 1e-12)):
@@ -395,7 +395,7 @@ def test_dp_accounting_is_below_the_truth_in_two_cases() -> None:
         accountant = pld.PLDAccountant().compose(dp_accounting.SelfComposedDpEvent(step, steps))
         theirs = accountant.get_epsilon(delta)
         ours = epsilon_of(curve((q, 1.0, steps)), delta, sigma, "remove")
-        assert theirs < ours.lower
+        assert not ours.lower <= theirs <= ours.upper
         assert theirs == pytest.approx(ours.lower, rel=1e-3)
     step = dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(1.0))
     accountant = pld.PLDAccountant().compose(dp_accounting.SelfComposedDpEvent(step, 1024))

@@ -14,6 +14,7 @@ from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.reshuffled import any_toeplitz_sensitivity, reshuffled_sensitivity
+from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.participation import Participation
 from tests.strategies import mechanisms, noises, participations
 
@@ -33,6 +34,15 @@ def in_epochs(mechanism: Mechanism, period: int, steps: int = 8) -> tuple[float,
     kinds = (Participation.fixed_epochs, Participation.reshuffled)
     fixed, reshuffled = (mechanism.sensitivity_upper_bound(kind(steps, period=period)) for kind in kinds)
     return fixed, reshuffled
+
+
+def test_a_tree_is_not_exact_where_an_example_skips_epochs():
+    """Two of three epochs: 7, where all three give 8."""
+    found = BinaryTree(5, decoder="binary").bracket(Participation(5, "reshuffled", period=2, count=2))
+    assert found.lower <= math.sqrt(7) <= found.upper
+    every = BinaryTree(5, decoder="binary").bracket(Participation.reshuffled(5, period=2))
+    assert every.exact
+    assert every.value == pytest.approx(math.sqrt(8), rel=1e-10)
 
 
 @given(participations(kinds=("reshuffled",)), st.data())
