@@ -127,7 +127,13 @@ def _integers(gradients: Any, factors: Any, grid: Grid) -> Any:
     if gradients.device.type == "cpu":
         add_truncated(gradients.flatten(1).contiguous().numpy(), scaled.numpy(), total.view(-1).numpy())
         return total
-    for one, factor in zip(gradients, scaled, strict=True):
+    return _by_operations(gradients, scaled, total)
+
+
+def _by_operations(gradients: Any, factors: Any, total: Any) -> Any:
+    """The same on any device."""
+    torch = extra_module("torch", "torch")
+    for one, factor in zip(gradients, factors, strict=True):
         total += torch.where(factor > 0, (one * factor).trunc(), 0.0).to(total.dtype)
     return total
 
