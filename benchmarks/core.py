@@ -20,7 +20,6 @@ SUBJECTS = (
     "closed_forms",
     "coefficients",
     "devices",
-    "federation",
     "finite_optimum",
     "finite_runs",
     "learning_curves",

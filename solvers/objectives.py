@@ -102,9 +102,11 @@ class RunObjective(ABC):
         if isinstance(mechanism, ScaledNoise) and mechanism.draw_scales is None:
             assert mechanism.step_scales is not None
             return self.scaled_power(mechanism.noise.coefficients(self.steps), mechanism.step_scales)
-        system = self.what.recursion()
-        if isinstance(mechanism, TimeVaryingBuffers) and system is not None and self.kind == "mean":
-            return mechanism.squared_error(system)
+        if isinstance(mechanism, TimeVaryingBuffers):
+            if isinstance(self.what, LearningObjective):
+                return self.what.power(mechanism)
+            errors = mechanism.errors(self.what)
+            return float(errors.max() if self.kind == "max" else errors.mean())
         noising = mechanism.noising_matrix()
         return float((self._weights * (noising @ noising.T)).sum())
 

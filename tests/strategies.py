@@ -177,7 +177,8 @@ def mechanisms(draw: st.DrawFn, steps: int | None = None) -> Mechanism:
         return BandedNoise(np.where(np.add.outer(np.arange(len(bands)), np.arange(n)) < n, bands, 0.0))
     if kind == "time-varying":
         d = draw(st.integers(1, 3))
-        return TimeVaryingBuffers(rng.uniform(0, 1, d), *rng.uniform(0, 1, (2, n, d)), np.exp(rng.normal(size=n)))
+        outputs, inputs = rng.uniform(0, 1, (2, n, d))
+        return TimeVaryingBuffers(rng.uniform(0, 1, d), outputs, inputs, np.exp(rng.normal(size=n)))
     if kind == "tree":
         decoders: tuple[Decoder, ...] = ("binary", "online")
         return BinaryTree(n, decoder=draw(st.sampled_from(decoders)), decay=draw(st.just(0.0) | st.floats(0.01, 0.9)))

@@ -156,7 +156,7 @@ def test_solvers_define_no_noise() -> None:
 #: What reads bytes or makes digests, and the modules that do it for all others.
 READERS = {
     r"\bnp\.load\(|\bpickle\.loads?\(|\bloadtxt\(|\bgenfromtxt\(|\bfromfile\(|\bZipFile\(\w+\)": {"support.reading"},
-    r"\.read_bytes\(\)|\bjson\.loads?\(": {"support.reading", "simulations.noise_cancellation.machine"},
+    r"\.read_bytes\(\)|\bjson\.loads?\(": {"support.reading"},
     r"\bimport hashlib\b|\bfrom hashlib\b": {
         "support.serialise",
         "simulations.run.draws",

@@ -21,7 +21,7 @@ import corrnoise as cn
 
 ROOT = Path(__file__).parents[1]
 FACE = ROOT / "src/corrnoise"
-SHELVES = ("mechanisms", "papers", "torch", "opacus", "jax", "privacy", "losses", "datasets")
+SHELVES = ("mechanisms", "papers", "torch", "opacus", "jax", "flower", "privacy", "losses", "datasets")
 PAPERS = ("correlated_noise", "momentum_aggregation", "noise_cancellation", "shuffled_gradients")
 NAMES = [name for name in cn.__all__ if name not in {"__version__", *SHELVES}]
 #: What only a budget or a participation says.

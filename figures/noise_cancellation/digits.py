@@ -1,98 +1,135 @@
-"""Tables 1 and 2 in miniature: a single private pass over images of digits that are dealt out to machines.
+"""Tables 1 and 2 in miniature: a single private pass over images of digits that are dealt out to clients.
 
-M = 100 machines, softmax regression, per-example clipping.  Every algorithm, the one without privacy too, has the same
-grid of learning rates and clip norms, tuned on validation images with seeds of its own, and is then run with other
-seeds and judged on test images.  The budget is for the training images; tuning is not accounted for, as usual.
+M = 100 clients, softmax regression, clipping of each example.  Every algorithm, the one without privacy too, has the
+same grid of learning rates and clip norms, tuned on validation images with a seed of its own in each split, and is then
+run with other seeds and judged on test images.  A split deals other images out to train on and to tune on.  The budget
+is for one training image; tuning is not accounted for, as usual.
 
 (a) Accuracy over the budget for m = 50, as Table 1; (b) over m at ρ = 8, as Table 2.  ρ is the paper's, sqrt(2 × zCDP).
 
 Here on the digits that scikit-learn carries; ``PaperFigure.on_original_data`` fetches MNIST from OpenML.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Any
 
 import numpy as np
+from scipy.stats import t as student
 
 from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
 from corrnoise.figures.simulation import in_processes
-from corrnoise.simulations.noise_cancellation.images import Images, dealt_images
-from corrnoise.simulations.noise_cancellation.run import simulate_federation
-from corrnoise.solvers.noise_cancellation import named_noise
-from corrnoise.theory.privacy import Budget
+from corrnoise.simulations.federation.images import Images, dealt_images
+from corrnoise.simulations.federation.plan import Plan
+from corrnoise.simulations.federation.simulate import simulate_federation
+from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD
+from corrnoise.theory.noise_cancellation.machines import cancelling_noise
 
-MACHINES = 100
+CLIENTS = 100
 BUDGETS = (4.0, 8.0, 12.0)
 PARTICIPANTS = (20, 50, 80)
 BUDGET = 8.0  #: of panel (b)
 RATES = (0.1, 0.3, 1.0, 3.0, 10.0)
 CLIP_NORMS = (1.0, 3.0, 10.0)
 MOMENTUM = 10.0  #: unit of the learning rates over T, with momentum
-TUNING = (1000, 1001)  #: seeds
-SEEDS = tuple(range(8))
+TUNING = 1000  #: seed
+SPLITS, SEEDS = 8, 8  #: of each algorithm: splits, and seeds in each
 LOOKS: dict[str, dict[str, Any]] = {
     "published": {"color": "C0", "marker": "o"},
     "constant": {"color": "C1", "marker": "s"},
     "best share": {"color": "C2", "marker": "^"},
+    "two buffers": {"color": "C3", "marker": "d"},
     "nothing taken back": {"color": "C4", "marker": "v"},
     "noisy SGD": {"color": "C5", "marker": "x"},
+    "central": {"color": "C6", "marker": "P"},
     "no privacy": {"color": "black", "marker": "", "linestyle": ":"},
 }
-KINDS = ("mean test accuracy", "standard error", "tuned learning rate", "tuned clip norm")
+KINDS = ("mean test accuracy", "half of the 95% interval", "tuned learning rate", "tuned clip norm")
 
 
-def settings(algorithm: str, rounds: int, uses: int) -> dict[str, Any]:
-    """The fields of the protocol that make an algorithm, and the learning rate in units of the grid."""
-    if algorithm == "noisy SGD":
-        return {"algorithm": "gradients", "learning_rate": 1.0}
-    if algorithm == "no privacy":
-        return {"noise": None, "learning_rate": MOMENTUM / rounds}
-    return {"noise": named_noise(algorithm, uses), "learning_rate": MOMENTUM / rounds}
+def plan_of(images: Images, algorithm: str, budget: float, participants: int) -> Plan:
+    """The plan of an algorithm, to be tuned: one pass, as long as all clients have examples."""
+    uses = min(len(targets) for _, targets in images.training)
+    rounds = max(1, uses * len(images.training) // participants)
+    noises: dict[str, Any] = {
+        "published": cancelling_noise(uses, growth=1),
+        "constant": AntiPGD(0.0),
+        "best share": "best-share",
+        "two buffers": "two-buffers",
+        "central": "two-buffers",
+    }
+    return Plan(
+        images.name,
+        images.loss,
+        rounds=rounds,
+        participants=participants,
+        batch=1,
+        per_pass=uses,
+        passes=1,
+        clip_norm=1.0,
+        radius=5.0,
+        learning_rate=1.0 if algorithm == "noisy SGD" else MOMENTUM / rounds,
+        rho=budget**2 / 2,
+        unit="example",
+        adjacency="replace-one",
+        noise=noises.get(algorithm, DPSGD()),
+        trust="central" if algorithm == "central" else "local",
+    )
 
 
 def accuracies(
-    images: Images, algorithm: str, budget: float, participants: int, *, tuning: tuple[int, ...], seeds: tuple[int, ...]
+    splits: Sequence[Images], algorithm: str, budget: float, participants: int, *, seeds: int
 ) -> tuple[float, float, float, float]:
-    """``KINDS`` of an algorithm: over ``seeds``, tuned with the seeds ``tuning``."""
-    plain = images.protocol(Budget(1.0, adjacency="replace-one"), participants=participants, noise=None)
-    fields = settings(algorithm, plain.rounds, plain.uses)
-    unit = fields.pop("learning_rate")
+    """``KINDS`` of an algorithm, from so many seeds in each split; the interval takes splits as independent."""
+    plain = plan_of(splits[0], algorithm, budget, participants)
+    plans = {
+        (rate, clip_norm): replace(plain, learning_rate=rate * plain.learning_rate, clip_norm=clip_norm)
+        for rate, clip_norm in product(RATES, CLIP_NORMS)
+    }
 
-    def accuracy(rate: float, clip_norm: float, seed: int, judged: Any) -> float:
-        stated = Budget(budget**2 / 2, clip_norm=clip_norm, adjacency="replace-one")
-        protocol = images.protocol(stated, participants=participants, learning_rate=rate * unit, **fields)
-        return protocol.loss.accuracy(simulate_federation(protocol, images.training, seed=seed).point, *judged)
+    def accuracy(choice: tuple[float, float], seed: int, images: Images, judged: Any) -> float:
+        end = simulate_federation(
+            plans[choice],
+            images.training,
+            seed=seed,
+            algorithm="gradients" if algorithm == "noisy SGD" else "corrections",
+            scale=0.0 if algorithm == "no privacy" else None,
+        )
+        return images.loss.accuracy(end.point, *judged)
 
     def tuned(choice: tuple[float, float]) -> float:
-        return float(np.mean([accuracy(*choice, seed, images.validation) for seed in tuning]))
+        return float(np.mean([accuracy(choice, TUNING + i, each, each.validation) for i, each in enumerate(splits)]))
 
-    best = max(product(RATES, CLIP_NORMS), key=tuned)
-    found = [accuracy(*best, seed, images.test) for seed in seeds]
-    return (float(np.mean(found)), float(np.std(found, ddof=1) / len(seeds) ** 0.5), *best)
+    best = max(plans, key=tuned)
+    found = [
+        np.mean([accuracy(best, i * seeds + seed, each, each.test) for seed in range(seeds)])
+        for i, each in enumerate(splits)
+    ]
+    error = np.std(found, ddof=1) / len(splits) ** 0.5
+    return (float(np.mean(found)), float(student.ppf(0.975, len(splits) - 1) * error), *best)
 
 
 def data(
-    images: Images | None = None,
+    splits: Sequence[Images] | None = None,
     budgets: tuple[float, ...] = BUDGETS,
     participants: tuple[int, ...] = PARTICIPANTS,
     *,
-    tuning: tuple[int, ...] = TUNING,
-    seeds: tuple[int, ...] = SEEDS,
+    seeds: int = SEEDS,
     jobs: int | None = None,
 ) -> Data:
     """``KINDS`` of all algorithms, on the digits by default.
 
     By so many processes; see ``in_processes``.
     """
-    images = dealt_images("digits", MACHINES) if images is None else images
+    splits = [dealt_images("digits", CLIENTS, split=i) for i in range(SPLITS)] if splits is None else splits
     panels = {
-        "budget": [(budget, len(images.training) // 2) for budget in budgets],
+        "budget": [(budget, len(splits[0].training) // 2) for budget in budgets],
         "participation": [(BUDGET, m) for m in participants],
     }
     cases = list(dict.fromkeys((name, *case) for name in LOOKS for held in panels.values() for case in held))
-    one = partial(accuracies, images, tuning=tuning, seeds=seeds)
-    computed = in_processes(one, cases, jobs)
+    computed = in_processes(partial(accuracies, splits, seeds=seeds), cases, jobs)
     found = dict(zip(cases, computed, strict=True))
     return tuple(
         Series(panel, name, kind, np.array(x, dtype=float), np.array([found[name, *case][k] for case in panels[panel]]))
@@ -109,8 +146,8 @@ def draw(data: Data) -> Drawing:
     curves = {(s.panel, s.method, s.kind): s for s in data}
     for (panel, method, kind), s in curves.items():
         if kind == "mean test accuracy":
-            errors = curves[panel, method, "standard error"].y
-            axes[panel].errorbar(s.x, 100 * s.y, yerr=200 * errors, label=method, capsize=2, **LOOKS[method])
+            bars = curves[panel, method, KINDS[1]].y
+            axes[panel].errorbar(s.x, 100 * s.y, yerr=100 * bars, label=method, capsize=2, **LOOKS[method])
     axes["budget"].set(title="(a)", xlabel=r"$\rho$", ylabel="Test accuracy in %")
     axes["participation"].set(title="(b)", xlabel="$m$")
     axes["budget"].legend()
@@ -118,14 +155,14 @@ def draw(data: Data) -> Drawing:
 
 
 def report(data: Data) -> str:
-    """Both tables, mean and standard error."""
+    """Both tables, mean and half of the 95% interval."""
     curves = {(s.panel, s.method, s.kind): s for s in data}
     lines = []
     for method in LOOKS:
         cells = []
         for panel in ("budget", "participation"):
             means = curves[panel, method, "mean test accuracy"].y
-            errors = curves[panel, method, "standard error"].y
+            errors = curves[panel, method, KINDS[1]].y
             cells += [f"{100 * y:5.1f} ({100 * e:3.1f})" for y, e in zip(means, errors, strict=True)]
         lines.append(f"  {method:<20} " + "  ".join(cells))
     tuned = [s for s in data if s.kind.startswith("tuned")]
@@ -137,7 +174,7 @@ def report(data: Data) -> str:
     heads = [f"rho={x:g}" for x in first] + [f"m={x:g}" for x in second]
     table = "\n".join([" " * 23 + "  ".join(f"{head:<11}" for head in heads), *lines])
     return f"""\
-Test accuracy in % (standard error), one private pass, every algorithm tuned on the same grid:
+Test accuracy in % (half of the 95% interval), one private pass, every algorithm tuned on the same grid:
 
 {table}
 
@@ -145,28 +182,29 @@ Test accuracy in % (standard error), one private pass, every algorithm tuned on 
 
 
 def _figure(*, original: bool = False) -> PaperFigure:
-    """The figure on the digits, or on MNIST, which takes hours: fewer seeds, and one to tune with."""
-    tuning = TUNING[:1] if original else TUNING
-    seeds = SEEDS[:3] if original else SEEDS
-    pictures = "MNIST" if original else "the bundled digits"
-    panels = {
-        "budget": "x = rho of the paper, sqrt(2 zCDP); y = test accuracy, its standard error, tuned values; m = M/2",
-        "participation": f"x = m; y = test accuracy, its standard error, tuned values; rho = {BUDGET:g}",
-    }
-    count = "60000" if original else "1077"
+    """The figure on the digits, or on MNIST, which takes hours: fewer splits and seeds."""
+    splits, seeds = (2, 2) if original else (SPLITS, SEEDS)
+    pictures, count = ("MNIST", 60000) if original else ("the bundled digits", 1000)
+
+    def made() -> Data:
+        name = "mnist" if original else "digits"
+        held = [dealt_images(name, CLIENTS, split=i, download=original) for i in range(splits)]
+        return data(held, seeds=seeds)
+
     return PaperFigure(
         name="noise_cancellation_mnist" if original else "noise_cancellation_digits",
         source="Tables 1 and 2 of Reshef and Levy, ICML 2025" + ("" if original else ", on other data"),
         title=f"federated softmax regression on {pictures}: accuracy over the budget and over the participants",
-        panels=panels,
+        panels={
+            "budget": "x = rho of the paper, sqrt(2 zCDP); y = test accuracy, its interval, tuned values; m = M/2",
+            "participation": f"x = m; y = test accuracy, its interval, tuned values; rho = {BUDGET:g}",
+        },
         parameters=(
-            f"M = {MACHINES}, {count} training images, each used once; pixels in [0, 1], diameter 10, clipping",
+            f"M = {CLIENTS}, {count} training images, each used once at most; pixels in [0, 1], diameter 10, clipping",
             f"grid: learning rates {RATES} (times {MOMENTUM:g}/T with momentum), clip norms {CLIP_NORMS}",
-            f"tuned on validation images with {len(tuning)} seeds; error bars: two standard errors over {len(seeds)}",
+            f"tuned on validation images, a seed a split; bars: 95% of Student's t over {splits} splits of {seeds}",
         ),
-        data=lambda: data(
-            dealt_images("mnist", MACHINES, download=True) if original else None, tuning=tuning, seeds=seeds
-        ),
+        data=made,
         draw=draw,
         report=report,
         on_original_data=None if original else lambda: _figure(original=True),

@@ -14,9 +14,10 @@ import numpy as np
 
 from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, legend_below, subplots
 from corrnoise.figures.simulation import in_processes
-from corrnoise.simulations.noise_cancellation.protocol import Protocol
-from corrnoise.simulations.noise_cancellation.run import simulate_federation
+from corrnoise.simulations.federation.plan import Plan
+from corrnoise.simulations.federation.simulate import simulate_federation
 from corrnoise.theory.losses import LinearLoss
+from corrnoise.theory.mechanisms.product import AntiPGD
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun
 from corrnoise.theory.noise_cancellation.machines import cancelling_noise
 from corrnoise.theory.noise_cancellation.privacy import published_scale
@@ -46,26 +47,32 @@ COLOURS = dict(zip(METHODS, ("C0", "C2"), strict=True))
 def measured(run: FederatedRun, trusted: bool, runs: int) -> tuple[float, float]:
     """The mean excess loss of simulated runs, each on other examples, and its standard error."""
     bound = run.trusted_upper_bound() if trusted else run.published_upper_bound()
-    protocol = Protocol(
+    plan = Plan(
         "excess",
         LOSS,
-        DIAMETER,
-        run.machines,
-        run.participants,
-        run.rounds,
-        bound.learning_rate,
-        budget=run.budget,
-        algorithm="trusted" if trusted else "cancellation",
-        noise=cancelling_noise(run.rounds, growth=1),
-        scale=run.trusted_std() if trusted else published_scale(run.budget, run.family, run.rounds),
+        rounds=run.rounds,
+        participants=run.participants,
+        batch=1,
+        per_pass=run.rounds,
+        passes=1,
+        clip_norm=1.0,
+        radius=DIAMETER / 2,
+        learning_rate=bound.learning_rate,
+        rho=run.budget.gaussian_rho,
+        unit="example",
+        adjacency="replace-one",
+        noise=AntiPGD(0.0) if trusted else cancelling_noise(run.rounds, growth=1),
+        trust="central" if trusted else "local",
+        guard="centred",
     )
+    scale = run.trusted_std() if trusted else published_scale(run.budget, run.family, run.rounds)
     excess = []
     for seed in range(runs):
         rng = np.random.default_rng([seed, 1])
         ones = np.ones((run.rounds, 1))
         examples = [(ones, rng.integers(0, 2, run.rounds).astype(float)) for _ in range(run.machines)]
-        point = simulate_federation(protocol, examples, seed=seed).point
-        excess.append(float(point[0] - OPTIMUM) ** 2 / 2)
+        last = simulate_federation(plan, examples, seed=seed, scale=scale).queried
+        excess.append(float(last[0] - OPTIMUM) ** 2 / 2)
     return float(np.mean(excess)), float(np.std(excess, ddof=1) / runs**0.5)
 
 

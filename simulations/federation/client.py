@@ -27,8 +27,9 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from corrnoise.simulations.federation import keys
-from corrnoise.simulations.federation.messages import Refusal, Reply, Request
+from corrnoise.simulations.federation.messages import Presence, Refusal, Reply, Request
 from corrnoise.simulations.federation.plan import Plan
+from corrnoise.simulations.federation.rounds import clipped, guarded
 from corrnoise.simulations.run import draws, spans
 from corrnoise.simulations.run.engines import engine, step_scale
 from corrnoise.support.files import sync_folder, unfinished_folder
@@ -66,13 +67,17 @@ _KINDS = by_name(ClientState)
 def linear_contribution(loss: LinearLoss, features: Array, targets: Array) -> Contribution:
     """The corrections of a linear loss on the data of a client, features of shape (n, k) and targets of shape (n,)."""
     features, targets = loss.checked_examples(features, targets)
+    return corrections(lambda x, examples: loss.gradients(x, features[examples], targets[examples]))
 
-    def corrections(t: int, current: Array, previous: Array, examples: NDArray[np.int64]) -> Array:
-        a, y = features[examples], targets[examples]
-        found = t * loss.gradients(current, a, y)
-        return found - (t - 1) * loss.gradients(previous, a, y) if t > 1 else found
 
-    return corrections
+def corrections(gradients: Callable[[Array, NDArray[np.int64]], Array]) -> Contribution:
+    """The contribution of a model, from its gradients at a point for the examples with these numbers, shape (b, d)."""
+
+    def found(t: int, current: Array, previous: Array, examples: NDArray[np.int64]) -> Array:
+        now = t * gradients(current, examples)
+        return now - (t - 1) * gradients(previous, examples) if t > 1 else now
+
+    return found
 
 
 def enrol(plan: Plan, name: str, folder: str | os.PathLike[str], *, examples: int) -> str | None:
@@ -163,8 +168,8 @@ class FederatedClient:
                 save(new, self.folder / STATE, _KINDS, most_bytes=LARGE, secret=True)
             return answer
 
-    def signature(self, answer: Reply | Refusal) -> str | None:
-        """The signature of a reply or refusal by the key of the folder, in hexadecimal digits; None without a key."""
+    def signature(self, answer: Reply | Refusal | Presence) -> str | None:
+        """The signature of an answer by the key of the folder, in hexadecimal digits; None without a key."""
         return keys.sign(self.folder, answer.statement())
 
     def _answer(self, state: ClientState, request: Request) -> tuple[Reply | Refusal, ClientState | None]:
@@ -225,29 +230,11 @@ class FederatedClient:
             raise ValueError(
                 f"contribution must return the shape {(plan.batch, plan.dimension)}, got {corrections.shape}"
             )
-        guarded = self._guarded(corrections, t, current, previous)
+        contribution = guarded(plan, corrections, t, current, previous)
         if plan.trust == "central":
-            return guarded, state.noise
+            return contribution, state.noise
         noise, memory = fresh_noise(plan, k, state.noise)
-        return guarded + noise, memory
-
-    def _guarded(self, corrections: Array, t: int, current: Array, previous: Array) -> Array:
-        plan = self.plan
-        if plan.unit == "client":
-            return clipped(corrections.mean(axis=0), plan.clip_norm)
-        if plan.guard == "norm":
-            return np.asarray(np.mean([clipped(row, plan.clip_norm) for row in corrections], axis=0))
-        centre = plan.family.smoothness / 2 * (t - 1) * (current - previous)
-        radius = float(plan.family.correction_radius(t))
-        return np.asarray(np.mean([centre + clipped(row - centre, radius) for row in corrections], axis=0))
-
-
-def clipped(vector: Array, norm: float) -> Array:
-    """The nearest vector of at most this norm; 0 for a vector that is not finite, or whose norm is not."""
-    length = float(np.linalg.norm(vector))
-    if not np.isfinite(length):
-        return np.zeros_like(vector)
-    return vector * (norm / length) if length > norm else vector
+        return contribution + noise, memory
 
 
 def fresh_noise(plan: Plan, position: int, memory: Array) -> tuple[Array, Array]:

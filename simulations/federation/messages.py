@@ -1,4 +1,4 @@
-"""What travels between server and clients: requests, replies and refusals; nothing here is secret.
+"""What travels between server and clients: requests, replies, refusals and names; nothing here is secret.
 
 A client counts its own participations k = 1, 2, …, whatever the rounds are.  Its reply is one vector, the sum of its
 messages ``first`` to ``last``, which are all that the server has not acknowledged.
@@ -57,3 +57,16 @@ class Refusal:
     def statement(self) -> bytes:
         """The bytes that a client signs: everything in the refusal."""
         return repr((self.run, self.name, self.round, self.reason, self.exhausted)).encode()
+
+
+@dataclass(frozen=True)
+class Presence:
+    """The name of a client, for a transport that knows addresses only; the question has the name ""."""
+
+    run: str
+    name: str  #: of the client
+    challenge: str  #: fresh digits of whoever asks, so that an old answer is no answer
+
+    def statement(self) -> bytes:
+        """The bytes that a client signs: everything in the answer."""
+        return repr((self.run, self.name, self.challenge)).encode()

@@ -21,9 +21,10 @@ from filelock import FileLock, Timeout
 from scipy.stats import chi2
 
 from corrnoise.simulations.federation import keys
-from corrnoise.simulations.federation.client import clipped, fresh_noise
+from corrnoise.simulations.federation.client import fresh_noise
 from corrnoise.simulations.federation.messages import Refusal, Reply, Request
 from corrnoise.simulations.federation.plan import Plan
+from corrnoise.simulations.federation.rounds import moved
 from corrnoise.simulations.run.engines import engine
 from corrnoise.support.reading import LARGE
 from corrnoise.support.serialise import by_name, load, save
@@ -170,7 +171,7 @@ class FederatedServer:
         """Whether a client was asked in this round by a process that was killed."""
         return self.state.asked.get(name) == self.state.round
 
-    def receive(self, sender: str, answer: Reply | Refusal, signature: str | None = None) -> bool:
+    def receive(self, sender: str, answer: Any, signature: str | None = None) -> bool:
         """Take a reply whole, or not at all; returns whether it was taken.
 
         ``sender`` is the client that the transport has authenticated; a client with a key in the roster is
@@ -191,7 +192,7 @@ class FederatedServer:
         self._taken[sender] = answer
         return True
 
-    def _flaw(self, sender: str, answer: Reply | Refusal, signature: str | None) -> str | None:
+    def _flaw(self, sender: str, answer: Any, signature: str | None) -> str | None:
         """Why an answer is not taken; None if it is."""
         plan, t = self.plan, self.state.round
         if not isinstance(answer, Reply | Refusal):
@@ -249,14 +250,14 @@ class FederatedServer:
             noise, memory = fresh_noise(plan, t - 1, memory)
             mean = mean + noise
         estimate = state.estimate + mean
-        iterate = clipped(state.iterate - plan.learning_rate * estimate, plan.radius)
+        iterate, current = moved(plan, t, state.current, state.iterate, estimate)
         new: dict[str, Any] = {
             "round": t + 1,
             "noise": memory,
             "estimate": estimate,
             "iterate": iterate,
             "previous": state.current,
-            "current": state.current + 2 / (t + 2) * (iterate - state.current),
+            "current": current,
             "acknowledged": state.acknowledged | {name: reply.last for name, reply in self._taken.items()},
             "exhausted": state.exhausted
             | {name: t for name, reply in self._taken.items() if reply.last == plan.participations},

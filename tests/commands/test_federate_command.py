@@ -51,7 +51,7 @@ def test_too_few_clients_in_the_end_are_said(tmp_path: Path, capsys: pytest.Capt
         (("--data", "mnist"), "--download must be True for 'MNIST'"),
         (("--participants", "21"), "--participants must be at most machines, got 21 of 20"),
         (("--participants", "0"), "--participants must be"),
-        (("--machines", "2000"), "targets must have at least one example a machine, 2000, got 1077"),
+        (("--machines", "2000"), "targets must have at least one example a client, 2000, got 1077"),
         (("--rounds", "0"), "--rounds must be"),
         (("--batch", "0"), "--batch must be"),
         (("--rho", "0"), "--rho must lie in"),

@@ -22,7 +22,7 @@ OWN = {
     "Errors": ("LinearRegression", "MeanEstimation", "StronglyConvex", "simulate"),
     "Papers": ("claims",),
 }
-SHELVES = ("mechanisms", "privacy", "torch", "opacus", "jax", "losses", "datasets")
+SHELVES = ("mechanisms", "privacy", "torch", "opacus", "jax", "flower", "losses", "datasets")
 PAPERS = ("correlated_noise", "shuffled_gradients", "noise_cancellation", "momentum_aggregation")
 
 

@@ -14,9 +14,9 @@ from corrnoise.support.files import whole_files
 from corrnoise.support.progress import progress_line
 
 if TYPE_CHECKING:
+    from corrnoise.simulations.federation.images import Images
     from corrnoise.simulations.federation.plan import Plan
     from corrnoise.simulations.federation.server import FederatedServer
-    from corrnoise.simulations.noise_cancellation.images import Images
 
 SUMMARY = "enrol a client of a federation, or train on images that are dealt out to clients, as a test bench"
 EXAMPLE = "corrnoise federate --machines 100 --participants 50 --adjacency replace-one --output federation"
@@ -99,7 +99,7 @@ def run(arguments: Namespace) -> int:
         if arguments.adjacency is None:
             raise ValueError("adjacency must be given, 'replace-one' or 'zero-out', because privacy rests on it")
     from corrnoise.simulations.federation.bench import run_bench
-    from corrnoise.simulations.noise_cancellation.images import dealt_images
+    from corrnoise.simulations.federation.images import dealt_images
 
     folder = Path(arguments.output)
     with names_as_typed(*NAMES):

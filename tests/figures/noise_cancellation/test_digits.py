@@ -7,20 +7,19 @@ import pytest
 
 from corrnoise.figures.noise_cancellation import digits as figure
 from corrnoise.simulations.datasets import Table
-from corrnoise.simulations.noise_cancellation import images
-from corrnoise.simulations.noise_cancellation.images import dealt_images
-from corrnoise.theory.privacy import Budget
+from corrnoise.simulations.federation import images
+from corrnoise.simulations.federation.images import dealt_images
 from tests.figure_entries import check_entry
 
 
 def test_small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figure, "RATES", (0.3, 1.0))
     monkeypatch.setattr(figure, "CLIP_NORMS", (3.0,))
-    shown = {name: figure.LOOKS[name] for name in ("published", "best share", "noisy SGD", "no privacy")}
+    shown = {name: figure.LOOKS[name] for name in ("published", "best share", "central", "noisy SGD", "no privacy")}
     monkeypatch.setattr(figure, "LOOKS", shown)
-    whole = dealt_images("digits", 40)
-    few = replace(whole, training=[(features[:12], labels[:12]) for features, labels in whole.training])
-    drawn = figure.data(few, (12.0,), (20,), tuning=(7,), seeds=(0, 1))
+    whole = [dealt_images("digits", 40, split=split) for split in (0, 1)]
+    few = [replace(each, training=[(a[:12], y[:12]) for a, y in each.training]) for each in whole]
+    drawn = figure.data(few, (12.0,), (20,), seeds=1)
     check_entry(figure.FIGURE, drawn)
     assert len(figure.draw(drawn).axes) == 2
     accuracies = {(s.panel, s.method): s.y[0] for s in drawn if s.kind == "mean test accuracy"}
@@ -28,7 +27,7 @@ def test_small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     assert min(accuracies.values()) > 0.3
     assert accuracies["budget", "no privacy"] == max(accuracies.values()) < 1.0
     assert "best share" in figure.report(drawn)
-    assert "16 of the 16 tuned values are at an end of the grid" in figure.report(drawn)
+    assert "20 of the 20 tuned values are at an end of the grid" in figure.report(drawn)
 
 
 def test_mnist_is_dealt_in_its_own_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,11 +41,11 @@ def test_mnist_is_dealt_in_its_own_order(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(images, "load", load)
     found = dealt_images("mnist", 100, download=True)
-    assert found.examples == 60000
+    assert sum(len(y) for _, y in found.training) == 60000
     assert [len(found.validation[1]), len(found.test[1])] == [5000, 5000]
     assert found.test[0].max() == 1.0
     assert (found.test[1] == labels[65000:]).all()
-    assert found.protocol(Budget(32.0, adjacency="replace-one"), participants=50).rounds == 1200
+    assert figure.plan_of(found, "no privacy", 8.0, 50).rounds == 1200
     assert found.loss.dimension == 50
     original = figure.FIGURE.on_original_data
     assert original is not None
@@ -54,3 +53,11 @@ def test_mnist_is_dealt_in_its_own_order(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "MNIST" in original().title
     with pytest.raises(ValueError, match="name must be one of 'digits', 'mnist', got 'MNIST'"):
         dealt_images("MNIST", 100)
+
+
+def test_a_split_deals_out_other_images_and_keeps_those_to_test_on() -> None:
+    first, second = (dealt_images("digits", 100, split=split) for split in (0, 1))
+    assert np.array_equal(first.test[0], second.test[0])
+    assert not np.array_equal(first.validation[0], second.validation[0])
+    one, other = (np.vstack([*(a for a, _ in each.training), each.validation[0]]) for each in (first, second))
+    assert np.array_equal(one[np.lexsort(one.T)], other[np.lexsort(other.T)])  # the same images in another order

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from corrnoise.simulations.federation import client as module
-from corrnoise.simulations.federation.client import _KINDS, STATE, FederatedClient, clipped, enrol
+from corrnoise.simulations.federation import rounds
+from corrnoise.simulations.federation.client import _KINDS, STATE, FederatedClient, enrol
 from corrnoise.simulations.federation.messages import Refusal, Reply, Request
 from corrnoise.simulations.federation.plan import Plan
 from corrnoise.simulations.run import draws
@@ -285,7 +286,7 @@ def guarded(plan: Plan, folder: Path, contribution: Any, request: Request) -> Ar
     assert points[0] is not None
     assert points[1] is not None
     rows = np.asarray(contribution(request.round, *points, np.arange(plan.batch)))
-    return client._guarded(rows, request.round, points[0], points[1])
+    return rounds.guarded(plan, rows, request.round, points[0], points[1])
 
 
 def check_far_points(folder: Path) -> None:
@@ -328,7 +329,7 @@ def test_each_example_is_clipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         plan_of(unit="client"), tmp_path / "c", lambda t, x, y, z: np.full((len(z), 3), 9.0), request_of(plan, 1)
     )
     assert np.linalg.norm(whole) == pytest.approx(1.0)
-    monkeypatch.setattr(FederatedClient, "_guarded", lambda self, rows, *_: clipped(rows.mean(axis=0), 1.0))
+    monkeypatch.setattr(rounds, "guarded", lambda plan, rows, *_: rounds.clipped(rows.mean(axis=0), 1.0))
     with pytest.raises(AssertionError):
         check_one_example(plan, tmp_path / "b")
 
