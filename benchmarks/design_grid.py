@@ -1,0 +1,51 @@
+"""``python -m benchmarks.design_grid``: time, peak memory and distance from the floor of designs over a grid of runs.
+
+Each run is designed in a process of its own, so that the peak is that of the design, with compiled code in the cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+
+import corrnoise as cn
+from corrnoise.theory.workloads import SGD
+
+STEPS = (10, 100, 1000, 2048, 2049, 4096, 4097, 10_000, 100_000, 1_000_000)
+EPOCHS = (1, 4, 100, 1000)
+TASKS = {"prefix sums": SGD(), "momentum": SGD(momentum=0.9), "schedule": SGD(momentum=0.9, cool_down=0.25)}
+
+
+def measured(steps: int, epochs: int, task: str) -> str:
+    """A line of the table."""
+    visits = cn.Participation.fixed_epochs(steps, period=-(-steps // epochs))
+    start = time.perf_counter()
+    try:
+        found = cn.optimise(TASKS[task], visits, memory=4)
+        result = f"{found.family}, {'no floor' if found.ratio is None else f'{found.ratio:.4f}'}"
+    except (ValueError, MemoryError) as error:
+        result = f"{type(error).__name__}: {error}"
+    seconds = time.perf_counter() - start
+    gigabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return f"{steps:>9}  {epochs:>6}  {task:<12}  {seconds:>8.2f}  {gigabytes:>6.2f}  {result}"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Print the table, a line as soon as it is known."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.design_grid", description=(__doc__ or "").split("\n")[2]
+    )
+    parser.add_argument("--most", type=int, default=max(STEPS), help="leave longer runs out")
+    most = parser.parse_args(arguments).most
+    print(f"{'steps':>9}  {'epochs':>6}  {'task':<12}  {'seconds':>8}  {'GB':>6}  family, error/floor")
+    for steps, epochs, task in product(STEPS, EPOCHS, TASKS):
+        if epochs <= steps <= most:
+            with ProcessPoolExecutor(1) as alone:
+                print(alone.submit(measured, steps, epochs, task).result(), flush=True)
+
+
+if __name__ == "__main__":
+    main()
