@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corrnoise.simulations.adapters.flower import client_app, packed, server_app, strategy, unpacked
+from corrnoise.simulations.adapters.flower import CorrelatedNoise, client_app, packed, server_app, strategy, unpacked
 from corrnoise.simulations.federation.client import FederatedClient, enrol
 from corrnoise.simulations.federation.messages import Presence, Refusal, Reply, Request
 from corrnoise.simulations.federation.server import FederatedServer
@@ -272,3 +272,11 @@ def test_a_server_app_closes_its_folder(tmp_path: Path) -> None:
     server = FederatedServer(plan, roster, tmp_path / "server")  # the lock is free
     assert server.finished
     assert server.state.acknowledged == sent(clients)
+
+
+def test_requests_are_a_list_that_can_be_read_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, clients = federation(tmp_path, rounds=2)
+    listed = CorrelatedNoise.configure_train
+    monkeypatch.setattr(CorrelatedNoise, "configure_train", lambda *each: (one for one in listed(*each)))
+    with pytest.raises(AssertionError, match="twice"):
+        made.run(LoopGrid(clients))
