@@ -252,7 +252,7 @@ def check_alone(folder: Path, patience: float) -> None:
 def test_one_folder_is_used_by_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_alone(tmp_path / "a", 0.2)
     monkeypatch.setattr(module, "FileLock", lambda *_, **__: contextlib.nullcontext())  # no lock
-    with pytest.raises(AssertionError):
+    with pytest.raises((AssertionError, OSError)):  # two replies, or one file that both write
         check_alone(tmp_path / "b", 30.0)
 
 
