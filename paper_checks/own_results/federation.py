@@ -116,7 +116,7 @@ def f8(
 
 def _arrivals(members: Array, rounds: int) -> list[Array]:
     """The rounds of clients: client i takes part in round t where ``members[i, t]`` is above 1/2."""
-    rounds_of = (1.0 + np.flatnonzero(row > 0.5) for row in members.reshape(-1, rounds))
+    rounds_of = (np.flatnonzero(row > 0.5).astype(float) + 1 for row in members.reshape(-1, rounds))
     return [when for when in rounds_of if when.size]
 
 

@@ -274,6 +274,19 @@ def test_a_server_app_closes_its_folder(tmp_path: Path) -> None:
     assert server.state.acknowledged == sent(clients)
 
 
+def test_replies_that_come_twice_or_after_their_round_count_once(tmp_path: Path) -> None:
+    made, clients = federation(tmp_path, rounds=3)
+    grid = LoopGrid(clients)
+    replies = grid.send_and_receive(made.configure_train(1, None, None, grid), timeout=1.0)
+    made.aggregate_train(1, [*replies, *replies])
+    assert made.server.state.rejected == 2
+    before = dict(made.server.state.acknowledged)
+    made.configure_train(2, None, None, grid)
+    made.aggregate_train(2, replies)  # of the first round
+    assert made.server.state.rejected == 4
+    assert made.server.state.acknowledged == before
+
+
 def test_requests_are_a_list_that_can_be_read_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, clients = federation(tmp_path, rounds=2)
     listed = CorrelatedNoise.configure_train
