@@ -27,6 +27,7 @@ from corrnoise.solvers.optimum import Measure
 from corrnoise.theory.mechanisms import buffered
 from corrnoise.theory.mechanisms.base import LARGEST_MATRIX, Mechanism
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.mechanisms.toeplitz_losses import (
     Objective,
@@ -101,6 +102,11 @@ class RunObjective(ABC):
         if isinstance(mechanism, ScaledNoise) and mechanism.draw_scales is None:
             assert mechanism.step_scales is not None
             return self.scaled_power(mechanism.noise.coefficients(self.steps), mechanism.step_scales)
+        if isinstance(mechanism, TimeVaryingBuffers):
+            if isinstance(self.what, LearningObjective):
+                return self.what.power(mechanism)
+            errors = mechanism.errors(self.what)
+            return float(errors.max() if self.kind == "max" else errors.mean())
         noising = mechanism.noising_matrix()
         return float((self._weights * (noising @ noising.T)).sum())
 

@@ -11,6 +11,7 @@ from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.mechanisms.tree import BinaryTree, Decoder
 from corrnoise.theory.noise_cancellation.machines import cancelling_noise
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass
@@ -159,7 +160,9 @@ def mechanisms(draw: st.DrawFn, steps: int | None = None) -> Mechanism:
     """Every kind of mechanism; of ``steps`` steps if it is finite."""
     n = draw(st.integers(1, 10)) if steps is None else steps
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    kind = draw(st.sampled_from(["toeplitz", "scaled", "matrix", "banded", "tree", "honaker", "fourier"]))
+    kind = draw(
+        st.sampled_from(["toeplitz", "scaled", "matrix", "banded", "time-varying", "tree", "honaker", "fourier"])
+    )
     if kind == "toeplitz":
         return draw(noises())
     if kind == "scaled":
@@ -172,6 +175,10 @@ def mechanisms(draw: st.DrawFn, steps: int | None = None) -> Mechanism:
         bands = rng.normal(size=(draw(st.integers(1, n)), n))
         bands[0] = np.exp(bands[0])
         return BandedNoise(np.where(np.add.outer(np.arange(len(bands)), np.arange(n)) < n, bands, 0.0))
+    if kind == "time-varying":
+        d = draw(st.integers(1, 3))
+        outputs, inputs = rng.uniform(0, 1, (2, n, d))
+        return TimeVaryingBuffers(rng.uniform(0, 1, d), outputs, inputs, np.exp(rng.normal(size=n)))
     if kind == "tree":
         decoders: tuple[Decoder, ...] = ("binary", "online")
         return BinaryTree(n, decoder=draw(st.sampled_from(decoders)), decay=draw(st.just(0.0) | st.floats(0.01, 0.9)))

@@ -25,6 +25,7 @@ from scipy.linalg import solve_banded
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.recursion import Recursion
 
 
 class Workload(Record, ABC):
@@ -58,6 +59,10 @@ class Workload(Record, ABC):
 
     def toeplitz_coefficients(self) -> Array | None:
         """The first column of A, shape (steps,), if A is lower-triangular and Toeplitz, otherwise None."""
+        return None
+
+    def recursion(self) -> Recursion | None:
+        """The linear system whose squared error is the mean of the workload's errors; None where there is none."""
         return None
 
     def in_words(self) -> str:
@@ -118,6 +123,9 @@ class PrefixSums(RecursiveWorkload):
     def toeplitz_coefficients(self) -> Array:
         return np.ones(self.steps)
 
+    def recursion(self) -> Recursion:
+        return Recursion([[[[1.0]]]], [[[1.0]]], np.full((self.steps, 1), 1 / self.steps))
+
     def in_words(self) -> str:
         return _sgd_in_words(0.0, 0.0, None)
 
@@ -169,6 +177,16 @@ class MomentumSGD(RecursiveWorkload):
     def toeplitz_coefficients(self) -> Array | None:
         rates = self._rates()
         return self.apply(np.eye(self.steps, 1)[:, 0]) if np.all(rates == rates[0]) else None
+
+    def recursion(self) -> Recursion:
+        """The system of the states (−θ, m)."""
+        rates = self._rates()[: 1 if self.learning_rates is None else None]
+        moved = np.zeros((rates.size, 1, 2, 2))
+        moved[:, 0, 0, 0] = 1 - rates * self.weight_decay
+        moved[:, 0, 0, 1] = rates * self.momentum
+        moved[:, 0, 1, 1] = self.momentum
+        added = np.stack([rates, np.ones(rates.size)], axis=-1)[:, np.newaxis]
+        return Recursion(moved, added, np.full((self.steps, 1), 1 / self.steps))
 
 
 @record
@@ -269,6 +287,9 @@ class MomentumAverage(RecursiveWorkload):
 
     def toeplitz_coefficients(self) -> Array:
         return self.apply(np.eye(self.steps, 1)[:, 0])
+
+    def recursion(self) -> Recursion:
+        return Recursion([[[[1 - self.alpha]]]], [[[self.alpha]]], np.full((self.steps, 1), 1 / self.steps))
 
 
 @record

@@ -11,7 +11,8 @@
 where ``BatchMemoryManager`` cuts batches into physical ones.  Opacus's engine takes no part: its loader samples anew in
 each epoch, and its accountants assume independent noise.  What the multiplier of the run does not cover is refused:
 other noise multipliers and clip norms, accumulated gradients, other batches than those of the run, accountants,
-parameters of half precision, Opacus's own generator and secure mode, per-layer and adaptive clipping.
+parameters of half precision without exact sums, Opacus's own generator and secure mode, per-layer and adaptive
+clipping.
 
 ``optimizer.state_dict()`` is that of the wrapped optimizer.  The state of the run is in its folder, and nowhere else.
 """
@@ -24,18 +25,13 @@ from functools import cache, partial
 from typing import Any
 
 from corrnoise.simulations.adapters import torch_state
-from corrnoise.simulations.adapters.torch import (
-    MARGIN,
-    check_parameters,
-    check_types,
-    clipped_sum,
-    trainable_size,
-)
+from corrnoise.simulations.adapters.torch import check_parameters, clipped_sum, trainable_size
 from corrnoise.simulations.adapters.torch_shards import Group, add_noise
 from corrnoise.simulations.adapters.training import DataRun, Parts, batches_of, due, source
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
+from corrnoise.simulations.run.sums import MARGIN, Release, Sums
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
@@ -121,24 +117,29 @@ class CorrelatedNoise:
         parameters = self._trained()
         check_parameters(self.run, parameters)
         samples = [_only(parameter) for parameter in parameters]
-        for parameter, total in zip(parameters, clipped_sum(samples, self.run.budget.clip_norm), strict=True):
+        sums = clipped_sum(samples, self.run.budget.clip_norm, self.run.grid)
+        for parameter, total in zip(parameters, sums, strict=True):
             before = getattr(parameter, "summed_grad", None)
             parameter.summed_grad = total if before is None or self._examples == 0 else before + total
         self._examples += len(samples[0])
 
     def add_noise(self) -> None:
-        """Add the noise of the step to the sum of the clipped gradients; of several processes, each adds its part."""
+        """Add the noise of the step to the sum of the clipped gradients, over all processes."""
         ranks = self.run.ranks
         expected = len(range(ranks.rank, due(self.run), ranks.count))
         if self._examples != expected:
             raise RuntimeError(f"a step must have the {expected} examples of its batch, got {self._examples}")
         parameters = self._trained()
-        sums = [parameter.summed_grad for parameter in parameters]
-        check_types("sums", sums)
-        noisy = add_noise(self.run, sums, adds=False)  # Opacus adds the sums over the processes afterwards
+        noisy = add_noise(self.run, [parameter.summed_grad for parameter in parameters])
         for parameter, total in zip(parameters, noisy, strict=True):
-            parameter.grad = total.view_as(parameter)
+            parameter.grad = total.view_as(parameter).to(parameter.dtype)
         self._examples = 0
+
+    def reduce_gradients(self) -> None:
+        """Divide by the number of processes where losses are means; noisy sums are those of all processes already."""
+        if self.loss_reduction == "mean":  # type: ignore[attr-defined]
+            for parameter in self._trained():
+                parameter.grad /= self.run.ranks.count
 
     def state_dict(self) -> dict[str, Any]:
         """The state of the wrapped optimizer; that of the run is in its folder, and nowhere else."""
@@ -157,7 +158,7 @@ def _only(parameter: Any) -> Any:
         samples = samples[0]
     if samples is None:
         raise RuntimeError("a parameter has no gradients of examples: was the model wrapped, and backward called?")
-    return samples.to(parameter.dtype)
+    return samples
 
 
 @cache
@@ -250,6 +251,8 @@ def make_private(
     folder: str | os.PathLike[str] | Folder | None = None,
     carry: Mapping[str, Any] | None = None,
     workers: int = 0,
+    sums: Sums = "exact",
+    release: Release = "grid",
 ) -> tuple[Any, Any, Any]:
     """A private run with Opacus, which the same command goes on with after a crash: model, optimizer and loader.
 
@@ -259,7 +262,7 @@ def make_private(
     Parameters
     ----------
     model
-        A ``torch.nn.Module`` that Opacus's ``ModuleValidator`` accepts, with trained parameters of float32 or float64.
+        A ``torch.nn.Module`` that Opacus's ``ModuleValidator`` accepts, with trained parameters of any type of floats.
     optimizer
         An optimizer of PyTorch over exactly its trained parameters.
     data
@@ -267,7 +270,7 @@ def make_private(
     loss
         The loss function of the loop, which a restart compares.  One with an attribute or a keyword ``reduction`` has
         this reduction, ``"mean"`` or ``"sum"``; any other is a mean over the batch.
-    budget, batch_size, epochs, mechanism, folder, carry
+    budget, batch_size, epochs, mechanism, folder, carry, sums, release
         As for ``corrnoise.torch.make_private``.
     workers
         How many processes of the loader read the data ahead; 0 for none.
@@ -293,7 +296,7 @@ def make_private(
     the last checkpoint.
     """
     extra_module("opacus.validators", "opacus").ModuleValidator.validate(model, strict=True)
-    torch_state.check_model(model, optimizer)
+    torch_state.check_model(model, optimizer, sums)
     own, dataset = torch_state.dataset_of(data)
     group = _group(model)
     parts = torch_state.parts(model, optimizer, carry)
@@ -310,6 +313,8 @@ def make_private(
         order=source(epochs, len(own), batch_size),
         folder=folder,
         ranks=group,
+        sums=sums,
+        release=release,
     )
     if group is not None:
         whole = Parts({name: parts[name] for name in parts if name != "torch"})

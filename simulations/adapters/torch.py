@@ -17,9 +17,10 @@ clipped to 1 − 10⁻⁴ times the clip norm, which covers the products, too.  
 float32 may be 1e-5 too small.)  The gradient of an example that is not finite, or whose norm exceeds 1e19, counts as
 zero.
 
-Norms and sums are float32 or float64, whatever the gradients have been made in: ``torch.autocast`` is switched off for
-them, gradients of half precision become float32 before their norm is taken, and shorter products (TF32) are refused.
-A sum that is rounded once to bfloat16 changes by up to 6 clip norms with one example of a batch of 1000.
+Norms are float32 or float64, whatever the gradients have been made in: ``torch.autocast`` is switched off for them,
+gradients of half precision become float32 before their norm is taken, and shorter products (TF32) are refused.  Sums
+are integers where the run has a grid (``run/sums.py``), also for models of half precision, otherwise float32 or
+float64: a sum that is rounded once to bfloat16 changes by up to 6 clip norms with one example of a batch of 1000.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from typing import Any
 from corrnoise.simulations.adapters.training import batches_of, due
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.private import PrivateRun
+from corrnoise.simulations.run.sums import MARGIN, Grid, add_truncated
 from corrnoise.theory.numerics import checks
 
-MARGIN = 1 - 1e-4  #: gradients are clipped to this part of the clip norm
 _BLOCK = 1024
 _LEAST = 1e-9  # clip norms, beside which squares that vanish in float32 count nothing
 
@@ -50,14 +51,16 @@ def trainable_size(model: Any) -> int:
 
 
 def check_parameters(run: PrivateRun, parameters: Sequence[Any]) -> None:
-    """Refuse parameters that are not those of the run: another number of them, or a type shorter than float32.
+    """Refuse parameters that are not those of the run: another number of them, or a type shorter than float32 whose
+    sums would be of this type.
 
     Raises
     ------
     ValueError
         The parameters are not covered by the noise of the run.
     """
-    check_types("parameters", parameters)
+    if run.grid is None:
+        check_types("parameters", parameters)
     if (found := sum(each.numel() for each in parameters)) != run.size:
         raise ValueError(f"the trained parameters must be {run.size} numbers during the whole run, got {found}")
 
@@ -75,19 +78,22 @@ def check_optimizer(model: Any, optimizer: Any) -> None:
         raise ValueError("optimizer must have exactly the parameters of the model that are trained")
 
 
-def clipped_sum(samples: Sequence[Any], clip_norm: float) -> list[Any]:
+def clipped_sum(samples: Sequence[Any], clip_norm: float, grid: Grid | None = None) -> list[Any]:
     """The sum of gradients of examples, each clipped to ``MARGIN`` times the clip norm.
 
     Parameters
     ----------
     samples
-        For each parameter a tensor of shape (batch, …) with the gradient of each example.
+        For each parameter a tensor of shape (batch, …) with the gradient of each example, of any type of floats.
     clip_norm
         Largest norm of the gradient of an example, over all parameters together.
+    grid
+        Of exact sums; None for sums of floats.
 
     Returns
     -------
-    The sums, one for each parameter.  Examples whose gradient is not finite count as zero.
+    The sums, one for each parameter, of float32 or float64, or integers in units of the grid.  Examples whose gradient
+    is not finite count as zero.
 
     Raises
     ------
@@ -103,12 +109,33 @@ def clipped_sum(samples: Sequence[Any], clip_norm: float) -> list[Any]:
         factors = (clip_norm * MARGIN / squares.sqrt()).clamp(max=1.0)
         whole = torch.isfinite(squares)
         factors = torch.where(whole, factors, 0.0)
+        if grid is not None:
+            return [_integers(each, factors.to(each), grid) for each in exact]
         sums = []
         for each in exact:
             kept = each if bool(whole.all()) else torch.nan_to_num(each, nan=0.0, posinf=0.0, neginf=0.0)
             sums.append(torch.einsum("i,i...->...", factors.to(each), kept))
     check_types("sums", sums)
     return sums
+
+
+def _integers(gradients: Any, factors: Any, grid: Grid) -> Any:
+    """The sum of trunc(s_i g_i), s_i = f_i 2⁻ᵏ, a tensor of the type of the grid."""
+    torch = extra_module("torch", "torch")
+    scaled = factors / grid.unit
+    total = gradients.new_zeros(gradients.shape[1:], dtype=getattr(torch, grid.dtype))
+    if gradients.device.type == "cpu":
+        add_truncated(gradients.flatten(1).contiguous().numpy(), scaled.numpy(), total.view(-1).numpy())
+        return total
+    return _by_operations(gradients, scaled, total)
+
+
+def _by_operations(gradients: Any, factors: Any, total: Any) -> Any:
+    """The same on any device."""
+    torch = extra_module("torch", "torch")
+    for one, factor in zip(gradients, factors, strict=True):
+        total += torch.where(factor > 0, (one * factor).trunc(), 0.0).to(total.dtype)
+    return total
 
 
 def check_types(name: str, tensors: Sequence[Any]) -> None:
@@ -158,13 +185,30 @@ def _squared_norms(rows: Any) -> Any:
 
 
 def add_noise(run: PrivateRun, sums: Sequence[Any]) -> list[Any]:
-    """The sums of a step, one tensor of float32 or float64 for each parameter, plus the noise of the step."""
+    """The sums of a step plus its noise, a tensor for each parameter.
+
+    Parameters
+    ----------
+    run
+        The private run, which has handed out the batch.
+    sums
+        Tensors of float32 or float64, or of the integers of ``run.grid``, for which the noisy sums are float32.
+    """
     torch = extra_module("torch", "torch")
-    check_types("sums", sums)
+    if run.grid is None:
+        check_types("sums", sums)
     total = torch.cat([each.detach().reshape(-1).to(run.device or "cpu") for each in sums])
     noisy = run.add_noise(total.numpy() if run.device is None else total)
-    parts = torch.as_tensor(noisy).split([each.numel() for each in sums])
-    return [part.to(each).view_as(each) for each, part in zip(sums, parts, strict=True)]
+    return cut_as(sums, torch.as_tensor(noisy))
+
+
+def cut_as(sums: Sequence[Any], total: Any) -> list[Any]:
+    """A vector as tensors like some sums; those of integers become float32."""
+    parts = total.split([each.numel() for each in sums])
+    return [
+        (part.to(each) if each.is_floating_point() else part.to(each.device)).view_as(each)
+        for each, part in zip(sums, parts, strict=True)
+    ]
 
 
 def private_gradient(
@@ -209,10 +253,10 @@ def private_gradient(
         )
 
     samples = example_gradients(model, loss, inputs, targets, chunk_size=chunk_size)
-    noisy = add_noise(run, clipped_sum(list(samples.values()), run.budget.clip_norm))
+    noisy = add_noise(run, clipped_sum(list(samples.values()), run.budget.clip_norm, run.grid))
     by_name = dict(model.named_parameters())
     for name, total in zip(trained, noisy, strict=True):
-        by_name[name].grad = total / batches.batch_size
+        by_name[name].grad = (total / batches.batch_size).to(by_name[name].dtype)
 
 
 def example_gradients(

@@ -20,6 +20,7 @@ from corrnoise.simulations.adapters import torch_state
 from corrnoise.simulations.adapters.torch import private_gradient, trainable_size
 from corrnoise.simulations.adapters.training import DataRun, source
 from corrnoise.simulations.run.folder import Folder
+from corrnoise.simulations.run.sums import Release, Sums
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
@@ -86,6 +87,8 @@ def make_private(
     mechanism: Mechanism | None = None,
     folder: str | os.PathLike[str] | Folder | None = None,
     carry: Mapping[str, Any] | None = None,
+    sums: Sums = "exact",
+    release: Release = "grid",
 ) -> TorchRun:
     """A private run that trains a model, and that the same command goes on with after a crash.
 
@@ -95,7 +98,7 @@ def make_private(
     Parameters
     ----------
     model
-        A ``torch.nn.Module`` that treats each example by itself, with trained parameters of float32 or float64.
+        A ``torch.nn.Module`` that treats each example by itself, with trained parameters of any type of floats.
     optimizer
         An optimizer of PyTorch over exactly its trained parameters.
     data
@@ -116,6 +119,9 @@ def make_private(
     carry
         What checkpoints hold besides the model, the optimizer and the generators: objects with ``state_dict`` and
         ``load_state_dict`` by their names, such as a scheduler of learning rates.
+    sums, release
+        ``"exact"`` and ``"grid"``: sums are integers, and releases are on their grid.  ``"float32"`` and ``"float"``
+        for floats; models of half precision need exact sums.
 
     Returns
     -------
@@ -135,7 +141,7 @@ def make_private(
     Checkpoints hold the generators of PyTorch (CPU and CUDA), NumPy and Python, so that dropout and random changes of
     the examples go on as without the crash.  Generators that the caller has made are not among them.
     """
-    torch_state.check_model(model, optimizer)
+    torch_state.check_model(model, optimizer, sums)
     own, _ = torch_state.dataset_of(data)
     if isinstance(data, tuple) and len(data) != 2:
         raise ValueError(f"data must be a tuple of inputs and targets, got {len(data)} tensors")
@@ -151,4 +157,6 @@ def make_private(
         mechanism=mechanism,
         order=source(epochs, len(own), batch_size),
         folder=folder,
+        sums=sums,
+        release=release,
     )

@@ -118,7 +118,7 @@ def _shard(parameter: Any, first: int) -> Any:
     return rectangle(tuple(parameter.shape), offset, shape, first)
 
 
-def add_noise(run: PrivateRun, sums: Sequence[Any], *, adds: bool = True) -> list[Any]:
+def add_noise(run: PrivateRun, sums: Sequence[Any]) -> list[Any]:
     """The sums of a step plus its noise; where several processes share the run, all call it together.
 
     Parameters
@@ -126,10 +126,9 @@ def add_noise(run: PrivateRun, sums: Sequence[Any], *, adds: bool = True) -> lis
     run
         A private run, whose ``ranks`` is a ``Group`` where there are several processes.
     sums
-        A tensor for each trained parameter, of float32 or float64.  Those of cut parameters are cut in the same way and
-        have the examples of all processes; those of whole parameters have the examples of this process.
-    adds
-        Whether whole sums are added over all processes.  If not, the caller does so.
+        A tensor for each trained parameter, of float32 or float64, or of the integers of ``run.grid``.  Those of cut
+        parameters are cut in the same way and have the examples of all processes; those of whole parameters have the
+        examples of this process.
 
     Raises
     ------
@@ -148,14 +147,19 @@ def add_noise(run: PrivateRun, sums: Sequence[Any], *, adds: bool = True) -> lis
             whole(part, each.device_mesh, each.placements, shape=each.shape, stride=each.stride())
             for each, part in zip(sums, noisy, strict=True)
         ]
-    adapter.check_types("sums", sums)
+    if run.grid is None:
+        adapter.check_types("sums", sums)
     total = extra_module("torch", "torch").cat([each.detach().reshape(-1) for each in sums])
     if not bool(total.isfinite().all()):
         raise ValueError("sums must be finite, also where other processes add the noise")
     first, length = group.spans[0] if len(group.spans) else (0, 0)
-    own = total[first : first + length]
-    own.copy_(adapter.add_noise(run, [own])[0])
-    if adds:
+    if run.grid is None:
+        own = total[first : first + length]
+        own.copy_(adapter.add_noise(run, [own])[0])
+    else:  # integers are added before the noise, so that the release is on the grid
         group.add(total)
-    parts = total.split([each.numel() for each in sums])
-    return [part.to(each).view_as(each) for each, part in zip(sums, parts, strict=True)]
+        own = adapter.add_noise(run, [total[first : first + length]])[0]
+        total = own.new_zeros(group.size)
+        total[first : first + length] = own
+    group.add(total)
+    return adapter.cut_as(sums, total)

@@ -16,6 +16,8 @@ from corrnoise.simulations.adapters.torch import check_layers, check_optimizer, 
 from corrnoise.simulations.adapters.training import Arrays, Data, HostGenerators, Parts
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.durable import Carry
+from corrnoise.simulations.run.sums import Sums
+from corrnoise.theory.numerics import checks
 
 
 class State:
@@ -146,22 +148,28 @@ def dataset_of(data: Any) -> tuple[Data, Any]:
     return Examples(data), data
 
 
-def check_model(model: Any, optimizer: Any) -> None:
+def check_model(model: Any, optimizer: Any, sums: Sums) -> None:
     """Refuse a model that no run of PyTorch covers, before there is a folder.
 
     Parameters
     ----------
-    model, optimizer
+    model, optimizer, sums
         As for ``make_private``.
 
     Raises
     ------
+    TypeError
+        The model is no module, or the optimizer none of PyTorch.
     ValueError
-        A trained parameter is of half precision, a layer mixes examples, the optimizer has other parameters, or
-        products of matrices are set to be shorter than float32.
+        A trained parameter is of half precision without exact sums, a layer mixes examples, the optimizer has other
+        parameters, or products of matrices are set to be shorter than float32.
     """
+    torch = extra_module("torch", "torch")
+    checks.instance("model", model, torch.nn.Module)
+    checks.instance("optimizer", optimizer, torch.optim.Optimizer)
     check_optimizer(model, optimizer)
-    check_types("parameters", [each for each in model.parameters() if each.requires_grad])
+    if sums != "exact":
+        check_types("parameters", [each for each in model.parameters() if each.requires_grad])
     check_layers(model)
     check_products()
 

@@ -23,6 +23,7 @@ from corrnoise.simulations.run.durable import Carry
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.ranks import Ranks
+from corrnoise.simulations.run.sums import Release, Sums
 from corrnoise.support.reading import json_value
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.numerics import checks
@@ -158,7 +159,7 @@ class DataRun(PrivateRun):
         As for ``PrivateRun``.
     order
         The batches, from ``source``.
-    ranks
+    ranks, sums, release
         As for ``PrivateRun``.
     """
 
@@ -175,6 +176,8 @@ class DataRun(PrivateRun):
         order: AnyBatches,
         folder: str | os.PathLike[str] | Folder | None,
         ranks: Ranks | None = None,
+        sums: Sums = "float32",
+        release: Release = "float",
     ) -> None:
         self.data = data
         self._parts = Parts({**parts, "generators": HostGenerators()})
@@ -186,7 +189,17 @@ class DataRun(PrivateRun):
             carry = self._parts
         who = order.participation
         super().__init__(
-            budget, who, mechanism, size, batches=order, folder=folder, carry=carry, settings=settings, ranks=ranks
+            budget,
+            who,
+            mechanism,
+            size,
+            batches=order,
+            folder=folder,
+            carry=carry,
+            settings=settings,
+            ranks=ranks,
+            sums=sums,
+            release=release,
         )
 
     def rows(self, batch: ArrayLike, *, at_least: int = 0) -> tuple[Any, ...]:

@@ -8,6 +8,8 @@ An engine takes one draw w_t a step and keeps what later steps need.  ``ENGINES`
     Finitely many coefficients: a ring of the last draws, or these draws made again.
 ``"substitution"``
     A triangular strategy: a ring of the last steps of noise.
+``"time-varying buffers"``
+    Few buffers whose outputs and inputs depend on the step.
 ``"tree"``
     A binary tree: the last node of each height.
 ``"transform"``
@@ -121,6 +123,25 @@ def _substitute(ring, step, entries, values):  # type: ignore[no-untyped-def]
             value[j] /= entries[0]
         if len(ring):
             ring[step % len(ring), first:last] = value
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _buffer(values, states, decays, outputs, inputs):  # type: ignore[no-untyped-def]
+    """Run one step of buffers, in place: y = z − Σ o_i s_i, then s_i ← θ_i s_i + i_i y."""
+    for first in range(0, values.size, _BLOCK):
+        last = min(first + _BLOCK, values.size)
+        value = values[first:last]
+        for i in range(decays.size):
+            output = outputs[i]
+            state = states[i, first:last]
+            for j in range(value.size):
+                value[j] -= output * state[j]
+        for i in range(decays.size):
+            decay = decays[i]
+            entry = inputs[i]
+            state = states[i, first:last]
+            for j in range(value.size):
+                state[j] = decay * state[j] + entry * value[j]
 
 
 class Engine(ABC):
@@ -238,6 +259,21 @@ class Substitution(Engine):
         _substitute(self.memory, position, entries, values)
 
 
+class TimeVarying(Engine):
+    """Buffers whose outputs and inputs depend on the step: their states, before the factor of a step."""
+
+    def __init__(self, program: Program, size: int) -> None:
+        super().__init__(program, size)
+        self.noise = program.mechanism
+        self.memory = np.zeros((program.memory, size), program.dtype)
+        self.history = None if program.memory else 0
+
+    def _step(self, draw: Draw, values: Array, position: int) -> None:
+        draw(values)
+        of_step = (self.noise.decays, self.noise.outputs[position], self.noise.inputs[position])
+        _buffer(values, self.memory, *(numbers.astype(values.dtype) for numbers in of_step))
+
+
 class Tree(Engine):
     """A binary tree: the last node of each height."""
 
@@ -294,6 +330,7 @@ ENGINES: Mapping[Form, type[Engine]] = {
     "cascade": Cascade,
     "delay line": DelayLine,
     "substitution": Substitution,
+    "time-varying buffers": TimeVarying,
     "tree": Tree,
     "transform": Transform,
 }

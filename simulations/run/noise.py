@@ -25,6 +25,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 
 _PART = 65_536
+_LOOKED_AT = 256  # steps, and 16 coordinates, whose noise shows how large it is
 
 
 class ModelNoise:
@@ -147,3 +148,16 @@ class ModelNoise:
         """End the threads."""
         if self._pool is not None:
             self._pool.shutdown()
+
+
+def deviation(program: Program) -> float:
+    """About the largest standard deviation of the noise of a step, for independent noise of deviation 1.
+
+    It is that of 16 coordinates of the first 256 steps, made with a key that everybody knows, times the growth of the
+    factors of later steps and draws.
+    """
+    steps = _LOOKED_AT if program.participation.steps is None else min(_LOOKED_AT, program.participation.steps)
+    made = ModelNoise(program, 16, 1)
+    largest = max(float(np.square(made.made(bytes(32), step, b"", 1.0, wide=True)).mean()) for step in range(steps))
+    factors = [each for each in (program.step_scales, program.draw_scales) if each is not None]
+    return float(np.sqrt(largest) * np.prod([each.max() / each[:steps].max() for each in factors]))

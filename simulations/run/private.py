@@ -37,7 +37,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,9 +48,10 @@ from corrnoise.simulations.run.durable import Carry, Durable
 from corrnoise.simulations.run.engines import Memory, step_scale, streaming
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.guard import Guarded
-from corrnoise.simulations.run.noise import ModelNoise
+from corrnoise.simulations.run.noise import ModelNoise, deviation
 from corrnoise.simulations.run.ranks import Alone, Ranks
 from corrnoise.simulations.run.sampled import SampledBatches
+from corrnoise.simulations.run.sums import Grid, Release, Sums, grid_of, released, values_of
 from corrnoise.simulations.run.termination import Termination
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Program
@@ -107,6 +108,12 @@ class PrivateRun(Guarded):
     ranks
         The processes of the run, such as ``corrnoise.torch.Group``, which make the same calls: each adds the noise of
         its own coordinates.  None for one process.
+    sums
+        ``"exact"`` for sums that are integers on the grid of the run (``run.grid``), whose sensitivity is exactly the
+        clip norm; ``"float32"`` for sums of floats, whose rounding errors a margin of the clip norm covers.
+    release
+        ``"grid"`` for noisy sums on the grid of exact sums, which are post-processing of the Gaussian mechanism;
+        ``"float"`` for sums of floats, of which this is true for real numbers only.
 
     Raises
     ------
@@ -146,6 +153,8 @@ class PrivateRun(Guarded):
         prefetch: bool = False,
         maker: Callable[..., Any] = ModelNoise,
         ranks: Ranks | None = None,
+        sums: Sums = "float32",
+        release: Release = "float",
     ) -> None:
         super().__init__()
         self._budget = checks.instance("budget", budget, Budget)
@@ -155,6 +164,12 @@ class PrivateRun(Guarded):
             checks.instance("mechanism", asked, Mechanism)  # type: ignore[type-abstract]
         self._size = checks.integer("size", size, 1)
         self._batches = _checked_batches(batches, promised)
+        self._sums = checks.choice("sums", sums, get_args(Sums))
+        self._release = checks.choice("release", release, get_args(Release))
+        if sums == "exact" and batches is None:
+            raise ValueError("batches must be given for exact sums, whose grid depends on the size of a batch")
+        if release == "grid" and sums != "exact":
+            raise ValueError(f"sums must be 'exact' for releases on a grid, got {sums!r}")
         self._steps = promised.steps if self._batches is None else self._batches.steps
         self._position = self._examples = 0
         self._handed = self._closed = False
@@ -169,8 +184,9 @@ class PrivateRun(Guarded):
             raise ValueError("prefetch must be False where steps are not noted ahead, by Folder(…, ahead=2) or more")
         if where is None and carry is not None:
             raise ValueError("folder must be given where there is something to carry")
+        said = {**({} if settings is None else settings), "sums": sums, "release": release}
         self._durable = (
-            None if where is None else Durable(where, carry, self._budget, promised, self._size, settings, self._ranks)
+            None if where is None else Durable(where, carry, self._budget, promised, self._size, said, self._ranks)
         )
         try:
             self._open(promised, asked, dtype, partial(maker, threads=threads, memory=memory))
@@ -196,6 +212,10 @@ class PrivateRun(Guarded):
             self._program = durable.program(asked, dtype)
         chosen = self._program if durable is None else durable
         self._multiplier = chosen.multiplier(self._budget)
+        self._grid: Grid | None = None
+        if self._sums == "exact":
+            spread = self.scale * deviation(self._program)
+            self._grid = grid_of(self._budget.clip_norm, self._largest_batch(), self._size, spread)
         self._noise = noise_of(self._program, self._size, spans=self._ranks.spans)
         if durable is None:
             self._secret = self._ranks.share(lambda: draws.fresh(draws.KEY_BYTES))
@@ -266,6 +286,44 @@ class PrivateRun(Guarded):
     def scale(self) -> float:
         """Standard deviation of the independent noise behind the correlated noise."""
         return self._multiplier * self._budget.clip_norm
+
+    @property
+    def sums(self) -> Sums:
+        """``"exact"`` where sums are integers on the grid of the run, otherwise ``"float32"``."""
+        return self._sums
+
+    @property
+    def release(self) -> Release:
+        """``"grid"`` where noisy sums are on the grid of the sums, otherwise ``"float"``."""
+        return self._release
+
+    @property
+    def grid(self) -> Grid | None:
+        """The grid of exact sums; None where sums are floats."""
+        return self._grid
+
+    @property
+    def level(self) -> str:
+        """The arithmetic that the guarantee is about: ``"idealised"``, ``"exact sums"`` or ``"grid"``."""
+        return "grid" if self._release == "grid" else "exact sums" if self._sums == "exact" else "idealised"
+
+    def report(self) -> dict[str, Any]:
+        """The guarantee of the run and its costs, values of JSON types by their names."""
+        budget, grid = self._budget, self._grid
+        private = {name: value for name, value in budget.arguments().items() if value is not None}
+        return {
+            **private,
+            "participation": self.participation.in_words(),
+            "multiplier": self._multiplier,
+            "level": self.level,
+            "grid exponent": None if grid is None else grid.exponent,
+            "type of sums": "float32 or float64" if grid is None else grid.dtype,
+            "type of noise": self._program.dtype,
+            "bytes of memory": self._noise.rows * self._noise.size * np.dtype(self._noise.dtype).itemsize,
+            "parameters": self._size,
+            "steps": self.steps,
+            "position": self.position,
+        }
 
     def epsilon(self, delta: float) -> float:
         """ε of the whole run, rounded up: of one Gaussian mechanism, or of the accountant of its sampled batches.
@@ -374,16 +432,17 @@ class PrivateRun(Guarded):
         Parameters
         ----------
         total
-            The sum over the batch that was handed out last, shape (size,), of float32 or float64; its coordinates of
-            this process, where there are several.
+            The sum over the batch that was handed out last, shape (size,), of float32 or float64, or of the integers of
+            ``run.grid``; its coordinates of this process, where there are several.
         examples
             The number of examples in it, where the run has no batches: then its norm is checked, too.
 
         Raises
         ------
         ValueError
-            The sum is not finite, longer than that of so many clipped gradients, or of a type whose rounding errors
-            are more than 2⁻¹⁰ standard deviations of the noise.  The step can be made with another sum.
+            The sum is not finite, longer than that of so many clipped gradients, of another type than the run has, or
+            of one whose rounding errors are more than 2⁻¹⁰ standard deviations of the noise.  The step can be made with
+            another sum.
         RuntimeError
             No batch was handed out for this step, the run is closed or over, or another process uses it.
         """
@@ -403,16 +462,20 @@ class PrivateRun(Guarded):
         if self.device is not None and getattr(total, "device", None) != self.device:
             raise ValueError(f"total must be a tensor on {self.device}, got {type(total).__name__}")
         values: Any = np.asarray(total) if self.device is None else total
-        shape, dtype = tuple(values.shape), str(values.dtype).removeprefix("torch.")
-        if shape != (self._noise.size,) or dtype not in UNITS:
+        shape = tuple(values.shape)
+        dtype: Any = str(values.dtype).removeprefix("torch.")
+        kinds: tuple[str, ...] = ("float32", "float64") if self._grid is None else (self._grid.dtype,)
+        if shape != (self._noise.size,) or dtype not in kinds:
             raise ValueError(
-                f"total must be a vector of {self._noise.size} numbers of float32 or float64, got shape {shape} of "
+                f"total must be a vector of {self._noise.size} numbers of {' or '.join(kinds)}, got shape {shape} of "
                 f"{dtype}"
             )
         if self._batches is not None:
             if examples not in (None, self._examples):
                 raise ValueError(f"examples must be the {self._examples} of the batch, got {examples}")
             examples = self._examples
+        if self._grid is not None:
+            return self._checked_integers(values, self._grid)
         squares = float(values.dot(values))  # in float32 fast, and good enough far below the limit
         count = None if examples is None else checks.integer("examples", examples, 0)
         if count is None and np.isfinite(squares):
@@ -437,18 +500,46 @@ class PrivateRun(Guarded):
             )
         return values
 
+    def _checked_integers(self, values: Any, grid: Grid) -> Any:
+        """An exact sum, if it can be that of the batch."""
+        if len(values) and not -grid.largest <= int(values.min()) <= int(values.max()) <= grid.largest:
+            raise ValueError(f"total must have numbers of at most {grid.largest} units of the grid of the run")
+        wide = values_of(values, grid)
+        norm, largest = math.sqrt(float(wide.dot(wide))), self._examples * self._budget.clip_norm
+        if norm > largest * (1 + _SLACK):
+            raise ValueError(
+                f"total must have a norm of at most {largest:.6g}, as the sum of {self._examples} clipped gradients "
+                f"has, got {norm:.6g}"
+            )
+        return values
+
+    def _largest_batch(self) -> int:
+        """The largest number of examples that a batch can have."""
+        order = self._batches
+        assert order is not None
+        if not isinstance(order, SampledBatches):
+            return order.batch_size
+        capacity = order.participation.capacity
+        return order.examples if capacity is None else min(capacity, order.examples)
+
     def _made(self, secret: bytes, step: int, nonce: bytes) -> NDArray[Any]:
         """The noise of a step."""
-        return self._noise.made(secret, step, nonce, self.scale)
+        return self._noise.made(secret, step, nonce, self.scale, wide=self._release == "grid")
 
     def _noisy(self, step: int, values: NDArray[Any]) -> NDArray[Any]:
         """The noisy sum of a step, noted before its noise is drawn."""
         durable = self._durable
         nonce = b"" if durable is None else durable.nonce(step)
-        noisy = values + self._made(self._secret, step, nonce)
+        noise = self._made(self._secret, step, nonce)
+        if self._grid is None:
+            noisy = values + noise
+        elif self._release == "grid":
+            noisy = released(values, noise, self._grid)
+        else:
+            noisy = values_of(values, self._grid) + noise
         following = b"" if durable is None else durable.noted(step + 1)
         if self._prefetch and step + 1 != self.steps and following is not None:
-            self._noise.prefetch(self._secret, step + 1, following)
+            self._noise.prefetch(self._secret, step + 1, following, wide=self._release == "grid")
         if durable is None:
             return noisy
         if not durable.keeps:

@@ -10,4 +10,5 @@ from .theory.mechanisms.product import AntiPGD as AntiPGD
 from .theory.mechanisms.product import NuFTRL as NuFTRL
 from .theory.mechanisms.product import ProductNoise as ProductNoise
 from .theory.mechanisms.scaled import ScaledNoise as ScaledNoise
+from .theory.mechanisms.time_varying import TimeVaryingBuffers as TimeVaryingBuffers
 from .theory.mechanisms.tree import BinaryTree as BinaryTree

@@ -11,9 +11,10 @@ from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise
 from corrnoise.theory.mechanisms.poles import BufferNoise, PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.mechanisms.tree import BinaryTree
 
 KINDS: dict[str, type[Mechanism]] = by_name(
     *(DPSGD, NuFTRL, AntiPGD, ProductNoise, PoleNoise, BufferNoise, FiniteNoise, BandedStrategyNoise, CepstralNoise),
-    *(ScaledNoise, MatrixNoise, BandedNoise, BinaryTree),
+    *(ScaledNoise, MatrixNoise, BandedNoise, BinaryTree, TimeVaryingBuffers),
 )

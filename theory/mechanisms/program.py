@@ -13,6 +13,7 @@ form                        what is run                                         
 ``"tree"``                  one node for each binary digit of the step                                  trees
 ``"transform"``             all steps at once by fast Fourier transforms                                Toeplitz noise
 ``"buffers"``               y = z − Σ_i ω_i x_i, then x_i ← θ_i x_i + y, by another program             rational noise
+``"time-varying buffers"``  y = z − Σ_i o_i x_i, then x_i ← θ_i x_i + i_i y, with o, i of the step       finite runs
 ``"strategy column"``       y_t = (z_t − Σ_{k>=1} c_k y_{t−k})/c_0, by another program                  Toeplitz noise
 ``"noising column"``        y_t = Σ_k β_k z_{t−k}, by another program                                   Toeplitz noise
 ==========================  ==========================================================================  ==============
@@ -40,6 +41,7 @@ Form = Literal[
     "tree",
     "transform",
     "buffers",
+    "time-varying buffers",
     "strategy column",
     "noising column",
 ]
@@ -106,6 +108,8 @@ class Program(Record):
         noise = self.unscaled
         if self.form == "buffers":
             found = {"buf_decay": noise.buf_decay, "output_scale": noise.output_scale}
+        elif self.form == "time-varying buffers":
+            found = {"buf_decay": noise.decays, "output_scale": noise.outputs, "input_scale": noise.inputs}
         elif self.form == "strategy column":
             found = {"strategy_coef": as_stored(noise.inverse_coefficients(self.participation.length), self.dtype)}
         elif self.form == "noising column":

@@ -18,6 +18,7 @@ from typing import Literal
 import numpy as np
 
 from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
@@ -26,6 +27,7 @@ from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 from corrnoise.theory.problems.learning_recursions import adjoint_moments, filtered_power
 from corrnoise.theory.problems.quadratic import QuadraticProblem, checked_quadratic
+from corrnoise.theory.recursion import Recursion
 
 _SIZE = "[-1e100, 1e100]"  # squares of these stay finite
 
@@ -128,6 +130,12 @@ class LearningObjective(Record):
         lags = np.abs(np.subtract.outer(steps, steps))
         return np.asarray((adjoints[: self.steps] @ decays)[later, lags])
 
+    def recursion(self) -> Recursion:
+        """The linear system with the squared error tr(W N Nᵀ): v_j ← (1 − x_j) v_j + y_t, w_{t,j} = w_j^{(t)}."""
+        _, gains, _ = self._recursion()
+        kept = (1 - self.problem.rates)[np.newaxis, :, np.newaxis, np.newaxis]
+        return Recursion(kept, np.ones((1, kept.size, 1)), np.maximum(gains, 0.0))  # below 0 by rounding
+
     def tail_weights(self) -> Array:
         """Ω_{s,j} = Σ_{t>=s} w_j^{(t)}, shape (steps, d): the weights of y_{s,j}² for Toeplitz noise."""
         _, gains, _ = self._recursion()
@@ -137,12 +145,14 @@ class LearningObjective(Record):
     def power(self, mechanism: Mechanism) -> float:
         """tr(W N Nᵀ), to which the cost of privacy is proportional at equal sensitivity.
 
-        The mechanism is endless noise, in O(T d), or noise of a run of ``steps`` steps, in O(T³).
+        It takes O(T d) for endless noise and time-varying buffers, and O(T³) for other noise of ``steps`` steps.
         """
         self._checked(mechanism)
         if isinstance(mechanism, ToeplitzNoise):
             coefficients = mechanism.coefficients(self.steps)
             return float(filtered_power(self.problem.rates, coefficients, self.tail_weights()))
+        if isinstance(mechanism, TimeVaryingBuffers):
+            return mechanism.squared_error(self.recursion())
         noising = mechanism.noising_matrix(self.steps)
         return float((noising * (self.weight_matrix() @ noising)).sum())
 

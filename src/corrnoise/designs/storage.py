@@ -32,6 +32,7 @@ from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.sensitivity import Sensitivity
+from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.numerics.records import Record
 from corrnoise.theory.participation import Participation
@@ -57,7 +58,9 @@ NAMES = (
     *("comparison.pdf", "comparison.png", "comparison.csv", "memory.pdf", "memory.png", "memory.csv"),
 )
 #: Steps of a run whose noise a file may hold, by kind; all others are Toeplitz noise.
-MOST_STEPS = {MatrixNoise: 4096, BandedNoise: 4096, BinaryTree: 10**6, ScaledNoise: 10**6, object: 10**7}
+MOST_STEPS = {MatrixNoise: 4096, BandedNoise: 4096, object: 10**7} | dict.fromkeys(
+    (BinaryTree, ScaledNoise, TimeVaryingBuffers), 10**6
+)
 
 _MAIN = "design.npz"
 _ENDINGS = (".json", ".npz")

@@ -19,6 +19,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 
 from corrnoise.simulations.adapters.torch_shards import Group, add_noise
 from corrnoise.simulations.run import draws
+from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.product import NuFTRL
@@ -26,15 +27,19 @@ from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
 STEPS, KILLED = 8, 5
-MODES = ("fsdp", "columns", "whole")
+MODES = ("fsdp", "columns", "whole", "integers")
 
 
 def folder_of(path: Path) -> Folder:
     return Folder(path / "run", checkpoint_every=2, keep_releases=False, marks=path / "marks")
 
 
-def run_of(path: Path, size: int, ranks: Any = None) -> PrivateRun:
-    return PrivateRun(Budget(0.5), Participation.single(STEPS), NuFTRL(0.1), size, folder=folder_of(path), ranks=ranks)
+def run_of(path: Path, size: int, mode: str, ranks: Any = None) -> PrivateRun:
+    once = Participation.single(STEPS)
+    options: dict[str, Any] = {"folder": folder_of(path), "ranks": ranks}
+    if mode == "integers":
+        options |= {"batches": batches(once, 4 * STEPS, 4, rng=0), "sums": "exact", "release": "grid"}
+    return PrivateRun(Budget(0.5), once, NuFTRL(0.1), size, **options)
 
 
 def model() -> torch.nn.Module:
@@ -55,14 +60,15 @@ def parameters(mode: str, mesh: Any) -> list[Any]:
 
 
 def value(mode: str, step: int) -> float:
-    """All coordinates of the sum of a step; whole sums are zero, so that their addition has no rounding."""
-    return 0.0 if mode == "whole" else step / 4
+    """All coordinates of the sum of a step of one process; whole sums are zero, so that they add without rounding."""
+    return {"whole": 0.0, "integers": 12345 * step}.get(mode, step / 4)
 
 
 def noisy(run: PrivateRun, own: list[Any], mode: str) -> Iterator[np.ndarray]:
     """The noisy sums of the steps to come, whole."""
-    for step in run:
-        sums = add_noise(run, [torch.full_like(each.detach(), value(mode, step)) for each in own])
+    kind = torch.int32 if mode == "integers" else torch.float32
+    for _ in run:
+        sums = add_noise(run, [torch.full_like(each.detach(), value(mode, run.position), dtype=kind) for each in own])
         full = [each.full_tensor() if hasattr(each, "full_tensor") else each for each in sums]
         yield torch.cat([each.reshape(-1) for each in full]).numpy()
 
@@ -70,8 +76,9 @@ def noisy(run: PrivateRun, own: list[Any], mode: str) -> Iterator[np.ndarray]:
 def one_process(path: Path, mode: str) -> np.ndarray:
     """The noisy sums of all steps of one process under the same key and nonces, shape (steps, size)."""
     size = sum(each.numel() for each in model().parameters())
-    with mock.patch.object(draws, "fresh", lambda count: bytes(range(count))), run_of(path, size) as run:
-        return np.array([run.add_noise(np.full(size, value(mode, step), np.float32)) for step in run])
+    kind, processes = (np.int32, 2) if mode == "integers" else (np.float32, 1)
+    with mock.patch.object(draws, "fresh", lambda count: bytes(range(count))), run_of(path, size, mode) as run:
+        return np.array([run.add_noise(np.full(size, processes * value(mode, run.position), kind)) for _ in run])
 
 
 def job(rank: int, path: Path, dies: bool) -> None:
@@ -83,7 +90,7 @@ def job(rank: int, path: Path, dies: bool) -> None:
         for mode in MODES:
             own = parameters(mode, mesh)
             group = Group(own)
-            run = run_of(path / mode, group.size, group)
+            run = run_of(path / mode, group.size, mode, group)
             start = run.position
             for made in noisy(run, own, mode):
                 if rank == 0:

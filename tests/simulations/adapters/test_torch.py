@@ -10,6 +10,7 @@ import itertools
 import os
 import subprocess
 import sys
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from corrnoise.simulations.adapters import torch as torch_loop
 from corrnoise.simulations.adapters import training
@@ -25,6 +28,7 @@ from corrnoise.simulations.adapters.torch import clipped_sum, private_gradient, 
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
+from corrnoise.simulations.run.sums import MARGIN, Grid, add_truncated, grid_of
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.participation import Participation
@@ -76,6 +80,67 @@ def flat(model: Any) -> Any:
 # -- clipping ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("examples", [4, 1000])
+def test_exact_sums_of_an_example_are_never_longer_than_the_clip_norm(dtype: Any, examples: int) -> None:
+    """In rational numbers, for gradients of many scales; the mutants round to the nearest, or clip to the norm."""
+    grid = grid_of(1.0, examples, 40, 1.0)
+    torch.manual_seed(0)
+    for scale in (1e-6, 0.1, 1, 100, 6e4 / 8):
+        sample = [(scale * torch.randn(1, 5, 7)).to(dtype), (scale * torch.randn(1, 3)).to(dtype)]
+        numbers = torch.cat([each.reshape(-1) for each in clipped_sum(sample, 1.0, grid)])
+        assert numbers.dtype == getattr(torch, grid.dtype)
+        assert sum(int(q) ** 2 for q in numbers) * Fraction(grid.unit) ** 2 <= 1
+        clipped = torch.cat([each.reshape(-1) for each in clipped_sum(sample, 1.0)]) if dtype.itemsize > 2 else None
+        if clipped is not None:
+            assert (numbers.double() * grid.unit - clipped).abs().max() < grid.unit + 1e-7
+
+
+def test_mutants_of_exact_sums_are_longer_than_the_clip_norm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries of 1.6 units, which are rounded to 2; and a margin on the wrong side."""
+    grid = Grid(-11, "int32", 4 * 2**11)
+    sample = [torch.full((1, 1280**2), 10.0)]
+
+    def length(numbers: Any, unit: float = grid.unit) -> float:
+        return float(numbers.double().norm()) * unit
+
+    assert length(clipped_sum(sample, 1.0, grid)[0]) <= 1
+    assert length((sample[0] * _factors(sample[0]) / grid.unit).round()) > 1.2
+    monkeypatch.setattr(torch_loop, "MARGIN", 1 + 1e-4)
+    fine = Grid(-20, "int32", 4 * 2**20)
+    assert length(clipped_sum([torch.full((1, 4), 7.0)], 1.0, fine)[0], fine.unit) > 1
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_exact_sums_of_neighbours_differ_by_one_gradient(seed: int) -> None:
+    """For bfloat16, in whatever microbatches."""
+    rng = np.random.default_rng(seed)
+    grid = grid_of(1.0, 9, 8, 1.0)
+    samples = torch.tensor(rng.normal(size=(9, 8)) * 10 ** rng.uniform(-3, 3, size=(9, 1))).bfloat16()
+    whole = clipped_sum([samples], 1.0, grid)[0]
+    without = sum(clipped_sum([samples[rows]], 1.0, grid)[0] for rows in ([5, 1], [8, 2, 3, 4], [6, 7]))
+    change = (whole - without).tolist()
+    assert change == clipped_sum([samples[:1]], 1.0, grid)[0].tolist()
+    assert sum(q**2 for q in change) * Fraction(grid.unit) ** 2 <= 1
+
+
+def test_exact_sums_by_operations_are_those_of_the_kernel() -> None:
+    """The path of other devices than CPUs."""
+    samples = torch.randn(5, 21) * 3
+    samples[2, 0] = torch.inf
+    factors = _factors(samples) * 2**26
+    kernel, elsewhere = torch.zeros((2, 21), dtype=torch.int32)
+    add_truncated(samples.numpy(), factors.numpy(), kernel.numpy())
+    torch_loop._by_operations(samples, factors, elsewhere)
+    assert torch.equal(kernel, elsewhere)
+    assert kernel.abs().max() > 2**20
+
+
+def _factors(samples: Any) -> Any:
+    norms = samples.flatten(1).double().norm(dim=1)
+    return torch.where(norms.isfinite(), (MARGIN / norms).clamp(max=1.0), 0.0).float()
+
+
 def test_clipped_sums_against_one_example_at_a_time() -> None:
     rng = np.random.default_rng(0)
     samples = [torch.tensor(rng.normal(size=(7, *shape)) * 3, dtype=torch.float32) for shape in ((4, 2), (3,))]
@@ -86,7 +151,7 @@ def test_clipped_sums_against_one_example_at_a_time() -> None:
     for i in range(7):
         norm = np.sqrt(sum(float((each[i].double() ** 2).sum()) for each in samples))
         for total, each in zip(expected, samples, strict=True):
-            total += each[i].double().numpy() * min(1.0, torch_loop.MARGIN * 2.0 / norm)
+            total += each[i].double().numpy() * min(1.0, MARGIN * 2.0 / norm)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a.numpy(), b, rtol=1e-5, atol=1e-6)
 
@@ -164,7 +229,7 @@ def test_the_gradient_is_that_of_single_examples_clipped_plus_noise() -> None:
         model.zero_grad()
         torch.nn.functional.cross_entropy(model(inputs[i : i + 1]), targets[i : i + 1]).backward()
         gradient = torch.cat([each.grad.reshape(-1) for each in model.parameters()]).double().numpy()
-        expected += gradient * min(1.0, torch_loop.MARGIN / np.linalg.norm(gradient))
+        expected += gradient * min(1.0, MARGIN / np.linalg.norm(gradient))
     np.testing.assert_allclose(found, expected / BATCH, atol=1e-6)
 
 
@@ -494,7 +559,7 @@ def test_sums_that_are_refused_use_no_noise(broken: str, tmp_path: Path) -> None
 
 
 def test_opacus_refuses_sums_of_half_precision_and_trains_under_autocast() -> None:
-    model, optimizer, loader = with_opacus()
+    model, optimizer, loader = with_opacus(sums="float32", release="float")
     batches_to_come = iter(loader)
     inputs, targets = next(batches_to_come)
     with torch.autocast("cpu", torch.bfloat16):

@@ -87,7 +87,7 @@ def contractions(normals: Callable[..., Any]) -> tuple[int, int]:
 
     changes = []
 
-    class Contracting(TorchDispatchMode):  # type: ignore[misc]
+    class Contracting(TorchDispatchMode):
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             made = func(*args, **(kwargs or {}))
             name = func.overloadpacket.__name__

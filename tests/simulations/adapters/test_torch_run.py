@@ -181,7 +181,7 @@ def test_models_of_half_precision_are_refused_before_there_is_a_folder(tmp_path:
     model = torch.nn.Linear(6, 3).bfloat16()
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     with pytest.raises(ValueError, match=r"parameters must be of float32 or float64, got torch\.bfloat16"):
-        command(tmp_path, model=model, optimizer=optimizer)
+        command(tmp_path, model=model, optimizer=optimizer, sums="float32", release="float")
     assert not (tmp_path / "run").exists()
 
 
@@ -327,8 +327,34 @@ def test_a_single_layer_of_half_precision_is_refused(layer: int, tmp_path: Path)
     chosen = with_rate(0.1)
     chosen["model"][layer].half()
     with pytest.raises(ValueError, match=r"parameters must be of float32 or float64, got torch\.float16"):
-        command(tmp_path, **chosen)
+        command(tmp_path, **chosen, sums="float32", release="float")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_model_of_half_precision_trains_with_exact_sums(
+    dtype: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupted, it ends with the bits of a run that was not."""
+    monkeypatch.setattr(training, "batches", partial(batches, rng=0))
+    inputs, targets = data()
+    found = []
+    for stop in (12, 7):
+        with counted():
+            for end in (stop, 12):
+                torch.manual_seed(1)
+                chosen = with_rate(0.25)
+                chosen["model"].to(dtype)
+                run = command(tmp_path / str(stop), data=(inputs.to(dtype), targets), **chosen)
+                for batch in run:
+                    run.step(batch)
+                    if run.position == end:
+                        break
+                run.close()
+        assert run.level == "grid"
+        assert {each.dtype for each in run.model.parameters()} == {dtype}
+        found.append(torch.cat([each.detach().float().reshape(-1) for each in run.model.parameters()]).numpy())
+    np.testing.assert_array_equal(*found)
 
 
 def test_shorter_products_are_refused_before_there_is_a_folder(tmp_path: Path) -> None:

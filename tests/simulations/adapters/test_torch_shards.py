@@ -45,7 +45,7 @@ def released(path: Path) -> dict[int, np.ndarray]:
     return {int(each.stem.partition("-")[2]): np.load(each) for each in path.glob("noisy-*.npy")}
 
 
-@pytest.mark.parametrize("mode", ["fsdp", "columns", "whole"])
+@pytest.mark.parametrize("mode", sharded.MODES)
 def test_one_process_goes_on_with_the_shards_of_two(mode: str, killed: Path, tmp_path: Path) -> None:
     true = sharded.one_process(tmp_path / "one", mode)
     before = released(killed / mode)

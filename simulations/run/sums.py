@@ -1,0 +1,183 @@
+"""Exact sums: clipped gradients as integers on a binary grid, and releases on that grid.
+
+The gradient g of an example, of which a norm N >= (1 − η)|g| was computed, becomes the integers
+
+    q = trunc(fl(s g)),  s = fl(f 2⁻ᵏ),  f = min(1, (1 − m) G/N),
+
+and a batch has the sum S = Σ q in integers.  Then |2ᵏ q| <= G in exact arithmetic where (1 − m)(1 + u)³ <= 1 − η,
+because truncation enlarges no number; and S is the same in every order, sharding and tree of additions, also where
+partial sums wrap around, because the exponent k keeps all of B such gradients within the integers.  So the sensitivity
+of 2ᵏ S is exactly G (2G for replace-one), whatever the precision in which the gradients were made.  S is short of the
+sum of the clipped gradients by less than B 2ᵏ in each coordinate.
+
+A *release on the grid* is h (S + n) with h = 2ᵏ and n = ⌊y/h + ½⌋ for real noise y.  It is a function of h S + y, since
+the floor commutes with integers, and so is post-processing of the Gaussian mechanism, for all steps together.  A sum of
+floats plus noise in floats is not: it shows on which grid the sum lies.  The proofs are in docs/exact-sums.md.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, Literal, get_args
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.records import Record, record
+
+Sums = Literal["float32", "exact"]
+Release = Literal["float", "grid"]
+Integer = Literal["int32", "int64"]
+
+MARGIN = 1 - 1e-4  #: 1 − m: gradients are clipped to this part of the clip norm
+_LARGEST = {"int32": 2**31 - 1, "int64": 2**63 - 1}
+_LEAST_NORM = 2.0**-40  # so that s stays within float32
+_FARTHEST = 2.0**40  # of the noise, in units of the grid: float64 holds it to 2⁻¹³ units
+_FINEST = 2.0**-32  # of a grid, in standard deviations of the noise
+_COARSEST = 2.0**-10  # of the error of a clipped gradient, in clip norms
+_BLOCK = 4096  # coordinates whose sums stay in the cache
+
+_jit = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+
+@record
+class Grid(Record):
+    """The grid of the sums of a run.
+
+    Parameters
+    ----------
+    exponent : k, of the unit 2ᵏ
+    dtype : ``"int32"`` or ``"int64"``, the type of the sums
+    largest : B ⌊G/2ᵏ⌋, which no coordinate of a sum exceeds
+    """
+
+    exponent: int
+    dtype: Integer
+    largest: int
+
+    @property
+    def unit(self) -> float:
+        """2ᵏ."""
+        return math.ldexp(1.0, self.exponent)
+
+
+def grid_exponent(clip_norm: float, batch_size: int, dtype: Integer = "int32") -> int:
+    """The smallest k with B ⌊G/2ᵏ⌋ <= 2³¹ − 1, or 2⁶³ − 1: sums of B clipped gradients stay within the integers.
+
+    Parameters
+    ----------
+    clip_norm : G >= 2⁻⁴⁰
+    batch_size : B >= 1, the largest number of examples that a batch can have
+    dtype : ``"int32"`` or ``"int64"``
+
+    Raises
+    ------
+    ValueError
+        An argument is out of its range.
+    """
+    norm = Fraction(checks.real("clip_norm", clip_norm, f"[{_LEAST_NORM}, inf)"))
+    most = _LARGEST[checks.choice("dtype", dtype, get_args(Integer))]
+    above = norm / (most // checks.integer("batch_size", batch_size, 1, largest=most) + 1)
+    k = above.numerator.bit_length() - above.denominator.bit_length() - 1  # 2ᵏ <= above < 2ᵏ⁺²
+    while Fraction(2) ** k <= above:
+        k += 1
+    return k
+
+
+def grid_dtype(clip_norm: float, batch_size: int, size: int) -> Integer:
+    """``"int32"`` where a clipped gradient of ``size`` parameters loses at most 2⁻¹⁰ G by it, otherwise ``"int64"``.
+
+    Parameters
+    ----------
+    clip_norm, batch_size : as for ``grid_exponent``
+    size : d >= 1
+    """
+    if batch_size > _LARGEST["int32"]:
+        return "int64"
+    lost = math.ldexp(1.0, grid_exponent(clip_norm, batch_size)) * math.sqrt(checks.integer("size", size, 1))
+    return "int32" if lost <= _COARSEST * clip_norm else "int64"
+
+
+def grid_of(clip_norm: float, batch_size: int, size: int, deviation: float) -> Grid:
+    """The grid of a run: the finest one that its integers allow, and that is fine beside the noise.
+
+    Parameters
+    ----------
+    clip_norm, batch_size, size : as for ``grid_dtype``
+    deviation : about the standard deviation of the noise; the grid is not finer than 2⁻³² of it, so that float64 holds
+        the noise, up to 2⁸ times this deviation, more finely than the grid
+    """
+    dtype = grid_dtype(clip_norm, batch_size, size)
+    k = max(grid_exponent(clip_norm, batch_size, dtype), math.ceil(math.log2(_FINEST * deviation)))
+    while (largest := batch_size * math.floor(Fraction(clip_norm) / Fraction(2) ** k)) + _FARTHEST >= _LARGEST["int64"]:
+        k += 1
+    return Grid(k, dtype, largest)
+
+
+@_jit
+def add_truncated(gradients, factors, total):  # type: ignore[no-untyped-def]
+    """Add trunc(s_i g_i) to integer sums, in place.
+
+    Parameters
+    ----------
+    gradients : shape (examples, size), float32 or float64
+    factors : s, shape (examples,), of the same type; an example with s = 0 counts as zero, whatever its gradient
+    total : shape (size,), int32 or int64
+    """
+    count, size = gradients.shape
+    for first in range(0, size, _BLOCK):
+        last = min(first + _BLOCK, size)
+        for i in range(count):
+            if factors[i] > 0:
+                for j in range(first, last):
+                    total[j] += np.int64(gradients[i, j] * factors[i])
+
+
+@_jit
+def _release(total, noise, unit, noisy):  # type: ignore[no-untyped-def]
+    """H (S + ⌊y/h + ½⌋), without rounding y/h + ½; the largest |y/h|."""
+    farthest = 0.0
+    inverse = 1.0 / unit
+    for j in range(total.size):
+        x = noise[j] * inverse
+        farthest = max(farthest, abs(x))
+        below = math.floor(x)
+        number = np.int64(below) + (1 if x - below >= 0.5 else 0)
+        noisy[j] = unit * (np.int64(total[j]) + number)
+    return farthest
+
+
+def released(total: Any, noise: Any, grid: Grid) -> Any:
+    """The release h (S + n) on the grid, float32, which is rounded after the fact.
+
+    Parameters
+    ----------
+    total : S, shape (size,), integers of NumPy, or of PyTorch on the device of the noise
+    noise : y, the same shape, float64
+    grid : of the sums
+
+    Raises
+    ------
+    RuntimeError
+        The noise is too large for its grid, whatever the data are.
+    """
+    unit = grid.unit
+    if isinstance(noise, np.ndarray):
+        noisy: Any = np.empty(noise.shape, np.float32)
+        farthest = _release(total, noise, unit, noisy)
+    else:
+        x = noise / unit
+        below = x.floor()
+        noisy = ((total.long() + below.long() + (x - below >= 0.5)).double() * unit).float()
+        farthest = float(x.abs().max()) if len(x) else 0.0
+    if not farthest < _FARTHEST:
+        raise RuntimeError(f"noise must be below {_FARTHEST:.3g} units of the grid {unit:.3g}, got {farthest:.3g}")
+    return noisy
+
+
+def values_of(total: NDArray[Any], grid: Grid) -> Any:
+    """2ᵏ S as float64, of NumPy or PyTorch."""
+    return (total.astype(float) if isinstance(total, np.ndarray) else total.double()) * grid.unit

@@ -1,0 +1,384 @@
+"""Time-varying buffers with the smallest error that a search finds, in O(n d²) a step of the search.
+
+The variables are the decays, and on few *knots* the logarithms of outputs, inputs and columns ς of the strategy.  Knots
+are graded: in each epoch the steps at the distances 0, 1, 2, 4, 8, … from either end, and epochs likewise where there
+are many; between knots logarithms are linear.  So there are about k log₂ b (2d + 1) variables, or log₂ k log₂ b.
+
+In fixed epochs no class of steps {r, r + b, …} needs to have a smaller sensitivity than another: with the squares g_r
+of classes for the columns ς the scales d_t = sqrt(g_r)/ς_t give every class the sensitivity 1.  So the error alone is
+minimised, and its gradient in ς, o, i and θ is that at fixed scales plus Σ_r λ_r ∇g_r, λ_r = Σ_t D_t/(2 g_r) over the
+steps t of the class, with the derivatives D_t of the logarithm of the error in log d_t.
+
+Long runs start from the result for a shorter one: blocks of steps of the linear system are merged, and knots and decays
+are carried over in logarithms of distances.  A search for d buffers starts from equally spaced decays, and from the
+result for d − 1 with a decay between.  The largest error of a step is approached by p-norms of the squared errors.
+The search is local: a floor certifies it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from corrnoise.solvers.certified.fixed_epochs import in_fixed_epochs
+from corrnoise.solvers.objectives import RunObjective
+from corrnoise.theory.mechanisms import time_varying_sums as sums
+from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.recursion import Recursion
+
+MOST = 16  #: buffers
+_EPOCHS = 32  # up to which each has knots of its own
+_SHORT = 512  # steps of the shortest run that others start from
+_SHORT_EPOCH = 4  # steps of an epoch of it
+_LONGER = 4  # how many times longer the next is
+_COARSE = 4.0  # the ratio of knots
+_FINER = (2.0, 1.25)  # ratios of further knots
+_FINE = 4096  # steps up to which there are further knots
+_ITERATIONS = (8, 100)  # of a search
+_WORK = 1_200_000  # steps of all its iterations
+_POWERS = (8.0, 32.0, 128.0, 512.0)  # of the norms for the largest error
+_PAIRS = 20  # of steps and changes of the gradient
+_HALVINGS = 20
+_DECREASE = 1e-10  # of the logarithm of the squared error, at which a search ends
+_LARGE = 1e6  # the logarithm of an error that overflows
+
+
+# -- knots -------------------------------------------------------------------------------------------------------------
+
+
+def graded(length: int, ratio: float) -> Array:
+    """Places of 0, …, length − 1 whose distances from the nearer end grow by ``ratio``, with the ends and middle."""
+    distances = {0, (length - 1) // 2}
+    distance = 1.0
+    while distance < length / 2:
+        distances.add(round(distance))
+        distance = max(distance * ratio, distance + 1)
+    return np.array(sorted(distances | {length - 1 - each for each in distances}), dtype=float)
+
+
+def _interpolation(at: Array, knots: Array) -> sparse.csr_array:
+    """The matrix of linear interpolation at real places, shape (places, knots)."""
+    left = np.clip(np.searchsorted(knots, at, side="right") - 1, 0, max(knots.size - 2, 0))
+    right = np.minimum(left + 1, knots.size - 1)
+    shares = np.clip((at - knots[left]) / np.maximum(knots[right] - knots[left], 1.0), 0.0, 1.0) * (right > left)
+    rows = np.tile(np.arange(at.size), 2)
+    entries = np.concatenate([1 - shares, shares]), (rows, np.concatenate([left, right]))
+    return sparse.csr_array(entries, shape=(at.size, knots.size))
+
+
+def _matched(places: Array, length: int, other: int) -> Array:
+    """Places of a run of another length whose distances from the nearer end are as far in logarithms."""
+    far = np.minimum(places, length - 1 - places)
+    near = np.expm1(np.log1p(far) * (math.log1p((other - 1) / 2) / math.log1p(max(length - 1, 1) / 2)))
+    return np.asarray(np.where(places <= (length - 1) / 2, near, other - 1 - near)) if length != other else places
+
+
+class Knots(NamedTuple):
+    """Where values are free: the product of knots of an epoch and of the run."""
+
+    steps: int
+    period: int
+    places: Array  # in an epoch
+    epochs: Array
+
+    @classmethod
+    def of(cls, steps: int, period: int, ratio: float) -> Knots:
+        """Graded knots; a last epoch that is shorter adds those of its end."""
+        count = -(-steps // period)
+        places = graded(period, ratio)
+        rest = steps - (count - 1) * period
+        if rest < period:
+            places = np.array(sorted({*places, *graded(rest, ratio)}))
+        return cls(steps, period, places, np.arange(float(count)) if count <= _EPOCHS else graded(count, ratio))
+
+    def matrix(self) -> sparse.csr_array:
+        """Values of all steps from those of the knots, shape (steps, knots)."""
+        count = -(-self.steps // self.period)
+        epochs = _interpolation(np.arange(float(count)), self.epochs)
+        places = _interpolation(np.arange(float(self.period)), self.places)
+        return sparse.csr_array(sparse.kron(epochs, places, format="csr")[: self.steps])
+
+    def carried(self, values: Array, to: Knots) -> Array:
+        """Values on other knots, of as many epochs."""
+        places = _interpolation(_matched(to.places, to.period, self.period), self.places)
+        return np.asarray(sparse.kron(_interpolation(to.epochs, self.epochs), places) @ values)
+
+
+def merged(system: Recursion, period: int, shorter: int) -> Recursion:
+    """The linear system of a run whose epochs have ``shorter`` steps, each for a block of steps."""
+    n, groups = system.weights.shape
+    count, states = -(-n // period), system.input.shape[-1]
+    block = period / shorter
+    first = np.add.outer(np.arange(count) * period, (np.arange(shorter) * block).astype(int)).ravel()
+    first = first[first < n]
+    chosen = np.minimum(first + int(block / 2), n - 1)
+    moved = np.zeros((1 if len(system.transition) == len(system.input) == 1 else first.size, groups, *[states + 1] * 2))
+    moved[..., :states, :states] = system.transition[chosen if len(system.transition) > 1 else [0]]
+    moved[..., :states, states] = system.input[chosen if len(system.input) > 1 else [0]]
+    moved[..., states, states] = 1.0
+    power = np.linalg.matrix_power(moved, round(block))
+    weights = np.add.reduceat(system.weights, first, axis=0)
+    return Recursion(power[..., :states, :states], power[..., :states, states] / round(block), weights)
+
+
+# -- the error and its gradient ----------------------------------------------------------------------------------------
+
+
+class _Point(NamedTuple):
+    """Variables: log(−log θ), shape (d,), and the logarithms of o, i and ς on knots, shape (knots, 2d + 1)."""
+
+    rates: Array
+    values: Array
+
+
+class _Search:
+    """The logarithm of the squared error of saturated buffers as a function of the variables."""
+
+    def __init__(self, system: Recursion, period: int, knots: Knots, power: float | None = None) -> None:
+        self.system = (system.transition, system.input, system.weights if power is None else np.sign(system.weights))
+        self.period, self.knots, self.power = period, knots, power
+
+    @cached_property
+    def matrix(self) -> sparse.csr_array:
+        return self.knots.matrix()
+
+    def mechanism(self, point: _Point) -> TimeVaryingBuffers:
+        mine, squares, _ = self._saturated(point)
+        return TimeVaryingBuffers(*mine[:3], self._scales(mine, squares))
+
+    def _saturated(self, point: _Point) -> tuple[tuple[Array, Array, Array, Array], Array, Array]:
+        """θ, o, i and ς; the squares of the classes; the states before each step."""
+        d = point.rates.size
+        values = np.exp(self.matrix @ point.values)
+        theta = np.exp(-np.exp(point.rates))
+        outputs, inputs = np.ascontiguousarray(values[:, :d]), np.ascontiguousarray(values[:, d : 2 * d])
+        columns = np.ascontiguousarray(values[:, 2 * d])
+        bases, slopes, states = np.empty(columns.size), np.empty(outputs.shape), np.empty(outputs.shape)
+        squares = np.empty(min(self.period, columns.size))
+        sums.gains(theta, outputs, inputs, columns, bases, slopes)
+        sums.class_sums(theta, inputs, columns, bases, slopes, self.period, states, squares)
+        return (theta, outputs, inputs, columns), squares, states
+
+    def _scales(self, mine: tuple[Array, ...], squares: Array) -> Array:
+        return np.asarray(np.sqrt(squares[np.arange(mine[3].size) % self.period]) / mine[3])
+
+    def __call__(self, flat: Array, buffers: int) -> tuple[float, Array]:
+        point = _unpacked(flat, buffers)
+        strategy, squares, states = self._saturated(point)
+        scales = self._scales(strategy, squares)
+        mine = (*strategy[:3], scales)
+        n, d = strategy[1].shape
+        groups, m = self.system[1].shape[1:]
+        segments = -(-n // sums.SEGMENT)
+        kept = np.empty((segments, d, d)), np.empty((segments, groups, d, m))
+        errors = np.empty(n)
+        sums.covariances(*self.system, *mine, errors, *kept)
+        value, slopes = _logarithm(errors, self.power)
+        if not math.isfinite(value):
+            return _LARGE, np.zeros(flat.size)
+        of_error = tuple(np.empty_like(one) for one in mine)
+        sums.error_gradient(self.system, mine, slopes, kept, of_error)
+        of_scales = of_error[3] * scales  # in their logarithms
+        classes = np.arange(n) % self.period
+        shares = np.bincount(classes, of_scales, squares.size) / (2 * squares)
+        of_squares = tuple(np.empty_like(one) for one in strategy)
+        sums.class_gradient(strategy, states, self.period, shares, of_squares)
+        of_steps = np.column_stack(
+            [(of_error[k] + of_squares[k]) * strategy[k] for k in (1, 2)] + [of_squares[3] * strategy[3] - of_scales]
+        )
+        of_rates = -(of_error[0] + of_squares[0]) * strategy[0] * np.exp(point.rates)
+        return value, np.concatenate([of_rates, (self.matrix.T @ of_steps).ravel()])
+
+    def minimum(self, point: _Point, iterations: int) -> tuple[float, _Point]:
+        """A local minimum."""
+        d = point.rates.size
+        value, flat = descended(
+            lambda flat: self(flat, d), np.concatenate([point.rates, point.values.ravel()]), iterations
+        )
+        return value, _unpacked(flat, d)
+
+
+def descended(function: Callable[[Array], tuple[float, Array]], start: Array, iterations: int) -> tuple[float, Array]:
+    """The least value of L-BFGS with backtracking, and where it is.
+
+    The Fortran code of SciPy calls threads of BLAS for its tiny matrices, which takes ten times as long on a busy
+    machine.
+    """
+    value, gradient = function(start)
+    x = start
+    pairs: deque[tuple[Array, Array, float]] = deque(maxlen=_PAIRS)
+    for _ in range(iterations):
+        direction = _direction(gradient, pairs)
+        slope = float(gradient @ direction)
+        length = 1.0 if pairs else 1 / max(1.0, float(np.abs(gradient).max()))
+        for _ in range(_HALVINGS):
+            following, slopes = function(x + length * direction)
+            if following <= value + 1e-4 * length * slope:
+                break
+            length *= 0.3
+        else:
+            break
+        step, change = length * direction, slopes - gradient
+        if (curved := float(step @ change)) > 0:
+            pairs.append((step, change, curved))
+        gained = value - following
+        x, value, gradient = x + step, following, slopes
+        if gained < _DECREASE:
+            break
+    return value, x
+
+
+def _direction(gradient: Array, pairs: Collection[tuple[Array, Array, float]]) -> Array:
+    """Minus the gradient times the inverse Hessian that the pairs of steps and changes of the gradient imply."""
+    direction = -gradient
+    shares = []
+    for step, change, curved in reversed(list(pairs)):
+        shares.append(float(step @ direction) / curved)
+        direction = direction - shares[-1] * change
+    if pairs:
+        _, change, curved = list(pairs)[-1]
+        direction = direction * (curved / float(change @ change))
+    for (step, change, curved), share in zip(pairs, reversed(shares), strict=True):
+        direction = direction + (share - float(change @ direction) / curved) * step
+    return direction
+
+
+def _unpacked(flat: Array, buffers: int) -> _Point:
+    return _Point(flat[:buffers], flat[buffers:].reshape(-1, 2 * buffers + 1))
+
+
+def _logarithm(errors: Array, power: float | None) -> tuple[float, Array]:
+    """Log Σ e, or (1/p) log Σ eᵖ, and its derivatives in e."""
+    if power is None:
+        total = float(errors.sum())
+        return math.log(total), np.full(errors.size, 1 / total)
+    largest = float(errors.max())
+    shares = (errors / largest) ** power
+    total = float(shares.sum())
+    return math.log(largest) + math.log(total) / power, shares / errors / total
+
+
+# -- the search --------------------------------------------------------------------------------------------------------
+
+
+class _Level(NamedTuple):
+    """A run of the ladder from short to long."""
+
+    system: Recursion
+    period: int
+
+    def search(self, ratio: float, power: float | None = None) -> _Search:
+        return _Search(self.system, self.period, Knots.of(self.system.steps, self.period, ratio), power)
+
+
+def _levels(system: Recursion, period: int) -> list[_Level]:
+    """Runs of increasing length, the last of which is the one that is meant."""
+    found = [_Level(system, period)]
+    steps = system.steps
+    while found[0].system.steps > _SHORT and found[0].period > _SHORT_EPOCH:
+        shorter = math.ceil(max(_SHORT * period / steps, _SHORT_EPOCH, found[0].period / _LONGER))
+        found.insert(0, _Level(merged(system, period, shorter), shorter))
+    return found
+
+
+def _equally_spaced(buffers: int, steps: int, knots: Knots) -> _Point:
+    slowest = -0.5 * math.log(steps) if buffers == 1 else -0.75 * math.log(steps)
+    rates = np.linspace(slowest if buffers == 1 else min(slowest, -2.0), -1.0 if buffers > 1 else slowest, buffers)
+    values = np.zeros((knots.epochs.size * knots.places.size, 2 * buffers + 1))
+    values[:, : 2 * buffers] = 0.5 * math.log(0.3 / max(buffers, 1))
+    return _Point(rates, values)
+
+
+def _with_another(point: _Point, steps: int) -> _Point:
+    """A weak buffer more, whose decay lies in the widest space between those that there are."""
+    d = point.rates.size
+    ends = np.concatenate([[-math.log(steps) - 0.5], np.sort(point.rates), [0.0]])
+    widest = int(np.argmax(np.diff(ends)))
+    weak = np.full((len(point.values), 1), math.log(0.05))
+    values = np.hstack([point.values[:, :d], weak, point.values[:, d : 2 * d], weak, point.values[:, 2 * d :]])
+    return _Point(np.append(point.rates, ends[widest : widest + 2].mean()), values)
+
+
+def _carried(point: _Point, old: Knots, new: Knots) -> _Point:
+    """The point of a longer run, or of other knots.
+
+    The slowest decay has the gap of as many steps less, others in proportion, and weights o i are those of a root.
+    """
+    d = point.rates.size
+    stretch = math.log(old.steps / new.steps) / min(point.rates.min(initial=0.0), -1.0)
+    values = old.carried(point.values, new)
+    values[:, : 2 * d] += np.tile(stretch * point.rates, 2) / 4
+    return _Point(point.rates * (1 + stretch), values)
+
+
+def _iterations(steps: int) -> int:
+    return min(max(_WORK // steps, _ITERATIONS[0]), _ITERATIONS[1])
+
+
+def _shortest(search: _Search, most: int) -> Iterator[_Point]:
+    """The points of a short run with 1, 2, …, ``most`` buffers."""
+    steps = search.knots.steps
+    last: _Point | None = None
+    for buffers in range(1, most + 1):
+        starts = [_equally_spaced(buffers, steps, search.knots)]
+        starts += [] if last is None else [_with_another(last, steps)]
+        _, last = min((search.minimum(start, _iterations(steps)) for start in starts), key=lambda found: found[0])
+        yield last
+
+
+def time_varying_buffers(
+    objective: RunObjective, participation: Participation, memories: Sequence[int]
+) -> Iterator[TimeVaryingBuffers]:
+    """The best time-varying buffers of these numbers that a search finds.
+
+    They are optimised for fixed epochs of as many steps as the participation has, in which their sensitivity is 1 up to
+    rounding, or for one participation.
+    Raises ``ValueError`` where the objective is no linear system.
+
+    Parameters
+    ----------
+    objective : the quadratic form of the run
+    participation : who takes part when
+    memories : numbers of arrays from 1 to 16, in ascending order
+    """
+    for memory in memories:
+        checks.integer("memories", memory, 1, largest=MOST)
+    system = objective.what.recursion()
+    if system is None:
+        raise ValueError(f"objective must be a linear system for time-varying buffers, got {objective.what!r:.80}")
+    who = in_fixed_epochs(participation)
+    levels = _levels(system, system.steps if who.once else who.period)
+    longer = [level.search(_COARSE) for level in levels[1:]]
+    if system.steps <= _FINE:
+        longer += [levels[-1].search(ratio) for ratio in _FINER]
+    if objective.kind == "max":
+        longer += [levels[-1].search(_COARSE if system.steps > _FINE else _FINER[0], power) for power in _POWERS]
+    first = levels[0].search(_COARSE)
+    for point in _shortest(first, max(memories, default=0)):
+        if point.rates.size in memories:
+            search = first
+            for following in longer:
+                start = _carried(point, search.knots, following.knots)
+                search = following
+                _, point = search.minimum(start, _iterations(search.knots.steps))
+            yield search.mechanism(point)
+
+
+def best_time_varying(objective: RunObjective, participation: Participation, memory: int) -> TimeVaryingBuffers:
+    """The best time-varying buffers with ``memory`` arrays that a search finds.
+
+    Parameters
+    ----------
+    objective, participation : as for ``time_varying_buffers``
+    memory : number of arrays, at most 16
+    """
+    return next(time_varying_buffers(objective, participation, [memory]))

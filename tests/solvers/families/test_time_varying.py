@@ -1,0 +1,134 @@
+"""The search for time-varying buffers, against optima of any form, differences and the published ratios."""
+
+import numpy as np
+import pytest
+
+from corrnoise.solvers.families.time_varying import (
+    Knots,
+    _Point,
+    _Search,
+    best_time_varying,
+    descended,
+    graded,
+    merged,
+    time_varying_buffers,
+)
+from corrnoise.solvers.objectives import run_objective
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.problems.learning_objective import LearningObjective
+from corrnoise.theory.problems.quadratic import LinearRegression
+from corrnoise.theory.workloads import MatrixWorkload, MomentumSGD, PrefixSums
+
+COOL = MomentumSGD(64, momentum=0.9, learning_rates=np.minimum(1, 4 * (64 - np.arange(64)) / 64))
+
+
+def error(noise, objective, who):
+    return noise.sensitivity_upper_bound(who) * np.sqrt(objective.power_of(noise))
+
+
+# -- what is found -----------------------------------------------------------------------------------------------------
+
+ONCE, EPOCHS = Participation.single(64), Participation.fixed_epochs(64, epochs=4)
+
+
+@pytest.mark.parametrize(
+    ("work", "who", "optimum", "ratios"),
+    [
+        (PrefixSums(64), ONCE, 2.099856472, [1.0198, 1.0004, 1.0000]),
+        (PrefixSums(64), EPOCHS, 4.407853385, [1.0595, 1.0416, 1.0412]),
+    ],
+)
+def test_few_buffers_are_close_to_the_best_of_any_form(work, who, optimum, ratios):
+    objective = run_objective(work)
+    for noise, ratio in zip(time_varying_buffers(objective, who, [1, 2, 3]), ratios, strict=True):
+        assert optimum * (1 - 1e-9) < error(noise, objective, who) < optimum * (ratio + 1e-4)
+        assert noise.sensitivity(who) == pytest.approx(1, rel=1e-12)
+
+
+def test_every_class_of_steps_has_the_same_sensitivity():
+    noise = best_time_varying(run_objective(COOL), Participation.fixed_epochs(64, period=24), 2)
+    gram = noise.strategy().T @ noise.strategy()
+    assert [gram[np.ix_(range(r, 64, 24), range(r, 64, 24))].sum() for r in range(24)] == pytest.approx([1] * 24)
+
+
+def test_the_largest_error_is_approached():
+    objective = run_objective(PrefixSums(64), "max")
+    found = error(best_time_varying(objective, ONCE, 2), objective, ONCE)
+    assert 2.111366655 < found < 2.1165  # γ_2, and 1.0024 times it
+    of_means = error(best_time_varying(run_objective(PrefixSums(64)), ONCE, 2), objective, ONCE)
+    assert of_means > 2.15  # the mutant minimises the mean
+
+
+def test_longer_runs_start_from_shorter_ones():
+    objective, once = run_objective(PrefixSums(5000)), Participation.single(5000)
+    assert error(best_time_varying(objective, once, 3), objective, once) < 3.47  # the floor is about 3.453
+
+
+def test_noise_for_learning_is_better_than_noise_for_prefix_sums():
+    problem = LinearRegression(1 / np.arange(1, 9.0), learning_rate=0.1)
+    objective = run_objective(LearningObjective(problem, 64, weights="second half"))
+    found, other = (best_time_varying(one, EPOCHS, 2) for one in (objective, run_objective(PrefixSums(64))))
+    assert error(found, objective, EPOCHS) < 0.95 * error(other, objective, EPOCHS)
+
+
+def test_a_matrix_is_no_linear_system():
+    with pytest.raises(ValueError, match="objective must be a linear system"):
+        best_time_varying(run_objective(MatrixWorkload(np.eye(4))), Participation.single(4), 1)
+
+
+# -- how it is found ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("power", [None, 8.0])
+@pytest.mark.parametrize("period", [10, 24, 64])
+def test_the_gradient_is_that_of_differences(period, power):
+    search = _Search(COOL.recursion(), period, Knots.of(64, period, 4.0), power)
+    rng = np.random.default_rng(0)
+    flat = np.concatenate([[-3.0, -1.0], rng.normal(-1, 0.3, search.matrix.shape[1] * 5)])
+    direction = rng.normal(size=flat.size)
+    _, gradient = search(flat, 2)
+    ends = [search(flat + h * direction, 2)[0] for h in (1e-6, -1e-6)]
+    assert gradient @ direction == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-5)
+    d = 2
+    of_rates_alone = np.concatenate([gradient[:d], 0 * gradient[d:]])  # the mutant forgets the knots
+    assert abs(of_rates_alone @ direction / (gradient @ direction) - 1) > 0.01
+
+
+def test_knots_are_graded_and_carried_between_runs():
+    assert graded(17, 2.0).tolist() == [0, 1, 2, 4, 8, 12, 14, 15, 16]
+    short, long = Knots.of(40, 10, 4.0), Knots.of(4000, 1000, 4.0)
+    assert short.matrix().shape[0] == 40
+    np.testing.assert_allclose(np.asarray(short.matrix().sum(axis=1)), 1.0)
+    values = np.repeat(np.arange(4.0), short.places.size)[:, np.newaxis]
+    carried = long.matrix() @ short.carried(values, long)
+    np.testing.assert_allclose(carried[:, 0], np.repeat(np.arange(4.0), 1000))
+    assert Knots.of(10_000, 10, 2.0).matrix().shape[1] < 200  # epochs are graded too
+    # The end of a short last epoch is a knot.
+    assert 4.0 in Knots.of(25, 10, 2.0).places
+
+
+def test_merged_prefix_sums_are_those_of_a_shorter_run():
+    found = merged(PrefixSums(600).recursion(), 200, 50)
+    np.testing.assert_allclose(found.gram(), PrefixSums(150).gram() / 150, rtol=1e-12)
+
+
+def test_merged_momentum_is_close_to_the_whole():
+    work = MomentumSGD(400, momentum=0.5, learning_rates=np.linspace(1, 0.1, 400))
+    whole = work.gram().reshape(100, 4, 100, 4).mean(axis=(1, 3)) / 400
+    found = merged(work.recursion(), 400, 100).gram()
+    assert np.abs(found - whole).max() < 0.1 * np.abs(whole).max()
+
+
+def test_descent_finds_the_minimum_of_a_quadratic_form():
+    values = np.geomspace(1, 1e3, 12)
+    least, at = descended(lambda x: (float(values @ (x - 1) ** 2), 2 * values * (x - 1)), np.zeros(12), 100)
+    np.testing.assert_allclose(at, 1.0, atol=1e-4)
+    assert least < 1e-8
+
+
+def test_a_point_holds_what_is_searched():
+    search = _Search(PrefixSums(20).recursion(), 20, Knots.of(20, 20, 2.0))
+    knots = search.matrix.shape[1]
+    noise = search.mechanism(_Point(np.array([-2.0]), np.zeros((knots, 3))))
+    np.testing.assert_allclose(noise.decays, np.exp(-np.exp(-2.0)))
+    np.testing.assert_allclose(noise.outputs, 1.0)
