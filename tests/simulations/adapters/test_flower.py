@@ -100,8 +100,13 @@ def test_what_travels_arrives_as_it_was(thing: Any) -> None:
         assert found.tobytes() == value.tobytes() if isinstance(value, np.ndarray) else found == value
 
 
-def test_all_rounds_are_run_and_every_participation_arrives(tmp_path: Path) -> None:
-    made, clients = federation(tmp_path)
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"unit": "client", "noise": None, "adjacency": "zero-out"}, {"guard": "centred", "noise": "two-buffers"}],
+    ids=["example", "client", "centred"],
+)
+def test_all_rounds_are_run_and_every_participation_arrives(tmp_path: Path, settings: dict[str, Any]) -> None:
+    made, clients = federation(tmp_path, **settings)
     points: list[Any] = []
 
     def evaluate(x: Any) -> dict[str, float]:
