@@ -105,7 +105,9 @@ def test_what_travels_arrives_as_it_was(thing: Any) -> None:
     [{}, {"unit": "client", "noise": None, "adjacency": "zero-out"}, {"guard": "centred", "noise": "two-buffers"}],
     ids=["example", "client", "centred"],
 )
-def test_all_rounds_are_run_and_every_participation_arrives(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_all_rounds_are_run_and_every_participation_arrives(
+    tmp_path: Path, settings: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
     made, clients = federation(tmp_path, **settings)
     points: list[Any] = []
 
@@ -121,6 +123,8 @@ def test_all_rounds_are_run_and_every_participation_arrives(tmp_path: Path, sett
     assert state.acknowledged == sent(clients)
     assert sum(state.acknowledged.values()) == 24
     assert np.array_equal(result.arrays.to_numpy_ndarrays()[0], made.server.output)
+    assert "they are exhausted after about 12 of 20 rounds" in caplog.text
+    assert "took part 8 to 8 of 8 times, 3 are exhausted; 0 refusals, 0 answers not taken" in caplog.text
 
 
 @pytest.mark.parametrize("trust", ["local", "central"])
