@@ -16,7 +16,6 @@ from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import linear, noises, regressions
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.correlated_noise import published_bounds as bounds
-from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.quadrature import circle_mean, modulus
