@@ -112,8 +112,8 @@ class Blocks:
             blocks = [self.of(start, stop) for start, stop in pairwise(edges)]
             basis = _of_parts(tuple(stop - start for start, stop in pairwise(edges)), self.count)
             parts, inner = stacked(blocks, self.count), math.fsum(block.details for block in blocks)
-        gram, *joint = joined(*parts, basis, True)
-        return Block(*joint, inner + _details(gram, basis))
+        gram, transition, inputs, kept = joined(*parts, basis, True)
+        return Block(transition, inputs, kept, inner + _details(gram, basis))
 
     def _steps(self, first: int, end: int) -> Parts:
         """Steps as blocks, each with its noise as input."""
@@ -203,10 +203,10 @@ def long_run_lower_bound(run: Recursion, participation: Participation, *, tolera
     starts = edges[:-1, np.newaxis] + length * np.arange(k)
     inside = starts < n
     blocks = Blocks(run, count)
-    made = []
+    made: list[Block] = []
     details = np.zeros(inside.shape)
     places = np.zeros((*inside.shape, count), dtype=np.intp)
-    shares = []
+    shares: list[float] = []
     for e, r in np.argwhere(inside.T):
         first, end = int(starts[r, e]), int(min(starts[r, e] + edges[r + 1] - edges[r], n))
         steps = int(edges[r + 1] - edges[r]) // together  # that have this L_β
