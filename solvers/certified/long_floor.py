@@ -206,7 +206,7 @@ def long_run_lower_bound(run: Recursion, participation: Participation, *, tolera
     made: list[Block] = []
     details = np.zeros(inside.shape)
     places = np.zeros((*inside.shape, count), dtype=np.intp)
-    shares = []
+    shares: list[float] = []
     for e, r in np.argwhere(inside.T):
         first, end = int(starts[r, e]), int(min(starts[r, e] + edges[r + 1] - edges[r], n))
         steps = int(edges[r + 1] - edges[r]) // together  # that have this L_β
