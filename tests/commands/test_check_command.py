@@ -176,7 +176,7 @@ def test_the_table_has_a_reason_for_each_verdict(papers, capsys):
         *("holds", "holds corrected", "false", "not checkable"),
         *("certified", "exact", "searched"),  # and no "simulated", which does not occur
     ]
-    assert summary == ("6 claims: 1 holds, 1 holds corrected, 1 not checkable, 2 false, 1 error; 2 not as recorded")
+    assert summary == ("6 claims, 1 of 5 proved, certified or exact: 1 holds, 1 holds corrected, 1 not checkable, 2 false, 1 error; 2 not as recorded")
     assert ESCAPE not in output
 
 

@@ -134,11 +134,14 @@ def _legend(outcomes: Sequence[Outcome], width: int) -> str:
 
 
 def _summary(outcomes: Sequence[Outcome]) -> str:
+    from corrnoise.paper_checks.machinery.verdicts import rigorous
+
     counts = Counter(outcome.verdict for outcome in outcomes)
     failed = sum(not outcome.agrees for outcome in outcomes)
     number = f"{len(outcomes)} claim" + "s" * (len(outcomes) != 1)
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    return f"{number}: {verdicts}; " + (f"{failed} not as recorded" if failed else "all as recorded")
+    known = f"{rigorous([outcome.claim for outcome in outcomes])} proved, certified or exact"
+    return f"{number}, {known}: {verdicts}; " + (f"{failed} not as recorded" if failed else "all as recorded")
 
 
 def _wrapped(title: str, text: str, width: int, indent: str = "  ") -> list[str]:
