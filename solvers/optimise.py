@@ -4,12 +4,12 @@ A mechanism is judged by its squared error, the squared sensitivity under the pr
 form of the run (``objectives``): the mean squared error of a workload, or what privacy costs in learning.  Its memory
 is the number of arrays of the size of the gradient that a run keeps.
 
-``optimise`` tunes each family for this form at several memories, adds to each the forms with a factor for each step
-(unit columns, and with several participations epoch weights), and lists all of them.  For learning, where the early
-steps of a run matter little, and for every workload but prefix sums in fixed epochs, it also searches for the gaps and
-the factors of buffers together (``families.scaled_buffers``); for prefix sums that gains less than one percent.  Epoch
-weights p_e are shares of the budget: with at most ``period`` bands and columns of the squared norm p_e in epoch e the
-sensitivity is at most 1.  With Q_ef the parts of the form by pairs of epochs at unit columns, the best weights minimise
+``optimise`` tunes each family for this form at several memories, and lists all of them.  Where the form is a linear
+system, as that of workloads and of learning is, buffers whose numbers depend on the step (``families.time_varying``)
+hold all others of few arrays: buffers with unit columns, epoch weights and any other factors of steps.  These factors
+are tried under promises for which the search does not know the worst pattern, and for other forms.  Epoch weights p_e
+are shares of the budget: with at most ``period`` bands and columns of the squared norm p_e in epoch e the sensitivity
+is at most 1.  With Q_ef the parts of the form by pairs of epochs at unit columns, the best weights minimise
 (uᵀ Q u) Σ u_e⁻² over u_e = p_e^{−1/2}.
 
 The floor is a lower bound for *every* strategy: a dual bound of the form for fixed epochs (``certified.fixed_epochs``
@@ -37,7 +37,8 @@ from corrnoise.solvers.families import toeplitz
 from corrnoise.solvers.families.banded import best_bands
 from corrnoise.solvers.families.buffers import MOST as MOST_BUFFERS
 from corrnoise.solvers.families.buffers import best_buffers
-from corrnoise.solvers.families.scaled_buffers import scaled_buffers
+from corrnoise.solvers.families.time_varying import MOST as MOST_TIME_VARYING
+from corrnoise.solvers.families.time_varying import best_time_varying, time_varying_buffers
 from corrnoise.solvers.learning import (
     STATIONARY,
     STRONGLY_CONVEX,
@@ -71,7 +72,7 @@ Objective = SGD | Workload | LearningObjective | RunObjective | QuadraticProblem
 
 INVERSE = "banded inverse"
 UNIT, WEIGHTED = "unit columns", "epoch weights"
-OWN, BANDS, DENSE = "buffers, step scales", "any bands", "dense"
+TIME_VARYING, BANDS, DENSE = "time-varying buffers", "any bands", "dense"
 USUAL_MEMORY = 16  #: arrays that a run may keep if no limit is given
 USUAL_SLACK = 0.01  #: by which its error may then exceed the least, for less memory
 _FEW_BUFFERS = 6
@@ -81,9 +82,9 @@ _LONG = 100_000  # steps, beyond which only a _FEW of both are tried, unless mor
 _FEW = 8
 _MOST_EPOCHS = 64  # for which weights are sought
 _LARGEST_TREE = 1024  # steps, at O(n³)
-_LARGEST_OWN = 512  # steps up to which a search for step scales takes seconds
-_MOST_OWN = 3  # buffers of it
-_ITERATIONS = 200  # of it
+_FEW_TIME_VARYING = (1, 2, 3, 4)  # buffers; in long runs
+_LONG_TIME_VARYING = (2, 4)
+_LARGEST_SYSTEM = 20_000_000  # steps times groups of a linear system, at about 10 bytes and 10 microseconds for each
 
 
 class _Run:
@@ -234,10 +235,10 @@ FAMILIES: dict[str, _Family] = {
         lambda run: toeplitz.most_bands(run.start) - 1,
     ),
     ROOT: _Family(lambda run, memory: toeplitz.square_root(memory + 1), _bands),
-    OWN: _Family(
-        lambda run, memory: scaled_buffers(run.objective, in_fixed_epochs(run.who), memory),
-        lambda run, memory: list(range(1, min(4, run.steps // 2) + 1)),
-        lambda run: min(MOST_BUFFERS, run.steps // 2),
+    TIME_VARYING: _Family(
+        lambda run, memory: best_time_varying(run.objective, run.who, memory),
+        lambda run, memory: _few_time_varying(run, memory),
+        lambda run: MOST_TIME_VARYING,
     ),
     BANDS: _Family(
         _any_bands,
@@ -279,7 +280,7 @@ def optimise(
     ``"buffers"``                     interlacing zeros and poles                            1 to 16
     ``"banded inverse"``              few coefficients of the noise                          any
     ``"best Toeplitz"``               few coefficients of the strategy                       up to an epoch
-    ``"buffers, step scales"``        buffers and factors of steps, searched together        1 to 16
+    ``"time-varying buffers"``        buffers whose numbers depend on the step               1 to 16
     ``"binary tree"``                 sums over dyadic intervals                             log2 n + 1
     ``"binary tree, online"``         the same with Honaker's estimate from below            log2 n + 1
     ``"stationary optimum"``          of a problem, by few poles                             log2 of 1/rate
@@ -293,7 +294,8 @@ def optimise(
     ================================  =====================================================  ==================  ======
 
     Families that are asked for "only" are not compared.  The Toeplitz ones have the members ``"…, unit columns"`` and
-    ``"…, epoch weights"``, with a factor for each step; those of buffers and best Toeplitz are compared.
+    ``"…, epoch weights"``, with a factor for each step; those of buffers and best Toeplitz are compared where
+    time-varying buffers do not hold them.
 
     Where batches are sampled the optimum depends on the budget, and no floor is known.  Poisson sampling and redrawn
     bins have ``"independent noise"``; cyclic Poisson sampling has ``"best Toeplitz"`` with a band for each group; balls
@@ -321,7 +323,7 @@ def optimise(
     >>> epochs = Participation.fixed_epochs(400, epochs=4)
     >>> best = optimise(PrefixSums(400), epochs, memory=4)
     >>> best.family, best.memory, round(best.ratio, 3)
-    ('buffers, epoch weights', 2, 1.084)
+    ('time-varying buffers', 4, 1.046)
     """
     show = progress or (lambda _: None)
     what = SGD() if objective is None else objective
@@ -386,7 +388,8 @@ def _sampled(run: _Run, budget: Budget | None, memory: float | None, family: str
 def _compared(run: _Run, memory: float | None, show: Progress) -> Iterator[Optimum]:
     """All mechanisms that are compared, in the order in which they are found."""
     n = run.steps
-    with_scales = 1 < n <= LARGEST_MATRIX
+    few = _few_time_varying(run, memory)
+    with_scales = 1 < n <= LARGEST_MATRIX and not (few and (run.who.once or run.who.kind == "fixed epochs"))
     yield run.judged(INDEPENDENT, DPSGD())
     if isinstance(run.what, LearningObjective) and run.what.problem.instability() < 1:
         yield run.judged(STATIONARY, _stationary(run))
@@ -403,23 +406,27 @@ def _compared(run: _Run, memory: float | None, show: Progress) -> Iterator[Optim
             if with_scales and name != INVERSE:
                 assert isinstance(noise, ToeplitzNoise)
                 yield from (run.judged(f"{name}, {kind}", one) for kind, one in _with_scales(run, noise).items())
-    if with_scales and n <= _LARGEST_OWN and _own_scales_help(run):
-        for size in _few_buffers(run, memory)[:_MOST_OWN]:
-            show(f"mechanisms: {OWN} with {size}")
-            own = scaled_buffers(run.objective, in_fixed_epochs(run.who), size, max_iterations=_ITERATIONS)
-            if own.memory(n) < size:
-                break
-            yield run.judged(OWN, own)
+    if few:
+        show(f"mechanisms: {TIME_VARYING} with up to {few[-1]}")
+        for noise in time_varying_buffers(run.objective, run.who, few):
+            yield run.judged(TIME_VARYING, noise)
     if n <= _LARGEST_TREE:
         for name in ("binary tree", "binary tree, online"):
             show(f"mechanisms: {name}")
             yield run.judged(name, FAMILIES[name].make(run, 0))
 
 
-def _own_scales_help(run: _Run) -> bool:
-    if run.who.once:
-        return isinstance(run.what, LearningObjective)
-    return run.who.kind == "fixed epochs" and not run.prefix
+def _few_time_varying(run: _Run, memory: float | None) -> list[int]:
+    """The numbers of buffers that are tried; none where the form is no linear system, or one of too many numbers."""
+    n = run.steps
+    most = min(_FEW_TIME_VARYING[-1] if memory is None or math.isinf(memory) else memory, MOST_TIME_VARYING, n - 1)
+    usual = _FEW_TIME_VARYING if n <= LARGEST_MATRIX else _LONG_TIME_VARYING
+    system = run.what.recursion() if n * _groups(run.what) <= _LARGEST_SYSTEM else None
+    return [] if system is None else sorted({one for one in usual if one <= most} | {int(most)} - {0})
+
+
+def _groups(what: Workload | LearningObjective) -> int:
+    return what.problem.eigenvalues.size if isinstance(what, LearningObjective) else 1
 
 
 def _members(run: _Run, name: str, memory: float | None, show: Progress) -> Iterator[Optimum]:
@@ -433,7 +440,7 @@ def _members(run: _Run, name: str, memory: float | None, show: Progress) -> Iter
         names = (*FAMILIES, DENSE, STRONGLY_CONVEX)
         raise ValueError(f"family must be one of {', '.join(names)}, or with {UNIT!r} or {WEIGHTED!r}, got {name!r}")
     family = FAMILIES[base]
-    if name in (OWN, BANDS) and isinstance(run.what, LearningObjective):
+    if name in (TIME_VARYING, BANDS) and isinstance(run.what, LearningObjective):
         squared, certificate = learning_floor(run.what, run.who)
         run.floor = (squared, certificate.rigorous, certificate)
     for size in _sizes(run, name, family, memory):

@@ -75,7 +75,7 @@ class Optimum(Record):
     >>> from corrnoise import Participation, optimise
     >>> best = optimise(visits=Participation.fixed_epochs(64, epochs=4), memory=2)
     >>> best.family, best.memory, best.ratio < 1.2
-    ('buffers, epoch weights', 1, True)
+    ('time-varying buffers', 2, True)
     """
 
     mechanism: Mechanism

@@ -36,7 +36,7 @@ LARGEST_MATRIX = 4096  #: steps up to which mechanisms that are matrices are dra
 FEW_COEFFICIENTS = (2, 3, 4, 8, 16, 32, 64)  #: of noise with few coefficients
 MOST_BUFFERS = 6
 FLOOR = "any strategy"
-SCALED_BUFFERS, ANY_BANDS = "buffers with scales, for learning", "any few bands, for learning"
+TIME_VARYING, ANY_BANDS = "time-varying buffers, for learning", "any few bands, for learning"
 #: Lines for families, points for single mechanisms.
 LOOKS: dict[str, dict[str, Any]] = {
     "independent noise": {"color": "black", "marker": "o"},
@@ -58,7 +58,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 #: Looks of the mechanisms that ``learning_memory`` draws as well.
 LOOKS_FOR_LEARNING: dict[str, dict[str, Any]] = {
-    SCALED_BUFFERS: {"color": "black", "marker": "."},
+    TIME_VARYING: {"color": "black", "marker": "."},
     ANY_BANDS: {"color": "black", "marker": ".", "linestyle": "--"},
 }
 NAMES = {"lambda-CGD": r"$\lambda$-CGD", "nu-DP-FTRL": r"$\nu$-DP-FTRL"}

@@ -18,7 +18,7 @@ from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, su
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds, fixed_epochs_strategy
 from corrnoise.solvers.families import toeplitz
 from corrnoise.solvers.families.buffers import best_buffers
-from corrnoise.solvers.families.scaled_buffers import scaled_buffers
+from corrnoise.solvers.families.time_varying import best_time_varying
 from corrnoise.solvers.objectives import run_objective, workload_of_weights
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD
@@ -32,20 +32,20 @@ EPOCHS = 4
 BUFFERS = 2
 EXPONENT = 1.0
 BUDGET, NOISE, CURVE, BOTH = "budget", "noise", "curve", "prefix sums and learning"
-ANY_LEARNING, SCALED_LEARNING = "any strategy, for learning", "buffers with scales, for learning"
-ANY_PREFIX, SCALED_PREFIX = "any strategy, for prefix sums", "buffers with scales, for prefix sums"
+ANY_LEARNING, VARYING_LEARNING = "any strategy, for learning", "time-varying buffers, for learning"
+ANY_PREFIX, VARYING_PREFIX = "any strategy, for prefix sums", "time-varying buffers, for prefix sums"
 PLAIN = "buffers, for prefix sums"
 LOOKS = {
     ANY_LEARNING: {"color": "C3", "marker": "o"},
-    SCALED_LEARNING: {"color": "C1", "marker": "s"},
+    VARYING_LEARNING: {"color": "C1", "marker": "s"},
     ANY_PREFIX: {"color": "C0", "marker": "o"},
-    SCALED_PREFIX: {"color": "C0", "marker": "s"},
+    VARYING_PREFIX: {"color": "C0", "marker": "s"},
     PLAIN: {"color": "C2", "marker": "^"},
     "best Toeplitz, n/4 bands": {"color": "C4", "marker": "D"},
     "nu-DP-FTRL": {"color": "C5", "marker": "v"},
     "independent noise": {"color": "black", "marker": "x"},
 }
-DRAWN_BY_STEP = (ANY_LEARNING, SCALED_LEARNING, ANY_PREFIX, PLAIN)
+DRAWN_BY_STEP = (ANY_LEARNING, VARYING_LEARNING, ANY_PREFIX, PLAIN)
 
 
 def mechanisms(who: Participation, of: LearningObjective) -> dict[str, Mechanism]:
@@ -58,9 +58,9 @@ def mechanisms(who: Participation, of: LearningObjective) -> dict[str, Mechanism
 
     return {
         ANY_LEARNING: any_strategy(learning),
-        SCALED_LEARNING: scaled_buffers(run_objective(of), who, BUFFERS),
+        VARYING_LEARNING: best_time_varying(run_objective(of), who, BUFFERS),
         ANY_PREFIX: any_strategy(sums),
-        SCALED_PREFIX: scaled_buffers(of_sums, who, BUFFERS),
+        VARYING_PREFIX: best_time_varying(of_sums, who, BUFFERS),
         PLAIN: best_buffers(of_sums, who, BUFFERS),
         "best Toeplitz, n/4 bands": toeplitz.best_toeplitz(of_sums, who, who.period),
         "nu-DP-FTRL": toeplitz.nu_ftrl(of_sums, who),

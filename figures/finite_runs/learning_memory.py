@@ -17,7 +17,7 @@ from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, su
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
 from corrnoise.solvers.certified.single_participation import single_participation_bounds
 from corrnoise.solvers.families.banded import best_bands
-from corrnoise.solvers.families.scaled_buffers import scaled_buffers
+from corrnoise.solvers.families.time_varying import best_time_varying
 from corrnoise.solvers.objectives import run_objective, workload_of_weights
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.sensitivity import Sensitivity
@@ -51,9 +51,9 @@ def tuned(of: LearningObjective, who: Participation) -> Iterator[tuple[str, Mech
     apart = Participation.min_sep(n, separation)
     epochs = Participation.fixed_epochs(n, period=separation)
     for count in FEW_BUFFERS:
-        buffers = scaled_buffers(run_objective(of), epochs, count)
+        buffers = best_time_varying(run_objective(of), epochs, count)
         if buffers.memory(n) == count:
-            yield error_memory.SCALED_BUFFERS, buffers, buffers.bracket(who)
+            yield error_memory.TIME_VARYING, buffers, buffers.bracket(who)
     for bands in FEW_BANDS:
         if bands <= separation:
             banded, _ = best_bands(workload, apart, bands=bands, tolerance=1e-4)

@@ -43,7 +43,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "two buffers": {"color": "C3", "marker": "d"},
     "nothing taken back": {"color": "C4", "marker": "v"},
     "noisy SGD": {"color": "C5", "marker": "x"},
-    "central": {"color": "C6", "marker": "P"},
+    "central": {"color": "0.5", "marker": "P"},
     "no privacy": {"color": "black", "marker": "", "linestyle": ":"},
 }
 KINDS = ("mean test accuracy", "half of the 95% interval", "tuned learning rate", "tuned clip norm")

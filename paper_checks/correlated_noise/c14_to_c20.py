@@ -23,6 +23,7 @@ from corrnoise.theory.problems.quadratic import LinearRegression
 
 ANY = {"problem": ANY_INPUTS, "noise": noises(), "clip_norm": CLIP_NORMS}
 FEW = {"problem": regressions(most=3, kurtosis=(1, 1000), multiplicity=1000), "noise": noises(1e-3)}
+HALF = LinearRegression([1.0], 0.01)
 
 
 @PAPER.inequality(
@@ -125,38 +126,38 @@ def remark_c16(
 @PAPER.inequality(
     "Theorem C.18 (one noise)",
     printed=r"If the learning rate satisfies $\eta < 1/R^2$, we have $F_\infty(\beta) \ge \frac{\eta \sigma_{sgd}^2}{2} \mathrm{Tr}[H] + \frac{\eta^2 G^2 \gamma_\infty^2(B)}{4 \pi \rho} \int_{-\pi}^{\pi} |B(\omega)|^2 h(\omega) d\omega$",
-    reading=r"$F(\theta) - F_* = \|\theta - \theta_*\|_H^2$, as (22) and (46) have it; (6), (8) and (86) have half of that",
+    reading=r"$F(\theta) - F_* = \|\theta - \theta_*\|_H^2$, as in equations (22) and (46)",
     proof=f"{SHORT}#theorem-c18",
     rests_on=["corrnoise: N1"],
     domain=ANY,
     sharp="factor",
-    mutants=[{"factor": 1.001}, {"meaning": 1.0}],
+    mutants=[{"factor": 1.001}, {"convention": 1.0}],
     evaluations=256,
 )
 def theorem_c18_one_noise(
-    problem: LinearRegression, noise: ToeplitzNoise, clip_norm: float, factor: float = 1.0, meaning: float = 2.0
+    problem: LinearRegression, noise: ToeplitzNoise, clip_norm: float, factor: float = 1.0, convention: float = 2.0
 ) -> Sides:
-    """Under (6), (8) and (86), which have a ½, half of the bound is true: for λ = 1, η = 0.01 and DP-SGD the error is 0.001269, and the printed bound 0.002513."""
+    """With the ½ of (6), (8) and (86) half of the bound is true: for λ = 1 and η = 0.01 it is 0.00253807, and the error 0.00251256."""
     bound = 2 * bounds.theorem_c18_lower_bound(problem, noise, budget=budget(clip_norm))
-    return factor * bound, meaning * problem.stationary_error(noise, budget=budget(clip_norm))
+    return factor * bound, convention * problem.stationary_error(noise, budget=budget(clip_norm))
 
 
 @PAPER.inequality(
     "Equation (47)",
     printed=r"$F_\infty(B) \ge \frac{\eta \sigma_{sgd}^2}{2} \mathrm{Tr}[H] + \frac{\eta^2 G^2}{8 \pi^2 \rho} (\int_{-\pi}^{\pi} \frac{d\omega}{|B(\omega)|^2}) (\int_{-\pi}^{\pi} |B(\omega)|^2 h(\omega))$",
-    reading=r"$F(\theta) - F_* = \|\theta - \theta_*\|_H^2$, as (22) and (46) have it; (6), (8) and (86) have half of that",
+    reading=r"$F(\theta) - F_* = \|\theta - \theta_*\|_H^2$, as in equations (22) and (46)",
     proof=f"{SHORT}#theorem-c18",
     rests_on=["corrnoise: N1"],
     domain=FEW,
     sharp="factor",
-    mutants=[{"factor": 1.001}, {"root": 1.01}, {"meaning": 1.0}],
+    mutants=[{"factor": 1.001}, {"root": 1.01}, {"convention": 1.0}],
     tolerance=1e-7,
     evaluations=128,
 )
 def equation_47(
-    problem: LinearRegression, noise: ToeplitzNoise, factor: float = 1.0, root: float = 1.0, meaning: float = 2.0
+    problem: LinearRegression, noise: ToeplitzNoise, factor: float = 1.0, root: float = 1.0, convention: float = 2.0
 ) -> Sides:
-    """Both integrals by quadrature.  By Cauchy and Schwarz their product is at least that of the root of h, computed by ``optimal_error``'s rule."""
+    """C.18 with the integral of 1/|B|² in place of γ², in which 4πρ becomes 8π²ρ.  Both integrals by quadrature.  By Cauchy and Schwarz their product is at least that of the root of h, computed by ``optimal_error``'s rule."""
     x = problem.rates
     over = spectral_mean(noise, -1)
     seen = float((averages_by_quadrature(noise, x) / (2 - x)).sum())  # (η/2π) ∫ |B|² h
@@ -164,7 +165,7 @@ def equation_47(
     residual = problem.learning_rate / 2 * problem.residual_std**2 * problem.trace
     silent = LinearRegression(problem.eigenvalues, problem.learning_rate)
     least = 2 * root * silent.lower_bound()
-    error = meaning * problem.stationary_error(noise)
+    error = convention * problem.stationary_error(noise)
     return np.array([least, factor * (residual + private)]), np.array([private, error])
 
 
@@ -190,26 +191,25 @@ def theorem_c18_time_domain(
 @PAPER.inequality(
     "Theorem C.18 (all noise)",
     printed=r"$\inf_\beta F_\infty(\beta) \ge \frac{1}{4} (2 \eta \sigma_{sgd}^2 + \frac{\eta^2 G^2}{2 \rho}) \mathrm{Tr}[H]$",
-    reading=r"$F(\theta) - F_* = \|\theta - \theta_*\|_H^2$, as (22) and (46) have it; (6), (8) and (86) have half of that",
+    reading=r"$F(\theta) - F_* = \|\theta - \theta_*\|_H^2$, as in equations (22) and (46)",
     proof=f"{SHORT}#theorem-c18",
     rests_on=["corrnoise: N2"],
     domain={"problem": ANY_INPUTS, "clip_norm": CLIP_NORMS},
     sharp="factor",
-    mutants=[{"factor": 1.001}, {"meaning": 1.0}],
+    mutants=[{"factor": 1.001}, {"convention": 1.0}],
     evaluations=256,
 )
 def theorem_c18_all_noise(
-    problem: LinearRegression, clip_norm: float, factor: float = 1.0, meaning: float = 2.0, privacy: float = 4.0
+    problem: LinearRegression, clip_norm: float, factor: float = 1.0, convention: float = 2.0
 ) -> Sides:
-    """For λ = 1, η = 0.01 and s = 10 the smallest F_∞ is 0.5078, and the printed bound 0.5; half of it under (6), (8) and (86).
+    """For λ = 1, η = 0.01 and s = 10 the smallest F_∞ is 0.507845, and the bound 0.500013; with the ½ of (6) it is 0.2539.
 
-    It is checked with a privacy term four times the printed one, since (1/2π) ∫ sqrt(h) >= sqrt(Tr H) by Jensen's inequality.
+    The privacy term can be four times as large: (1/2π) ∫ sqrt(h) >= sqrt(Tr H) by Jensen's inequality.
     """
-    trace = problem.trace
-    eta = problem.learning_rate
-    private = privacy * eta**2 * clip_norm**2 / (8 * budget(clip_norm).gaussian_rho) * trace
-    bound = eta / 2 * problem.residual_std**2 * trace + private
-    return factor * bound, meaning * problem.optimal_error(budget=budget(clip_norm))
+    residual = problem.learning_rate / 2 * problem.residual_std**2
+    private = problem.learning_rate**2 * clip_norm**2 / (8 * budget(clip_norm).gaussian_rho)
+    error = convention * problem.optimal_error(budget=budget(clip_norm))
+    return factor * (residual + private) * problem.trace, error
 
 
 @PAPER.identity(

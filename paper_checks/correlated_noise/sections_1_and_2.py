@@ -177,18 +177,40 @@ def property_c1(noise: ToeplitzNoise, more: int, power: float = 2.0, steps: int 
 @PAPER.identity(
     "Equation (18)",
     printed=r"The dependence of $F_\infty$ on $B$ is via the first term: $\frac{\eta^2}{2\pi} \int_{-\pi}^{\pi} \frac{|B(\omega)|^2 \frac{G^2}{2\rho} \gamma_\infty^2(B)}{|1 - \eta - \exp(i\omega)|^2} d\omega = … \frac{\eta^2 G^2}{2\rho\, 4\pi^2} (\int_{-\pi}^{\pi} \frac{|B(\omega)|^2}{|1 - \eta - \exp(i\omega)|^2} d\omega) (\int_{-\pi}^{\pi} \frac{d\omega}{|B(\omega)|^2})$",
-    reading=r"$F_\infty = E \delta^2$, as Appendix B has it; (6), (8) and (86) have half of that",
+    reading=r"$F_\infty = \mathbb{E}\, \delta^2$, as in Appendix B",
     domain={"problem": SILENT_MEANS, "noise": noises(1e-4), "clip_norm": CLIP_NORMS},
-    mutants=[{"meaning": 1.0}, {"meaning": 2.001}],
+    mutants=[{"factor": 1.001}, {"convention": 1.0}],
     tolerance=1e-7,
     evaluations=128,
 )
-def equation_18(problem: QuadraticProblem, noise: ToeplitzNoise, clip_norm: float, meaning: float = 2.0) -> Sides:
-    """η = ½, independent noise, G = ρ = 1: both sides are 1/6; under (6), with half of E δ², the left one is 1/12."""
+def equation_18(
+    problem: QuadraticProblem, noise: ToeplitzNoise, clip_norm: float, factor: float = 1.0, convention: float = 2.0
+) -> Sides:
+    """η = ½, independent noise, G = ρ = 1: both sides are 1/6; with the ½ of (6) the first is 1/12."""
     eta = problem.learning_rate
     integral = spectral_mean(noise, 1, eta)
     variance = clip_norm**2 / (2 * budget(clip_norm).gaussian_rho) * noise.limiting_sensitivity() ** 2
-    return meaning * problem.stationary_error(noise, budget=budget(clip_norm)), eta**2 * variance * integral
+    error = convention * problem.stationary_error(noise, budget=budget(clip_norm))
+    return error, factor * eta**2 * variance * integral
+
+
+@PAPER.identity(
+    "Equation (22) (convention of F)",
+    printed=r"Recall that we wish to minimize the objective $F(\theta) = \mathbb{E}_{(x, y) \sim P_{data}} [(y - \langle \theta, x \rangle)^2]$",
+    corrected="half of that, as in equations (6), (8) and (86); then (18), (47) and the bounds of Theorem C.18 are halved",
+    domain={"problem": regressions(most=4), "offset": log_scale(1e-3, 1e3)},
+    as_printed={"half": 1.0},
+    counterexample={"problem": LinearRegression([1.0], 0.5), "offset": 1.0},
+    mutants=[{"half": 0.501}],
+    evaluations=64,
+)
+def equation_22_convention(problem: LinearRegression, offset: float, half: float = 0.5) -> Sides:
+    """The paper has both: no ½ in (22), (46) and Appendix B, and ½ in (6), (8) and (86).  Theorem D.11 says "problem (22)" and uses (86).
+
+    The first side is F(θ_0) − F* as the code of all figures and bounds computes it.
+    """
+    curve = problem.learning_curve(DPSGD(), 1, initial_offset=offset)
+    return float(curve[0]), half * offset**2 * problem.trace
 
 
 @PAPER.inequality(

@@ -1,7 +1,6 @@
 """The words of the ledger: verdicts, kinds of evidence and relations, with their meaning."""
 
-from collections.abc import Iterable
-from typing import Literal, Protocol
+from typing import Literal
 
 Evidence = Literal["proved", "certified", "exact", "searched", "simulated"]
 Relation = Literal["<=", "="]
@@ -29,20 +28,3 @@ EVIDENCE: dict[Evidence, str] = {
     "searched": "a search for the worst case over the domain found no violation",
     "simulated": "the smaller side is a confidence limit; the note states the rate of false alarms",
 }
-#: The kinds of evidence that leave nothing to a search.
-RIGOROUS = ("proved", "certified", "exact")
-
-
-class _Known(Protocol):
-    """A claim, listed or imported."""
-
-    @property
-    def recorded(self) -> str: ...
-    @property
-    def evidence(self) -> str: ...
-
-
-def rigorous(claims: Iterable[_Known]) -> str:
-    """The share of the verdicts on truth whose evidence is rigorous, as "12 of 15"; what is not checkable is left out."""
-    decided = [claim.evidence in RIGOROUS for claim in claims if claim.recorded != NOT_CHECKABLE]
-    return f"{sum(decided)} of {len(decided)}"

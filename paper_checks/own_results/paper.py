@@ -8,5 +8,5 @@ PAPER = Paper(
     title="Exact errors, the optimum and sharper bounds",
     authors="The corrnoise developers",
     package=__package__,
-    modules=("exact_errors", "bounds", "momentum", "finite_runs", "amplification", "bins"),
+    modules=("exact_errors", "bounds", "momentum", "finite_runs", "amplification", "bins", "federation"),
 )

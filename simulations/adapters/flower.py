@@ -159,7 +159,14 @@ class CorrelatedNoise:
         settings: dict[str, Any] = {} if evaluate is None else {"evaluate_fn": shown}
         left = self.server.plan.rounds + 1 - self.server.state.round
         start: Callable[..., Any] = getattr(self, "start")  # noqa: B009 - of Flower's class
-        return start(grid, self.arrays, num_rounds=left, timeout=timeout, **settings)
+        result = start(grid, self.arrays, num_rounds=left, timeout=timeout, **settings)
+        state, plan = self.server.state, self.server.plan
+        taken = [state.acknowledged.get(name, 0) for name in self.server.roster]
+        _log.info(
+            "clients took part %d to %d of %d times, %d are exhausted; %d refusals, %d answers not taken",
+            *(min(taken), max(taken), plan.participations, len(state.exhausted), state.refused, state.rejected),
+        )
+        return result
 
     # -- what Flower asks of a strategy --------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ from corrnoise.theory.privacy import Budget
 
 _MARGIN = 1 - 1e-4  # gradients are clipped to this part of the clip norm: more than float32 loses in norms and sums
 _KEY_BYTES = 8
+_FORMS = ("cascade", "delay line", "buffers", "time-varying buffers")
 _FEWEST_ROWS = 8  # to which a sampled batch is padded
 
 Memory = tuple[Any, ...]
@@ -172,16 +173,24 @@ def _sum_by_halves(values: Any) -> Any:
 
 def _checked(made: Program) -> Program:
     """A program that JAX runs in float32."""
-    if made.form not in ("cascade", "delay line", "buffers") or made.dtype != "float32" or made.draw_scales is not None:
+    if made.form not in _FORMS or made.dtype != "float32" or made.draw_scales is not None:
         raise ValueError(
-            f"mechanism must be Toeplitz noise that runs in float32, got {made.mechanism!r:.80}: PrivateRun runs all "
-            "kinds"
+            "mechanism must be Toeplitz noise or time-varying buffers that run in float32, got "
+            f"{made.mechanism!r:.80}: PrivateRun runs all kinds"
         )
     return made
 
 
-def _next(made: Program, draw: Any, memory: Memory) -> tuple[Any, Memory]:
+def _next(made: Program, step: Any, draw: Any, memory: Memory) -> tuple[Any, Memory]:
     """The noise of a step from its draw, for one array."""
+    if made.form == "time-varying buffers":
+        jnp = extra_module("jax.numpy", "jax")
+        noise = made.mechanism
+        outputs, inputs = (jnp.asarray(each, jnp.float32)[step] for each in (noise.outputs, noise.inputs))
+        for i, state in enumerate(memory):
+            draw = draw - outputs[i] * state
+        decays = noise.decays.tolist()
+        return draw, tuple(decays[i] * state + inputs[i] * draw for i, state in enumerate(memory))
     if made.form == "buffers":
         decays, weights = made.unscaled.buf_decay.tolist(), made.unscaled.output_scale.tolist()
         for weight, state in zip(weights, memory, strict=True):
@@ -202,8 +211,8 @@ def _next(made: Program, draw: Any, memory: Memory) -> tuple[Any, Memory]:
 
 def _rows(made: Program) -> int:
     """Number of arrays of memory."""
-    if made.form == "buffers":
-        return int(made.unscaled.buf_decay.size)
+    if made.form in ("buffers", "time-varying buffers"):
+        return made.memory
     return len(made.mechanism.sections()[0]) if made.form == "cascade" else int(made.mechanism.values.size) - 1
 
 
@@ -213,8 +222,8 @@ def noising_matrix(made: Program) -> Any:
     Parameters
     ----------
     made
-        A program of the form "cascade", "delay line" or "buffers" in float32, with its factors of steps, if any.  The
-        standard deviation for the privatizer is ``made.scale(budget)``.
+        A program of the form "cascade", "delay line", "buffers" or "time-varying buffers" in float32, with its factors
+        of steps, if any.  The standard deviation for the privatizer is ``made.scale(budget)``.
 
     Raises
     ------
@@ -226,11 +235,12 @@ def noising_matrix(made: Program) -> Any:
     rows = _rows(_checked(made))
 
     def init(value: Any) -> Memory:
-        return tuple(jnp.zeros(value.shape, jnp.float32) for _ in range(rows))
+        return (jnp.zeros((), jnp.int32), *(jnp.zeros(value.shape, jnp.float32) for _ in range(rows)))
 
     def following(value: Any, memory: Memory) -> tuple[Any, Memory]:
-        noise, after = _next(made, value.astype(jnp.float32), memory)
-        return noise.astype(value.dtype), after
+        step, *states = memory
+        noise, after = _next(made, step, value.astype(jnp.float32), tuple(states))
+        return noise.astype(value.dtype), (step + 1, *after)
 
     found = streaming.StreamingMatrix.from_array_implementation(init, following)
     if made.step_scales is None:
@@ -258,7 +268,7 @@ def correlated_noise(
     participation
         Who takes part when; the loop keeps this promise.
     mechanism
-        Toeplitz noise, which runs in float32.
+        Toeplitz noise or time-varying buffers, which run in float32.
     key
         Eight secret bytes; None for bytes of the operating system.
 
@@ -282,7 +292,7 @@ def noise_of_program(program: Program, budget: Budget, *, key: bytes | None = No
     Parameters
     ----------
     program
-        Of the form "cascade", "delay line" or "buffers" in float32.
+        Of the form "cascade", "delay line", "buffers" or "time-varying buffers" in float32.
     budget, key
         As for ``correlated_noise``.
 
@@ -324,7 +334,7 @@ def noise_of_program(program: Program, budget: Budget, *, key: bytes | None = No
         after = []
         for number, leaf in enumerate(leaves):
             draw = jax.random.normal(jax.random.fold_in(now, number), leaf.shape, jnp.float32)
-            noise, memory = _next(made, draw, tuple(each[number] for each in memories))
+            noise, memory = _next(made, state.step, draw, tuple(each[number] for each in memories))
             noisy.append((leaf.astype(jnp.float32) + jnp.where(finite, covered, jnp.nan) * noise).astype(leaf.dtype))
             after.append(memory)
         kept = tuple(jax.tree.unflatten(tree, [each[row] for each in after]) for row in range(_rows(made)))

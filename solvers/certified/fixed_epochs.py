@@ -15,13 +15,14 @@ For prefix sums the blocks X_rr are those of a sum of resolvents of block cyclic
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.solvers.certified.certificates import UNIT, nuclear_norm_below, product_with_uncertainty
-from corrnoise.solvers.certified.fixed_point import Evaluation, bracket_optimum
+from corrnoise.solvers.certified.fixed_point import Bracket, Evaluation, bracket_optimum
 from corrnoise.solvers.certified.selected_inverses import ring_root
 from corrnoise.solvers.objectives import dense_size, full_rank_matrix
 from corrnoise.solvers.optimum import Certificate
@@ -40,13 +41,13 @@ _LEAST_LOGARITHM = -46.0
 Places = NDArray[np.intp]
 
 
-class _Factors(NamedTuple):
+class Factors(NamedTuple):
     """L_r L_rᵀ = R_r: rows of length sqrt(μ_r), shape (b, k, k); 0 at places that are no steps."""
 
     blocks: Array
 
     @classmethod
-    def of(cls, logarithms: Array, directions: Array, inside: NDArray[np.bool_]) -> _Factors:
+    def of(cls, logarithms: Array, directions: Array, inside: NDArray[np.bool_]) -> Factors:
         budgets = np.exp(np.maximum(logarithms - logarithms.max(), _LEAST_LOGARITHM))
         lengths = np.linalg.norm(directions, axis=2, keepdims=True)
         rows = np.sqrt(budgets / budgets.sum())[:, np.newaxis, np.newaxis] * directions / np.maximum(lengths, _TINY)
@@ -97,24 +98,24 @@ class _Ring(NamedTuple):
         return cls(diagonal, links, borders)
 
 
-class _Roots(NamedTuple):
+class Roots(NamedTuple):
     """Tr S and the blocks X_rr."""
 
     trace: float
     blocks: Array
 
 
-def _roots_of_prefix_sums(ring: _Ring, factors: _Factors, places: Places, steps: int) -> _Roots:
+def _roots_of_prefix_sums(ring: _Ring, factors: Factors, places: Places, steps: int) -> Roots:
     weights = factors.weights()
     gram = np.maximum(steps - np.maximum(places[:, :, np.newaxis], places[:, np.newaxis, :]), 0)
     least = np.linalg.eigvalsh(weights + np.where(gram == 0, 1.0, 0.0) * np.eye(places.shape[1]))[:, 0].min()
     low, high = 1 / float((weights * gram).sum()), 4 / max(float(least), 1e-14 * float(weights.max()))
     poles = inverse_square_root(low / 1.001, max(high, low) * 1.001)
     blocks = ring_root(*ring, weights, poles.poles, poles.weights)
-    return _Roots(float((weights * blocks).sum()), blocks)
+    return Roots(float((weights * blocks).sum()), blocks)
 
 
-def _roots_of_matrix(matrix: Array, factors: _Factors, places: Places) -> _Roots:
+def _roots_of_matrix(matrix: Array, factors: Factors, places: Places) -> Roots:
     n = matrix.shape[1]
     left, values, right = np.linalg.svd(matrix @ factors.matrix(places)[:n, :n], full_matrices=False)
     gradient = matrix.T @ (left @ right)
@@ -125,7 +126,7 @@ def _roots_of_matrix(matrix: Array, factors: _Factors, places: Places) -> _Roots
         size = real.size
         inner = np.linalg.solve(factors.blocks[r, :size, :size].T, gradient[np.ix_(real, real)].T)
         blocks[r, :size, :size] = (inner + inner.T) / 2
-    return _Roots(math.fsum(values), blocks)
+    return Roots(math.fsum(values), blocks)
 
 
 def in_fixed_epochs(participation: Participation) -> Participation:
@@ -139,6 +140,32 @@ def _places(participation: Participation) -> Places:
     """The step e b + r of place (r, e), shape (b, k); numbers from n on are no steps."""
     b = participation.length if participation.once else min(participation.period, participation.length)
     return np.arange(b)[:, np.newaxis] + b * np.arange(participation.count)
+
+
+def ascend(
+    roots_of: Callable[[Factors], Roots], inside: NDArray[np.bool_], *, tolerance: float, max_iterations: int
+) -> Bracket[Factors]:
+    """Maximise (tr S)²/Σ_r μ_r from all R_r = 1, for places ``inside`` the run, shape (b, k).
+
+    ``roots_of`` gives the trace, which must be concave in R, and its derivative, the blocks X_rr.
+    """
+    b, k = inside.shape
+
+    def evaluate(state: Array) -> Evaluation[Factors]:
+        logarithms = np.maximum(state[:b] - state[:b].max(), _LEAST_LOGARITHM)
+        factors = Factors.of(logarithms, state[b:].reshape(b, k, k), inside)
+        trace, blocks = roots_of(factors)
+        both = inside[:, :, np.newaxis] & inside[:, np.newaxis, :]
+        upper = trace * float(np.abs(np.where(both, blocks, 0.0)).sum(axis=(1, 2)).max())
+        step = blocks @ factors.blocks
+        lengths = np.linalg.norm(step, axis=2)
+        budgets = np.square(np.where(inside, lengths, 0.0).sum(axis=1))
+        directions = np.where(inside[:, :, np.newaxis], step / np.maximum(lengths, _TINY)[:, :, np.newaxis], 0.0)
+        plain = np.concatenate([np.log(np.maximum(budgets / budgets.sum(), _TINY)), directions.ravel()])
+        return Evaluation(trace**2 / factors.budget(), upper, plain, factors)
+
+    start = np.concatenate([np.zeros(b), np.tile(np.eye(k), (b, 1, 1)).ravel()])
+    return bracket_optimum(evaluate, start, tolerance=2 * tolerance, max_iterations=max_iterations)
 
 
 def fixed_epochs_bounds(
@@ -166,33 +193,21 @@ def fixed_epochs_bounds(
     matrix = np.empty((n, 0)) if fast else full_rank_matrix(workload)
     rows = matrix.shape[0]
     places = _places(participation)
-    b, k = places.shape
     inside = places < n
     ring = _Ring.of(places, n)
 
-    def evaluate(state: Array) -> Evaluation[_Factors]:
-        logarithms = np.maximum(state[:b] - state[:b].max(), _LEAST_LOGARITHM)
-        factors = _Factors.of(logarithms, state[b:].reshape(b, k, k), inside)
-        trace, blocks = (
-            _roots_of_prefix_sums(ring, factors, places, n) if fast else _roots_of_matrix(matrix, factors, places)
-        )
-        both = inside[:, :, np.newaxis] & inside[:, np.newaxis, :]
-        upper = trace * float(np.abs(np.where(both, blocks, 0.0)).sum(axis=(1, 2)).max())
-        step = blocks @ factors.blocks
-        lengths = np.linalg.norm(step, axis=2)
-        budgets = np.square(np.where(inside, lengths, 0.0).sum(axis=1))
-        directions = np.where(inside[:, :, np.newaxis], step / np.maximum(lengths, _TINY)[:, :, np.newaxis], 0.0)
-        plain = np.concatenate([np.log(budgets / budgets.sum()), directions.ravel()])
-        return Evaluation(trace**2 / factors.budget() / rows, upper / rows, plain, factors)
+    def roots_of(factors: Factors) -> Roots:
+        if fast:
+            return _roots_of_prefix_sums(ring, factors, places, n)
+        return _roots_of_matrix(matrix, factors, places)
 
-    start = np.concatenate([np.zeros(b), np.tile(np.eye(k), (b, 1, 1)).ravel()])
-    found = bracket_optimum(evaluate, start, tolerance=2 * tolerance, max_iterations=max_iterations)
-    lower = found.low.lower
+    found = ascend(roots_of, inside, tolerance=tolerance, max_iterations=max_iterations)
+    lower = found.low.lower / rows
     rigorous = n <= LARGEST_CERTIFIED
     if rigorous:
         lower = _lower_bound(workload.matrix(), found.low.point, places)
     return Certificate(
-        value=math.sqrt(found.high.upper),
+        value=math.sqrt(found.high.upper / rows),
         lower_bound=math.sqrt(lower) * (1 - 2 * UNIT),
         rigorous=rigorous,
         iterations=found.iterations,
@@ -208,7 +223,7 @@ def fixed_epochs_strategy(workload: Workload, participation: Participation, cert
     """
     n = dense_size(workload)
     places = _places(participation)
-    factor = _Factors(np.asarray(certificate.arrays[0])).matrix(places)[:n, :n]
+    factor = Factors(np.asarray(certificate.arrays[0])).matrix(places)[:n, :n]
     _, values, right = np.linalg.svd(workload.matrix() @ factor, full_matrices=False)
     half = np.linalg.solve(factor.T, right.T * np.sqrt(values))
     gram = half @ half.T
@@ -217,7 +232,7 @@ def fixed_epochs_strategy(workload: Workload, participation: Participation, cert
     return MatrixNoise(causal_strategy(gram / largest))
 
 
-def _lower_bound(matrix: Array, factors: _Factors, places: Places) -> float:
+def _lower_bound(matrix: Array, factors: Factors, places: Places) -> float:
     """(tr S)²/(budget × rows), rounding errors included, for the floats A and L."""
     rows, n = matrix.shape
     product, uncertainty = product_with_uncertainty(matrix, factors.matrix(places)[:n, :n])

@@ -49,6 +49,8 @@ _POWERS = (8.0, 32.0, 128.0, 512.0)  # of the norms for the largest error
 _PAIRS = 20  # of steps and changes of the gradient
 _HALVINGS = 20
 _DECREASE = 1e-10  # of the logarithm of the squared error, at which a search ends
+_LARGEST = 50.0  # logarithm of a number
+_FASTEST = 6.0  # logarithm of −log θ
 _LARGE = 1e6  # the logarithm of an error that overflows
 
 
@@ -158,8 +160,8 @@ class _Search:
     def _saturated(self, point: _Point) -> tuple[tuple[Array, Array, Array, Array], Array, Array]:
         """θ, o, i and ς; the squares of the classes; the states before each step."""
         d = point.rates.size
-        values = np.exp(self.matrix @ point.values)
-        theta = np.exp(-np.exp(point.rates))
+        values = np.exp(np.clip(self.matrix @ point.values, -_LARGEST, _LARGEST))
+        theta = np.exp(-np.exp(np.minimum(point.rates, _FASTEST)))
         outputs, inputs = np.ascontiguousarray(values[:, :d]), np.ascontiguousarray(values[:, d : 2 * d])
         columns = np.ascontiguousarray(values[:, 2 * d])
         bases, slopes, states = np.empty(columns.size), np.empty(outputs.shape), np.empty(outputs.shape)
@@ -182,9 +184,9 @@ class _Search:
         kept = np.empty((segments, d, d)), np.empty((segments, groups, d, m))
         errors = np.empty(n)
         sums.covariances(*self.system, *mine, errors, *kept)
-        value, slopes = _logarithm(errors, self.power)
-        if not math.isfinite(value):
+        if not (np.isfinite(errors).all() and errors.min() >= 0 and errors.max() > 0):
             return _LARGE, np.zeros(flat.size)
+        value, slopes = _logarithm(errors, self.power)
         of_error = tuple(np.empty_like(one) for one in mine)
         sums.error_gradient(self.system, mine, slopes, kept, of_error)
         of_scales = of_error[3] * scales  # in their logarithms
@@ -201,9 +203,9 @@ class _Search:
     def minimum(self, point: _Point, iterations: int) -> tuple[float, _Point]:
         """A local minimum."""
         d = point.rates.size
-        value, flat = descended(
-            lambda flat: self(flat, d), np.concatenate([point.rates, point.values.ravel()]), iterations
-        )
+        start = np.concatenate([point.rates, point.values.ravel()])
+        with np.errstate(all="ignore"):
+            value, flat = descended(lambda flat: self(flat, d), start, iterations)
         return value, _unpacked(flat, d)
 
 
@@ -264,7 +266,7 @@ def _logarithm(errors: Array, power: float | None) -> tuple[float, Array]:
     largest = float(errors.max())
     shares = (errors / largest) ** power
     total = float(shares.sum())
-    return math.log(largest) + math.log(total) / power, shares / errors / total
+    return math.log(largest) + math.log(total) / power, shares / np.maximum(errors, 1e-300) / total
 
 
 # -- the search --------------------------------------------------------------------------------------------------------

@@ -9,11 +9,15 @@ from corrnoise.solvers.noise_cancellation import (
     NOISES,
     best_buffered_noise,
     best_cancelling_noise,
+    best_share,
     named_noise,
     objective_value,
     optimal_machine_noise,
 )
+from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.noise_cancellation.machines import cancelling_noise, energies, regret_energy
+from corrnoise.theory.participation import Participation
 from tests.strategies import machine_noises
 
 OBJECTIVES = ("mean_variance", "regret_energy")
@@ -51,6 +55,24 @@ def test_one_or_two_vectors_are_near_the_optimum(n, one, two):
     assert found == pytest.approx([one, two], rel=1e-4)
     share = regret_energy(best_cancelling_noise(n), n)
     assert least < found[1] <= found[0] * (1 + 1e-6) < share
+
+
+@pytest.mark.parametrize(
+    ("passes", "share", "variance"), [((34, 1), 0.143918, 5.793812), ((13, 4), 0.084830, 42.748559)]
+)
+def test_the_best_share_of_batches_and_passes(passes, share, variance):
+    length, epochs = passes
+    who = Participation.fixed_epochs(length * epochs, epochs=epochs)
+    best = best_share(who)
+    assert float(best.poles[0]) == pytest.approx(share, rel=1e-4)
+    assert best.mean_error(who) ** 2 == pytest.approx(variance, rel=1e-6)
+    for other in (0.9 * share, 1.1 * share):
+        assert PoleNoise([0.0], [other]).mean_error(who) > best.mean_error(who)
+
+
+def test_nothing_is_taken_back_where_every_message_may_move():
+    """Theorem 4 of federated clients: cancellation is the wrong noise at client level."""
+    assert best_share(Participation.min_sep(10, 1)) == DPSGD()
 
 
 @pytest.mark.parametrize("name", NOISES)

@@ -70,17 +70,6 @@ def theorem_c18_lower_bound(problem: QuadraticProblem, noise: ToeplitzNoise, *, 
 # -- all noise ---------------------------------------------------------------------------------------------------------
 
 
-def printed_c18_universal_lower_bound(problem: QuadraticProblem, *, budget: Budget = UNIT_BUDGET) -> float:
-    """The published last line of Theorem C.18, over all noise: ¼ (2 η s² + η² G²/(2ρ)) Tr H.
-
-    Its residual term is twice too large for the F with the factor ½.  True is ``problem.lower_bound``, which the noise
-    with |B|² = h^{−1/2} minimises.  The paper says that it minimises F_∞ too, which is false (see ``optimal_error``).
-    """
-    single_examples(problem)
-    eta = problem.learning_rate
-    return (2 * eta * problem.residual_std**2 + eta**2 * budget.unit_variance) * problem.trace / 4
-
-
 def average_log_lower_bound(problem: QuadraticProblem, *, budget: Budget = UNIT_BUDGET) -> float:
     """N2, over all noise: (η/4) s² Tr H + (η²G²/(4ρ)) (Σ λ_j γ_∞²(x_j))²/Tr H with γ_∞²(x) = 1/agm(x, 2 − x).
 

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.stats import norm
 
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.numerics import checks
@@ -49,3 +50,46 @@ def aggregated_energies(noise: Mechanism, arrivals: Sequence[ArrayLike], rounds:
         root = np.linalg.cholesky(total[np.ix_(met, met)])
         energies[met] = np.square(solve_triangular(root, np.eye(met.size), lower=True)).sum(axis=0)
     return energies
+
+
+def clipping_range(
+    noise: Mechanism,
+    participations: int,
+    *,
+    scale: float,
+    reach: float,
+    coordinates: int,
+    failure: float = 1e-9,
+    merged: int = 1,
+) -> float:
+    """The range r for a quantiser that cuts each coordinate of a message to [−r, r] before it is masked.
+
+    What is cut no longer cancels: noise that is taken back must have been sent whole.  The range is the largest over
+    the replies of g j + σ ‖P_k − P_{k−j}‖ Φ⁻¹(1 − β/(2 d n)), with j <= ``merged`` messages in a reply and the rows P_k
+    of the prefix sums of the noising matrix.  By the union bound over d coordinates and n replies, a client has one cut
+    with a probability of at most β.
+
+    Parameters
+    ----------
+    noise, participations : of a client, n >= 1
+    scale, reach : σ of the noise and the largest norm g of a contribution, in [0, 1e100]
+    coordinates : d >= 1
+    failure : β in (0, 1)
+    merged : the most messages that a reply adds up, in [1, n]
+
+    Examples
+    --------
+    >>> from corrnoise.theory.mechanisms.poles import PoleNoise
+    >>> round(clipping_range(PoleNoise([0.0], [0.3]), 40, scale=3.0, reach=1.0, coordinates=100), 2)
+    24.82
+    """
+    n = checks.integer("participations", participations, 1)
+    sigma = checks.real("scale", scale, "[0, 1e100]")
+    g = checks.real("reach", reach, "[0, 1e100]")
+    d = checks.integer("coordinates", coordinates, 1)
+    beta = checks.real("failure", failure, "(0, 1)")
+    most = checks.integer("merged", merged, 1, largest=n)
+    prefixes = np.vstack([np.zeros(n), np.cumsum(noise.noising_matrix(n), axis=0)])
+    quantile = float(norm.isf(beta / (2 * d * n)))
+    spreads = (np.linalg.norm(prefixes[j:] - prefixes[:-j], axis=1).max() for j in range(1, most + 1))
+    return max(g * j + sigma * float(spread) * quantile for j, spread in enumerate(spreads, 1)) * (1 + 1e-9)

@@ -18,7 +18,6 @@ Source: Reshef and Levy, ICML 2025: Theorems 5.1, 5.2, F.1.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -27,18 +26,10 @@ from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.noise_cancellation.machines import covered_sensitivity, energies, largest_energies
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass, Losses
 from corrnoise.theory.numerics import checks
-from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.checks import ArrayLike
 from corrnoise.theory.privacy import Budget
 
 _UP = 1 + 1e-12
-
-
-def _schedule(participations: ArrayLike) -> Array:
-    """The rounds of one machine, checked."""
-    rounds = checks.reals("participations", participations, "[1, inf)", ndim=1)
-    if (rounds != np.floor(rounds)).any() or (np.diff(rounds) <= 0).any():
-        raise ValueError(f"participations must be increasing whole rounds in [1, inf), got {rounds!r:.80}")
-    return rounds
 
 
 def covariance_zcdp(covariance: ArrayLike, shifts: ArrayLike) -> float:
@@ -53,46 +44,10 @@ def covariance_zcdp(covariance: ArrayLike, shifts: ArrayLike) -> float:
     return float((delta**2 * energies).max() / 2)
 
 
-def machine_zcdp(
-    noise: Mechanism, scale: float, participations: ArrayLike, family: LossClass, *, losses: Losses
-) -> float:
-    """The ρ that one machine spends, exact for the shifts of ``family``, rounded up.
-
-    Raises ``ValueError`` where the machine takes part more often than ``noise`` is made for, or never.
-
-    Parameters
-    ----------
-    noise, scale : the machine's noise is ``scale`` N z, ``scale`` in (0, 1e100]
-    participations : the rounds in which the machine takes part, increasing, shape (n,), n >= 1
-    family, losses : the losses, for the shifts, and what the caller vouches for: ``"convex"`` or ``"smooth"``
-    """
-    rounds = _schedule(participations)
-    scale = checks.real("scale", scale, "(0, 1e100]")
-    spent = energies(noise, rounds.size)
-    spent *= _rounding(noise, rounds.size)
-    return float(((family.shifts(rounds, losses=losses) / scale) ** 2 * spent).max() / 2) * _UP
-
-
 def _rounding(noise: Mechanism, participations: int) -> float:
     """A factor, at least 1, of energies, which covers the program that a machine runs."""
     exact = float(energies(noise, participations).max())
     return max(covered_sensitivity(noise, participations) ** 2 / exact, 1.0)
-
-
-def schedule_zcdp(
-    noise: Mechanism,
-    scale: float,
-    schedule: Sequence[Sequence[int]],
-    family: LossClass,
-    *,
-    losses: Losses,
-) -> dict[int, float]:
-    """The ``machine_zcdp`` of each machine of a schedule, by its number: those that take part in the rounds 1, 2, …"""
-    rounds: dict[int, list[int]] = {}
-    for t, chosen in enumerate(schedule, 1):
-        for machine in chosen:
-            rounds.setdefault(checks.integer("schedule", machine, 0), []).append(t)
-    return {i: machine_zcdp(noise, scale, rounds[i], family, losses=losses) for i in sorted(rounds)}
 
 
 def worst_schedule_zcdp(
@@ -129,14 +84,6 @@ def calibrated_scale(
     gamma = covered_sensitivity(noise, participations)
     # R = Δ/2 with one rounding; the excess of the multiplier outweighs that of the product.
     return family.largest_shift(losses=losses) / 2 * of_machine(budget).multiplier(gamma) * _UP
-
-
-def clipped_scale(noise: Mechanism, budget: Budget, participations: int) -> float:
-    """The scale σ with which a machine that clips every s_t keeps to its budget, whatever its losses are.
-
-    The budget is for replace-one adjacency, with the norm to which the machine clips.
-    """
-    return of_machine(budget).scale(covered_sensitivity(noise, participations)) * _UP
 
 
 def of_machine(budget: Budget) -> Budget:

@@ -134,14 +134,22 @@ def _legend(outcomes: Sequence[Outcome], width: int) -> str:
 
 
 def _summary(outcomes: Sequence[Outcome]) -> str:
-    from corrnoise.paper_checks.machinery.verdicts import rigorous
-
     counts = Counter(outcome.verdict for outcome in outcomes)
     failed = sum(not outcome.agrees for outcome in outcomes)
     number = f"{len(outcomes)} claim" + "s" * (len(outcomes) != 1)
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    known = f"{rigorous([outcome.claim for outcome in outcomes])} proved, certified or exact"
-    return f"{number}, {known}: {verdicts}; " + (f"{failed} not as recorded" if failed else "all as recorded")
+    found = f"{number}: {verdicts}; " + (f"{failed} not as recorded" if failed else "all as recorded")
+    return found if len(outcomes) == 1 else f"{found}\n{_evidence(outcomes)}"
+
+
+def _evidence(outcomes: Sequence[Outcome]) -> str:
+    """How many claims rest on which evidence, and which share on more than a search."""
+    from corrnoise.paper_checks.machinery.verdicts import EVIDENCE
+
+    counts = Counter(outcome.claim.evidence for outcome in outcomes)
+    weak = counts["searched"] + counts["simulated"]
+    kinds = ", ".join(f"{counts[kind]} {kind}" for kind in EVIDENCE if counts[kind])
+    return f"evidence: {kinds}; {100 * (len(outcomes) - weak) // len(outcomes)} % on more than a search"
 
 
 def _wrapped(title: str, text: str, width: int, indent: str = "  ") -> list[str]:

@@ -84,11 +84,11 @@ class Design(Record):
     >>> budget = cn.Budget(epsilon=2.0, delta=1e-6)
     >>> design = cn.design(budget, cn.Participation.fixed_epochs(400, epochs=4), memory=4)
     >>> design.family, design.memory
-    ('buffers, epoch weights', 2)
-    >>> print(f"{design.rmse:.3f}, {design.ratio:.3f} of the floor")
-    13.246, 1.084 of the floor
-    >>> print(f"{design.program().multiplier(budget):.6f}")
-    2.340226
+    ('time-varying buffers', 4)
+    >>> print(f"{design.rmse:.2f}, {design.ratio:.3f} of the floor")
+    12.79, 1.046 of the floor
+    >>> print(f"{design.program().multiplier(budget):.4f}")
+    2.2305
     """
 
     budget: Budget

@@ -13,6 +13,7 @@ from corrnoise.support.csv_tables import table_text
 from corrnoise.support.serialise import plain
 from corrnoise.support.version import __version__
 from corrnoise.theory.mechanisms.program import HANDED_OVER, Form, Program
+from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.numerics.rounding import DTYPES, Dtype
 from corrnoise.theory.privacy import gaussian_noise_multiplier
 
@@ -21,6 +22,8 @@ CONVENTIONS = {
     "added to the sum of the clipped gradients of a step",
     "step_scales": "the noise of step t is multiplied by entry t; the multiplier is valid with these factors only",
     "buf_decay, output_scale": "y = z - sum_i output_scale_i x_i, then x_i <- buf_decay_i x_i + y, from x = 0",
+    "input_scale": "with it output_scale and input_scale have a row for each step, and x_i <- buf_decay_i x_i + "
+    "input_scale_i y",
     "strategy_coef": "y_t = (z_t - sum_{k >= 1} c_k y_{t-k})/c_0",
     "noising_coef": "y_t = sum_k beta_k z_{t-k}",
     "dtype": "type of all numbers of the program; shorter types in products of matrices are not covered",
@@ -50,7 +53,8 @@ def exports(design: Design) -> list[Export]:
         A design.
     """
     found = []
-    for form in HANDED_OVER:
+    varying = isinstance(design.mechanism, TimeVaryingBuffers)
+    for form in design.mechanism.forms() if varying else HANDED_OVER:
         for dtype in DTYPES:
             if design.participation.sampled:
                 found.append(Export(form, dtype, None, f"{form}: {_OWN_BATCHES}"))

@@ -37,12 +37,12 @@ DESIGN = "this design"
 _COLOURS = {
     **{INDEPENDENT: "black", "nu-DP-FTRL": "C5", "buffers": "C0", "banded inverse": "C2", "best Toeplitz": "C4"},
     **{"binary tree": "0.6", "binary tree, online": "0.4", "any bands": "gold", STATIONARY: "C3", "dense": "0.8"},
+    **{"time-varying buffers": "C1"},
     **{"Poisson batches": "C1", "cyclic Poisson batches": "rebeccapurple", "balls in bins": "saddlebrown"},
 }
 _LINES: dict[str, tuple[Any, str]] = {
     "unit columns": ("--", "o"),
     "epoch weights": ("-.", "*"),
-    "step scales": (":", "D"),
 } | {
     "Poisson batches": ("-", "X"),
     "cyclic Poisson batches": ((0, (1, 3)), "^"),

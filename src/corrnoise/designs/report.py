@@ -266,7 +266,7 @@ def for_other_libraries(design: Design) -> str:
         if one.program is None:
             refused.append("  " + _wrapped(one.reason).replace("\n", "\n  "))
         else:
-            held.append(f"  {one.form:<20}{one.dtype:<10}{one.program.multiplier(design.budget)!r}")
+            held.append(f"  {one.form:<22}{one.dtype:<10}{one.program.multiplier(design.budget)!r}")
     lines = [
         "Noise multipliers for other programs, each for its own numbers in its own arithmetic only:",
         "",

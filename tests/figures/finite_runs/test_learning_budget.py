@@ -48,7 +48,7 @@ def test_each_optimum_is_best_at_its_own_task_and_none_is_below_the_floor(drawn:
     assert (
         excess[figure.ANY_PREFIX][2] < 0.01 < min(row[2] for name, row in excess.items() if name != figure.ANY_PREFIX)
     )
-    assert excess[figure.SCALED_LEARNING][1] < excess[figure.PLAIN][1]
+    assert excess[figure.VARYING_LEARNING][1] < excess[figure.PLAIN][1]
 
 
 def test_nothing_overlaps_or_leaves_the_page(drawn: Data) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corrnoise.simulations.adapters.flower import client_app, packed, server_app, strategy, unpacked
+from corrnoise.simulations.adapters.flower import CorrelatedNoise, client_app, packed, server_app, strategy, unpacked
 from corrnoise.simulations.federation.client import FederatedClient, enrol
 from corrnoise.simulations.federation.messages import Presence, Refusal, Reply, Request
 from corrnoise.simulations.federation.server import FederatedServer
@@ -100,8 +100,15 @@ def test_what_travels_arrives_as_it_was(thing: Any) -> None:
         assert found.tobytes() == value.tobytes() if isinstance(value, np.ndarray) else found == value
 
 
-def test_all_rounds_are_run_and_every_participation_arrives(tmp_path: Path) -> None:
-    made, clients = federation(tmp_path)
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"unit": "client", "noise": None, "adjacency": "zero-out"}, {"guard": "centred", "noise": "two-buffers"}],
+    ids=["example", "client", "centred"],
+)
+def test_all_rounds_are_run_and_every_participation_arrives(
+    tmp_path: Path, settings: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    made, clients = federation(tmp_path, **settings)
     points: list[Any] = []
 
     def evaluate(x: Any) -> dict[str, float]:
@@ -116,6 +123,8 @@ def test_all_rounds_are_run_and_every_participation_arrives(tmp_path: Path) -> N
     assert state.acknowledged == sent(clients)
     assert sum(state.acknowledged.values()) == 24
     assert np.array_equal(result.arrays.to_numpy_ndarrays()[0], made.server.output)
+    assert "they are exhausted after about 12 of 20 rounds" in caplog.text
+    assert "took part 8 to 8 of 8 times, 3 are exhausted; 0 refusals, 0 answers not taken" in caplog.text
 
 
 @pytest.mark.parametrize("trust", ["local", "central"])
@@ -272,3 +281,24 @@ def test_a_server_app_closes_its_folder(tmp_path: Path) -> None:
     server = FederatedServer(plan, roster, tmp_path / "server")  # the lock is free
     assert server.finished
     assert server.state.acknowledged == sent(clients)
+
+
+def test_replies_that_come_twice_or_after_their_round_count_once(tmp_path: Path) -> None:
+    made, clients = federation(tmp_path, rounds=3)
+    grid = LoopGrid(clients)
+    replies = grid.send_and_receive(made.configure_train(1, None, None, grid), timeout=1.0)
+    made.aggregate_train(1, [*replies, *replies])
+    assert made.server.state.rejected == 2
+    before = dict(made.server.state.acknowledged)
+    made.configure_train(2, None, None, grid)
+    made.aggregate_train(2, replies)  # of the first round
+    assert made.server.state.rejected == 4
+    assert made.server.state.acknowledged == before
+
+
+def test_requests_are_a_list_that_can_be_read_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, clients = federation(tmp_path, rounds=2)
+    listed = CorrelatedNoise.configure_train
+    monkeypatch.setattr(CorrelatedNoise, "configure_train", lambda *each: (one for one in listed(*each)))
+    with pytest.raises(AssertionError, match="twice"):
+        made.run(LoopGrid(clients))

@@ -12,6 +12,7 @@ from corrnoise.simulations.federation.client import FederatedClient, enrol, line
 from corrnoise.simulations.federation.messages import Reply
 from corrnoise.simulations.federation.plan import Plan
 from corrnoise.simulations.federation.server import FederatedServer
+from corrnoise.support.serialise import digest, plain
 from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.mechanisms.poles import PoleNoise
 
@@ -66,3 +67,30 @@ def run_rounds(
                 server.receive(name, reply, clients[name].signature(reply))
         server.finish_round()
     return made
+
+
+def check_damage(path: Path, read: Callable[[Path], Any], *, times: int = 300) -> None:
+    """A file with flipped, lost, doubled or foreign bytes is refused in words, or is read as what was written."""
+    good = path.read_bytes()
+    written = digest(plain(vars(read(path))))
+    rng = np.random.default_rng(len(good))
+    refused = 0
+    for _ in range(times):
+        first, last = sorted(rng.integers(0, len(good), 2).tolist())
+        flipped = bytes([good[first] ^ 1 << int(rng.integers(8))])
+        path.write_bytes(
+            (
+                good[:first] + flipped + good[first + 1 :],
+                good[:first] + good[last:],
+                good[:last] + good[first:],
+                good[:first] + rng.bytes(last - first) + good[last:],
+            )[int(rng.integers(4))]
+        )
+        try:
+            found = vars(read(path))
+        except (ValueError, TypeError):
+            refused += 1
+        else:
+            assert digest(plain(found)) == written
+    path.write_bytes(good)
+    assert refused > times / 2

@@ -1,10 +1,13 @@
 """A client against hostile servers, crashes, full disks, many processes and old backups; mutants are found out."""
 
+import contextlib
 import errno
 import os
 import shutil
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -225,6 +228,32 @@ def test_processes_on_one_folder_take_part_once(tmp_path: Path) -> None:
     client_of(plan_of(), "a", tmp_path / "a")
     processes = [started(tmp_path / "a", "never") for _ in range(4)]
     assert len({process.communicate(timeout=100)[0] for process in processes}) == 1
+
+
+def check_alone(folder: Path, patience: float) -> None:
+    """Two objects that answer from one folder at a time take part once, however their work overlaps."""
+    plan = plan_of()
+    both = threading.Barrier(2)
+
+    def slow(t: int, x: Array, y: Array, examples: Any) -> Array:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(timeout=patience)  # until the other has read the state, too
+        return np.zeros((plan.batch, 3))
+
+    enrol(plan, "a", folder, examples=10)
+    with ThreadPoolExecutor(2) as pool:
+        answers = [pool.submit(FederatedClient(plan, "a", folder, slow).reply, request_of(plan, 1)) for _ in range(2)]
+    first, second = (each.result() for each in answers)
+    assert isinstance(first, Reply)
+    assert isinstance(second, Reply)
+    np.testing.assert_array_equal(first.vector, second.vector)
+
+
+def test_one_folder_is_used_by_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_alone(tmp_path / "a", 0.2)
+    monkeypatch.setattr(module, "FileLock", lambda *_, **__: contextlib.nullcontext())  # no lock
+    with pytest.raises((AssertionError, OSError)):  # two replies, or one file that both write
+        check_alone(tmp_path / "b", 30.0)
 
 
 def check_saved(client: FederatedClient) -> None:

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from corrnoise.simulations.federation import client
 from corrnoise.simulations.federation.client import FederatedClient, linear_contribution
 from corrnoise.simulations.federation.messages import Refusal, Reply
-from corrnoise.simulations.federation.server import STATE, FederatedServer
+from corrnoise.simulations.federation.server import _KINDS, STATE, FederatedServer
+from corrnoise.support.serialise import load
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD
-from tests.simulations.federation.federations import LOSS, client_of, plan_of, run_rounds
+from tests.simulations.federation.federations import LOSS, check_damage, client_of, plan_of, run_rounds
 
 NAMES = ("a", "b", "c")
 
@@ -188,8 +190,9 @@ def test_a_trusted_server_keeps_clients_apart(tmp_path: Path) -> None:
     assert min(int(np.diff(of_client).min()) for of_client in rounds.values()) >= 2
 
 
-def test_late_messages_are_not_merged_by_a_trusted_server(tmp_path: Path) -> None:
-    server, clients = federation(tmp_path, trust="central")
+def check_late(folder: Path) -> None:
+    """A message that comes with later ones is not taken where the server adds the noise of a round."""
+    server, clients = federation(folder, trust="central")
     run_rounds(server, clients, 2, lambda _: False)
     name, request = next(iter(server.requests().items()))
     reply = clients[name].reply(request)
@@ -198,6 +201,13 @@ def test_late_messages_are_not_merged_by_a_trusted_server(tmp_path: Path) -> Non
     assert (merged.first, merged.last) != (reply.first, reply.last)
     assert not server.receive(name, merged)
     assert server.receive(name, reply)
+
+
+def test_late_messages_are_not_merged_by_a_trusted_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_late(tmp_path / "a")
+    monkeypatch.setattr(FederatedServer, "_vector_flaw", lambda *_: None)  # late replies are merged
+    with pytest.raises(AssertionError):
+        check_late(tmp_path / "b")
 
 
 def test_the_noise_of_a_trusted_server_has_the_law_of_its_mechanism(tmp_path: Path) -> None:
@@ -219,3 +229,12 @@ def test_refusals_are_counted(tmp_path: Path) -> None:
     assert not server.receive(name, Refusal("test", name, 1, "no"))
     assert server.state.refused == 1
     assert name not in server.state.exhausted
+
+
+def test_no_damaged_state_is_read(tmp_path: Path) -> None:
+    server, clients = federation(tmp_path)
+    run_rounds(server, clients, 3)
+    check_damage(server.folder / STATE, lambda path: load(path, _KINDS, check=server._checked))
+    check_damage(
+        clients["a"].folder / client.STATE, lambda path: load(path, client._KINDS, check=clients["a"]._checked)
+    )

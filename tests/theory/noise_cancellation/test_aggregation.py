@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD
-from corrnoise.theory.noise_cancellation.aggregation import aggregated_energies
+from corrnoise.theory.noise_cancellation.aggregation import aggregated_energies, clipping_range
 
 NOISES = (DPSGD(), AntiPGD(0.0), PoleNoise([0.0], [0.1]))
 
@@ -51,3 +52,35 @@ def test_a_failure_and_a_merged_reply_count():
 def test_arrivals_are_rounds(wrong):
     with pytest.raises(ValueError, match=r"arrivals\[0\] must"):
         aggregated_energies(DPSGD(), [wrong], 3)
+
+
+# -- the range of a quantiser ------------------------------------------------------------------------------------------
+
+
+def error_after(cut: float, *, scale: float = 3.0, participations: int = 40, clients: int = 400) -> float:
+    """The root mean square of what cutting to [−cut, cut] leaves in the sum of all messages of a client."""
+    draws = np.random.default_rng(5).standard_normal((participations, clients))
+    messages = scale * PoleNoise([0.0], [0.3]).noising(draws)
+    return float(np.sqrt(np.mean((np.clip(messages, -cut, cut).sum(axis=0) - messages.sum(axis=0)) ** 2)))
+
+
+def test_the_range_covers_the_noise_so_that_it_still_cancels() -> None:
+    chosen = clipping_range(PoleNoise([0.0], [0.3]), 40, scale=3.0, reach=1.0, coordinates=400)
+    assert error_after(chosen) == 0.0
+    assert error_after(8.0) > 0.7  # the range that Flower has by default
+
+
+@pytest.mark.parametrize("merged", [1, 3, 6])
+def test_the_range_is_that_of_the_longest_reply(merged: int) -> None:
+    noise = PoleNoise([0.1], [0.6])
+    rows = np.asarray(noise.noising_matrix(6))
+    longest = max(
+        2.0 * (last - first) + 0.7 * float(np.linalg.norm(rows[first:last].sum(axis=0))) * norm.isf(1e-3 / (2 * 5 * 6))
+        for first in range(6)
+        for last in range(first + 1, min(first + merged, 6) + 1)
+    )
+    found = clipping_range(noise, 6, scale=0.7, reach=2.0, coordinates=5, failure=1e-3, merged=merged)
+    assert found == pytest.approx(longest, rel=1e-8)
+    assert found >= longest
+    with pytest.raises(ValueError, match="merged"):
+        clipping_range(noise, 6, scale=0.7, reach=2.0, coordinates=5, merged=7)

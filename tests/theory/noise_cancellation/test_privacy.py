@@ -13,15 +13,14 @@ from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.noise_cancellation.machines import cancelling_noise
 from corrnoise.theory.noise_cancellation.privacy import (
     calibrated_scale,
-    clipped_scale,
     covariance_zcdp,
-    machine_zcdp,
     published_scale,
     published_zcdp,
     trusted_zcdp,
     worst_schedule_zcdp,
 )
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget, gaussian_epsilon
 from tests.strategies import log_uniform, loss_classes, machine_noises, rounds_of_a_machine
 
@@ -47,6 +46,11 @@ def divergence_of_messages(noise, scale, shifts):
     return max(np.square(shifts) * np.diag(np.linalg.inv(covariance))) / 2
 
 
+def machine_zcdp(noise, scale, rounds, family, *, losses):
+    """What a machine that takes part in these rounds spends."""
+    return covariance_zcdp(scale**2 * covariance_of(noise, len(rounds)), family.shifts(rounds, losses=losses))
+
+
 @given(
     machine_noises(),
     log_uniform(1e-2, 1e3),
@@ -54,13 +58,15 @@ def divergence_of_messages(noise, scale, shifts):
     loss_classes(),
     st.sampled_from(["convex", "smooth"]),
 )
-def test_zcdp_is_the_divergence_of_the_messages_rounded_up(noise, scale, rounds, family, losses):
+def test_zcdp_is_the_divergence_of_the_messages_and_a_sensitivity(noise, scale, rounds, family, losses):
+    """The second by Theorem 1 of federated clients: the strategy C diag(Δ)."""
     shifts = family.shifts(rounds, losses=losses)
     exact = divergence_of_messages(noise, scale, shifts)
-    spent = machine_zcdp(noise, scale, rounds, family, losses=losses)
-    assert exact * (1 - 1e-10) <= spent <= exact * (1 + 5e-6)  # programs cover rounding to float32
-    assert covariance_zcdp(scale**2 * covariance_of(noise, len(rounds)), shifts) == pytest.approx(exact, rel=1e-9)
-    assert not spent <= exact * (1 - 1e-6)
+    assert machine_zcdp(noise, scale, rounds, family, losses=losses) == pytest.approx(exact, rel=1e-9)
+    n = len(rounds)
+    strategy = np.linalg.inv(noise.noising_matrix(noise.steps or n)[:n, :n]) * shifts
+    gamma = MatrixNoise(strategy).sensitivity(Participation.single(n))
+    assert (gamma / scale) ** 2 / 2 == pytest.approx(exact, rel=1e-9)
 
 
 @given(st.lists(st.floats(0.1, 10), min_size=1, max_size=8), loss_classes())
@@ -77,7 +83,7 @@ def test_the_worst_schedule_is_the_worst_of_all(noise, family, rounds, cap, loss
     schedules = [s for n in range(1, min(rounds, cap) + 1) for s in combinations(range(1, rounds + 1), n)]
     worst = max(machine_zcdp(noise, 1.0, s, family, losses=losses) for s in schedules)
     bound = worst_schedule_zcdp(noise, 1.0, rounds, family, losses=losses, participations=cap)
-    assert bound >= worst * (1 - 1e-12)
+    assert bound >= worst * (1 - 1e-9)
     if not isinstance(noise, MatrixNoise):  # whose worst participation may be too late for the round
         assert bound <= worst * (1 + 5e-6)
 
@@ -108,12 +114,10 @@ def test_at_the_constants_of_the_experiment(losses, every_second, second_half, w
 )
 def test_calibrated_noise_stays_within_its_budget(noise, rounds, family, rho, losses):
     scale = calibrated_scale(noise, budget(rho), 12, family, losses=losses)
-    assert machine_zcdp(noise, scale, rounds, family, losses=losses) <= rho
+    assert machine_zcdp(noise, scale, rounds, family, losses=losses) <= rho * (1 + 1e-9)
     assert worst_schedule_zcdp(noise, scale, 40, family, losses=losses, participations=12) <= rho
     shifts = np.full(12, family.largest_shift(losses=losses))
     assert covariance_zcdp(scale**2 * covariance_of(noise, 12), shifts) == pytest.approx(rho, rel=5e-6)
-    clipped = clipped_scale(noise, budget(rho, clip_norm=3.0), 12)
-    assert covariance_zcdp(clipped**2 * covariance_of(noise, 12), np.full(12, 6.0)) == pytest.approx(rho, rel=5e-6)
 
 
 @given(loss_classes(), st.integers(1, 200), log_uniform(1e-3, 1e3))
@@ -139,17 +143,8 @@ def test_trusted_server():
     assert rho <= 2 * DIGITS.published_norm**2 / 25 * 10 / 4  # Theorem F.1
 
 
-def test_bad_schedules_are_named():
-    noise = NuFTRL(0)
-    for rounds, words in (
-        ([], "participations must be a non-empty vector"),
-        ([1, 1], "participations must be increasing whole rounds"),
-        ([1.5], "participations must be increasing whole rounds"),
-        ([0, 1], "participations must lie in"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            machine_zcdp(noise, 1.0, rounds, DIGITS, losses="convex")
+def test_bad_values_are_named():
     with pytest.raises(ValueError, match="covariance must be positive definite"):
         covariance_zcdp([[1.0, 2.0], [2.0, 1.0]], [1.0, 1.0])
     with pytest.raises(ValueError, match="adjacency must be one of 'replace-one', got 'zero-out'"):
-        calibrated_scale(noise, Budget(1.0), 3, DIGITS, losses="convex")
+        calibrated_scale(NuFTRL(0), Budget(1.0), 3, DIGITS, losses="convex")
