@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.oracles import noise_matrix
-from corrnoise.paper_checks.correlated_noise.paper import PAPER
+from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, noises, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.mechanisms.finite import FiniteNoise
@@ -114,6 +114,7 @@ def section_a1_objective(
     "Section A.2 (zCDP)",
     printed=r"Similarly, $\rho$-zCDP … in this setting requires that the Rényi $\alpha$-divergence between the distribution $P_0$ of $\theta_{0:T} | b = 0$ and the distribution $P_1$ of $\theta_{0:T} | b = 1$ are close: $D_\alpha(P_0 \| P_1) \le \rho \alpha$ for all $\alpha \in (0, \infty)$.",
     corrected=r"for all $\alpha \in (1, \infty)$ (Bun and Steinke, 2016); below 1 it does not follow",
+    proof=f"{SHORT}#section-a2",
     domain={"epsilon": log_scale(1e-2, 5), "order": log_scale(1.001, 100)},
     counterexample={"epsilon": 1.0, "order": 0.5},
     mutants=[{"factor": 0.999}],
@@ -132,6 +133,7 @@ def section_a2_zcdp(epsilon: float, order: float, factor: float = 1.0) -> Sides:
 @PAPER.inequality(
     "Section A.2 (approximate DP)",
     printed=r"$\rho$-zCDP in this setting implies $(\varepsilon_\delta, \delta)$-DP with $\varepsilon_\delta \le \inf_{\alpha > 1} \{\rho \alpha + \frac{1}{\alpha - 1} \log(\frac{1}{\alpha \delta}) + \log(1 - \alpha^{-1})\}$",
+    proof=f"{SHORT}#section-a2",
     domain={"rho": log_scale(1e-4, 100), "delta": log_scale(1e-15, 1e-2)},
     mutants=[{"last": 2.0}, {"first": 0.9}],
     evaluations=128,

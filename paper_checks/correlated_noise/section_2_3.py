@@ -113,6 +113,7 @@ _utility(
     printed=r"When this event holds, we have that $0 \preceq Q_t \preceq I$ for $t = 0, \ldots, T - 1$ as long as $\eta \le 1/(C R^2 \log(T/p))$.",
     reading="the event is (73), which stands before",
     corrected="when the event (71) holds",
+    proof=f"{SHORT}#equation-74",
     domain={"x": vector(linear(-1, 1), 3), "share": linear(0, 1)},
     as_printed={"largest": 10.0},
     counterexample={"x": np.array([1.0, 0.0, 0.0]), "share": 1.0},

@@ -81,6 +81,7 @@ def theorem_11(noise: ToeplitzNoise, steps: int, rho: float, order: float, clip_
     "Remark 1.2",
     printed="Although Noisy-FTRL is not differentially private, it lets us analyze the noise dynamics of DP-FTRL without technicalities associated with clipping.",
     reading="for every ε and δ < 1 there is an example whose gradient breaks (ε, δ)-DP",
+    proof=f"{SHORT}#remark-12",
     domain={"epsilon": log_scale(1e-2, 100), "delta": linear(0, 0.999), "rho": log_scale(1e-3, 10)},
     mutants=[{"clipped": True}],
     evaluations=128,

@@ -102,7 +102,8 @@ def lemma_41(noise: Array, schedule: int, corrections: Array, kept: float = 1.0)
     independent="the two sides are two kinds of noise",
     domain={"participations": integers(2, 10**5, log=True)},
     counterexample={"participations": 600},
-    corrected=r"Constant $\sigma_{t,i}^2$ is as private and has less of either noise, by about $\frac{1 + \log n}{2}$",
+    corrected=r"Where all n participations are known beforehand, constant $\sigma_{t,i}^2$ is as private and has less of either noise, "
+    r"by about $\frac{1 + \log n}{2}$",
     as_printed={"growth": 1.0, "other": 0.0},
     sharp="factor",
     mutants=[{"factor": 0.6}, {"growth": 1.0, "other": 0.0}],
