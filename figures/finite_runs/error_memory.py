@@ -19,6 +19,7 @@ from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
 from corrnoise.solvers.certified.single_participation import single_participation_bounds
 from corrnoise.solvers.families import toeplitz
 from corrnoise.solvers.families.buffers import best_buffers
+from corrnoise.solvers.families.time_varying import time_varying_buffers
 from corrnoise.solvers.objectives import run_objective
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.matrix import MatrixNoise
@@ -35,6 +36,7 @@ LONG_RUN = 100_000
 LARGEST_MATRIX = 4096  #: steps up to which mechanisms that are matrices are drawn
 FEW_COEFFICIENTS = (2, 3, 4, 8, 16, 32, 64)  #: of noise with few coefficients
 MOST_BUFFERS = 6
+VARYING_BUFFERS = (1, 2, 4)
 FLOOR = "any strategy"
 TIME_VARYING, ANY_BANDS = "time-varying buffers, for learning", "any few bands, for learning"
 #: Lines for families, points for single mechanisms.
@@ -49,6 +51,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "best Toeplitz, unit columns": {"color": "C4", "marker": "*"},
     "buffers": {"color": "C0", "marker": "."},
     "buffers, unit columns": {"color": "C1", "marker": ".", "linestyle": "--"},
+    "time-varying buffers": {"color": "C5", "marker": "d"},
     "nu-DP-FTRL": {"color": "C0", "marker": "s"},
     "square root, unit columns": {"color": "C1", "marker": "^"},
     "binary tree": {"color": "C2", "marker": "v"},
@@ -99,6 +102,8 @@ def mechanisms(who: Participation) -> Iterator[tuple[str, Mechanism]]:
     yield "best Toeplitz, unit columns", ScaledNoise.normalised(best, who)
     for noise in distinct:
         yield "buffers, unit columns", ScaledNoise.normalised(noise, who)
+    for varying in time_varying_buffers(sums, who, VARYING_BUFFERS):
+        yield "time-varying buffers", varying
     yield "square root, unit columns", ScaledNoise.normalised(NuFTRL(0), who)
     yield "binary tree", BinaryTree(steps, decoder="binary")
     yield "binary tree, online", BinaryTree(steps, decoder="online")
@@ -181,7 +186,8 @@ def draw_panel(ax: Axes, series: list[Series]) -> None:
     memories = [0, *(10**i for i in range(6) if 10**i <= 1.2 * most)]
     ax.set_xticks(memories, [f"{memory}" for memory in memories])
     ax.set_yscale("log")
-    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    low, high = ax.get_ylim()
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 1e4 * low else (1,), numticks=12))
     ax.yaxis.set_major_formatter("{x:g}")
     ax.yaxis.set_minor_locator(NullLocator())
 
@@ -256,7 +262,7 @@ def report(data: Data) -> str:
 
 
 def _entry(name: str, steps: int) -> PaperFigure:
-    left_out = "" if steps <= LARGEST_MATRIX else "; mechanisms that are matrices and unit columns are left out"
+    left_out = "" if steps <= LARGEST_MATRIX else "; matrices, unit columns and time-varying buffers are left out"
     return PaperFigure(
         name=name,
         source="Beyond Table 3 of arXiv 2310.06771",

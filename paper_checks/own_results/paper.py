@@ -8,5 +8,14 @@ PAPER = Paper(
     title="Exact errors, the optimum and sharper bounds",
     authors="The corrnoise developers",
     package=__package__,
-    modules=("exact_errors", "bounds", "momentum", "finite_runs", "amplification", "bins", "federation"),
+    modules=(
+        "exact_errors",
+        "bounds",
+        "momentum",
+        "finite_runs",
+        "time_varying",
+        "amplification",
+        "bins",
+        "federation",
+    ),
 )

@@ -1,0 +1,82 @@
+"""Time-varying buffers: their class, and their sensitivity in fixed epochs.
+
+Proofs are in ``docs/time-varying-buffers.md``.
+"""
+
+import numpy as np
+
+from corrnoise.paper_checks.machinery.domains import integers, linear, vector
+from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.paper_checks.own_results.paper import PAPER
+from corrnoise.solvers.worst_case import worst_case
+from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.participation import Participation
+
+PROVED = "docs/time-varying-buffers.md#what-is-proved"
+STEPS, BUFFERS = 6, 2
+#: Numbers of two buffers in six steps.
+NUMBERS = {
+    "decays": vector(linear(0.2, 0.9), BUFFERS),
+    "outputs": vector(linear(0.1, 1), STEPS * BUFFERS),
+    "inputs": vector(linear(0.1, 1), STEPS * BUFFERS),
+    "columns": vector(linear(0.5, 2), STEPS),
+}
+
+
+def _noise(decays: Array, outputs: Array, inputs: Array, columns: Array) -> TimeVaryingBuffers:
+    shape = (STEPS, BUFFERS)
+    return TimeVaryingBuffers(decays, outputs.reshape(shape), inputs.reshape(shape), 1 / columns)
+
+
+@PAPER.inequality(
+    "TV1",
+    printed=r"For lower-triangular invertible $C$ of order $d$ the matrices $C^{-1}$, $C^\top C$ and $(C^\top C)^{-1}$ have order $d$",
+    proof=PROVED,
+    domain=NUMBERS,
+    mutants=[{"order": 1}],
+    independent="singular values of dense matrices against 0",
+    tolerance=1e-9,
+    evaluations=48,
+)
+def tv1(decays: Array, outputs: Array, inputs: Array, columns: Array, order: int = BUFFERS) -> Sides:
+    """Singular values beyond the d-th of the middle block, relative to the first; with one fewer buffer they are not 0."""
+    strategy = _noise(decays, outputs, inputs, columns).strategy()
+    gram = strategy.T @ strategy
+    matrices = (np.linalg.inv(strategy), gram, np.linalg.inv(gram))
+    values = [np.linalg.svd(matrix[3:, :3], compute_uv=False) for matrix in matrices]
+    return np.array([1 + v[order] / v[0] for v in values]), np.ones(len(values))
+
+
+@PAPER.identity(
+    "TV2",
+    printed=r"In fixed epochs of $b$ steps the squared sensitivity of buffers with $\theta, o, i, c \ge 0$ is the largest $\sum_j c_j [c_j (1 + i_j^\top Q_{j+1} i_j) + 2 (o_j \cdot \sigma_j + (\theta \circ \sigma_j)^\top Q_{j+1} i_j)]$ over the classes",
+    proof=PROVED,
+    domain={**NUMBERS, "period": integers(1, STEPS - 1)},
+    mutants=[{"late": 1}, {"seen": 0.0}, {"crossed": 1.0}],
+    independent="a recursion in time against sums over the entries of the dense strategy",
+    tolerance=1e-9,
+    evaluations=64,
+)
+def tv2(
+    decays: Array,
+    outputs: Array,
+    inputs: Array,
+    columns: Array,
+    period: int,
+    late: int = 0,
+    seen: float = 1.0,
+    crossed: float = 2.0,
+) -> Sides:
+    """Compared with every class of the dense strategy.  The states wait b − 1 steps, ``late`` more in a mutant."""
+    noise = _noise(decays, outputs, inputs, columns)
+    o, i = noise.outputs, noise.inputs
+    q = np.zeros((STEPS + 1, BUFFERS, BUFFERS))
+    for t in range(STEPS - 1, -1, -1):
+        q[t] = np.outer(o[t], o[t]) + np.outer(decays, decays) * q[t + 1]
+    states, sums = np.zeros((STEPS + period, BUFFERS)), np.zeros(period)
+    for t, (c, state) in enumerate(zip(columns, states, strict=False)):
+        alone = c * (1 + i[t] @ q[t + 1] @ i[t])
+        sums[t % period] += c * (alone + crossed * (seen * o[t] @ state + decays * state @ q[t + 1] @ i[t]))
+        states[t + period] = decays ** (period - 1 + late) * (decays * state + c * i[t])
+    return sums.max(), worst_case(noise.strategy(), Participation.fixed_epochs(STEPS, period=period)).value ** 2
