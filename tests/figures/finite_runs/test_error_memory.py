@@ -86,7 +86,7 @@ def test_the_report_has_the_points_that_none_beats(drawn: Data) -> None:
     assert "2.10049" in said
     assert "binary tree" not in said
     better = dataclasses.replace(drawn[0], x=np.array([0.0]), y=np.array([2.1]))
-    assert "2.1277" not in figure.report((better, *drawn))
+    assert "2.10049" not in figure.report((better, *drawn))
 
 
 def test_the_report_names_searches_that_did_not_move(drawn: Data) -> None:
