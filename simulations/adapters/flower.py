@@ -51,7 +51,7 @@ def packed(thing: Message, signature: str | None = None) -> Any:
 
 
 def unpacked(content: Any) -> tuple[Any, Any]:
-    """What ``packed`` has packed, and its signature.
+    """The content that ``packed`` has packed, and its signature.
 
     Raises ``ValueError`` for anything else; types and values of the fields are for the receiver to check.
     """

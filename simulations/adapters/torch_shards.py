@@ -79,7 +79,7 @@ class Group(Ranks):
         tiled(shards, self.size)  # type: ignore[arg-type]  # which are all there
 
     def share(self, make: Callable[[], Told]) -> Told:
-        """What a function returns in the first process; its exception is raised in all."""
+        """The result of a function in the first process; its exception is raised in all."""
         told: list[Any] = [None, None]
         if self.rank == 0:
             try:

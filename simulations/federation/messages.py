@@ -1,4 +1,4 @@
-"""What travels between server and clients: requests, replies, refusals and names; nothing here is secret.
+"""The messages between server and clients: requests, replies, refusals and names; nothing here is secret.
 
 A client counts its own participations k = 1, 2, …, whatever the rounds are.  Its reply is one vector, the sum of its
 messages ``first`` to ``last``, which are all that the server has not acknowledged.

@@ -226,7 +226,7 @@ class Plan(Record):
         }
 
     def warnings(self, clients: int, *, delta: float = 1e-5) -> list[str]:
-        """What somebody who starts this run with so many clients should know, each a sentence."""
+        """Warnings for somebody who starts this run with so many clients, each a sentence."""
         found = []
         asked, able = self.rounds * self.participants, checks.integer("clients", clients, 1) * self.participations
         if asked > able:

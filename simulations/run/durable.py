@@ -45,7 +45,7 @@ class Carry(Protocol):
 
 
 class _Found(NamedTuple):
-    """What the folder of a run says: the key, the last checkpoint, and the steps that were begun."""
+    """The content of the folder of a run: the key, the last checkpoint, and the steps that were begun."""
 
     secret: bytes
     head: dict[str, Any]

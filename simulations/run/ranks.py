@@ -30,7 +30,7 @@ class Ranks(Protocol):
     spans: Spans | None
 
     def share(self, make: Callable[[], Told]) -> Told:
-        """What a function returns in the first process, which alone calls it."""
+        """The result of a function in the first process, which alone calls it."""
 
     def wait(self) -> None:
         """Wait for all processes."""
@@ -44,7 +44,7 @@ class Alone:
     spans: Spans | None = None
 
     def share(self, make: Callable[[], Told]) -> Told:
-        """What the function returns."""
+        """The result of the function."""
         return make()
 
     def wait(self) -> None:
