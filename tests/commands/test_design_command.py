@@ -119,7 +119,7 @@ def test_a_real_data_set_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureF
     options: tuple[str, ...] = ("--momentum", "0.9", "--learning-rates", str(tmp_path / "rates.txt"), "--memory", "2")
     options = (*options, "--examples", "100", "--batch-size", "8", "--epochs", "3", "--parameters", "1000000")
     found = made(tmp_path / "out", "--epsilon", "2", "--delta", "1e-6", *options)
-    assert {path.name for path in (tmp_path / "out").iterdir()} >= ALWAYS | CHOSEN | {"coefficients.csv"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= ALWAYS | CHOSEN
     assert found.participation == Participation.fixed_epochs(36, epochs=3)
     assert isinstance(found.objective, SGD)
     assert (found.objective.momentum, found.objective.batch_size) == (0.9, 8)
@@ -129,10 +129,11 @@ def test_a_real_data_set_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureF
     assert "SGD with momentum 0.9, learning rates from 0.5 to 1" in " ".join(output.split())
     assert "for 1000000 parameters in float" in output
     assert "run = design.run(size)" in output
-    scales = found.program().step_scales
-    if scales is not None:
-        assert any("scale t of scales.csv" in comment for comment in table(tmp_path / "out/coefficients.csv")[0])
-        assert table(tmp_path / "out/scales.csv")[1][:, 1].tobytes() == scales.tobytes()
+    for row in json.loads((tmp_path / "out/programs.json").read_text())["programs"]:
+        assert row["form"] == "time-varying buffers"
+        arrays = found.program(row["form"], row["dtype"]).arrays
+        assert {"buf_decay", "output_scale", "input_scale", "step_scales"} == arrays.keys()
+        assert all(np.array_equal(row[name], numbers) for name, numbers in arrays.items())
 
 
 @pytest.mark.parametrize(
