@@ -51,7 +51,7 @@ def parameters(mode: str, mesh: Any) -> list[Any]:
     """The parameters of the model, cut in some way."""
     made = model()
     if mode == "fsdp":
-        for layer in (made[0], made[2], made):  # type: ignore[index]
+        for layer in (*made.children(), made):
             fully_shard(layer, mesh=mesh)
     found = list(made.parameters())
     if mode != "columns":
