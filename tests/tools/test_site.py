@@ -12,6 +12,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytest
 
+from tools.site import reference
 from tools.site.links import faults
 from tools.site.picture import PICTURE
 from tools.site.sections import sections, with_navigation
@@ -28,6 +29,12 @@ def test_every_page_is_in_one_section() -> None:
     listed = [page for pages in found.values() for page in pages]
     assert sections("## One\n[A](a.md), [b](b.md#c), [again](a.md)\n## Two\n") == {"One": {"a": "A", "b": "b"}}
     assert sorted([*listed, "index"]) == sorted(path.stem for path in DOCS.glob("*.md"))
+
+
+def test_every_public_name_is_in_one_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert reference.ungrouped() == set()
+    monkeypatch.setitem(reference.OWN, "Papers", ("claim",))
+    assert reference.ungrouped() == {"claim", "claims"}
 
 
 def test_the_navigation_follows_the_page() -> None:
