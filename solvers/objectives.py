@@ -9,7 +9,7 @@ For Toeplitz noise N = T(β) the form is βᵀ M β.  Three ways to compute it a
 * a Toeplitz workload with the first column a:  Σ_t w_t b_t² with b = a ∗ β and w_t = (n − t)/n, in O(n log n), for
   prefix sums of p coefficients in O(p), of buffers in O(d²) (``theory.mechanisms.buffered``);
 * learning:  Σ_j Σ_s Ω_{s,j} y_{s,j}², y_s = (1 − x_j) y_{s−1} + β_s, in O(n d);
-* any W:  M_ij = W_ij + M_{i+1,j+1}, in O(n²).
+* any W:  M_ij = W_ij + M_{i+1,j+1}, in O(n²), up to 4096 steps.
 
 For noise with a factor for each step, N = diag(s) T(β), K = N Nᵀ follows row by row from
 K_tr/(s_t s_r) = β_t β_r + K_{t−1,r−1}/(s_{t−1} s_{r−1}), and the form is Σ W_tr K_tr.
@@ -26,6 +26,7 @@ import numpy as np
 from corrnoise.solvers.optimum import Measure
 from corrnoise.theory.mechanisms import buffered
 from corrnoise.theory.mechanisms.base import LARGEST_MATRIX, Mechanism
+from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
@@ -42,6 +43,7 @@ from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.privacy import UNIT_BUDGET
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.learning_recursions import filtered_gradient, filtered_power
+from corrnoise.theory.recursion import Recursion
 from corrnoise.theory.workloads import MatrixWorkload, PrefixSums, Workload
 
 REGULARISATION = 1e-12  #: share of tr(W)/n that is added to the diagonal of the weights W of an objective
@@ -54,6 +56,8 @@ class RunObjective(ABC):
     what: Workload | LearningObjective
     kind: Objective = "mean"
     measure: Measure = "root mean squared error"
+    #: Whether the form judges all Toeplitz noise, and not only independent noise and time-varying buffers.
+    toeplitz = True
     #: Whether the form has closed forms, with which a search finds the last digits in a short time.
     precise = False
 
@@ -184,6 +188,30 @@ class _AnyWorkload(RunObjective):
         return form
 
 
+class _LongWorkload(RunObjective):
+    """A linear system of more than ``LARGEST_MATRIX`` steps, in O(n)."""
+
+    what: Workload
+    toeplitz = False
+
+    def __init__(self, workload: Workload, system: Recursion) -> None:
+        self.steps, self.what, self.system = workload.steps, workload, system
+
+    def power(self, noising: Array) -> tuple[float, Array]:
+        raise too_long(self.steps)
+
+    def weights(self) -> Array:
+        raise too_long(self.steps)
+
+    def power_of(self, mechanism: Mechanism) -> float:
+        if isinstance(mechanism, DPSGD):
+            none = np.zeros((self.steps, 1))
+            mechanism = TimeVaryingBuffers([0.0], none, none, np.ones(self.steps))
+        if not isinstance(mechanism, TimeVaryingBuffers):
+            raise too_long(self.steps)
+        return mechanism.squared_error(self.system)
+
+
 class _Learning(RunObjective):
     what: LearningObjective
     measure: Measure = "excess loss"
@@ -214,8 +242,9 @@ class _Learning(RunObjective):
 def run_objective(what: Workload | LearningObjective, kind: Objective = "mean") -> RunObjective:
     """The quadratic form of a workload or of learning: the mean of its squared errors over the rows, or the largest.
 
-    Raises ``ValueError`` where a workload that is not Toeplitz has more than 4096 steps, or is to be judged by its
-    largest error.
+    A linear system of more than 4096 steps that is not Toeplitz judges independent noise and time-varying buffers only.
+    Raises ``ValueError`` where a workload that is neither Toeplitz nor a linear system has more than 4096 steps, or one
+    that is not Toeplitz is to be judged by its largest error.
     """
     checks.choice("kind", kind, ("mean", "max"))
     if isinstance(what, LearningObjective) and kind == "mean":
@@ -228,6 +257,9 @@ def run_objective(what: Workload | LearningObjective, kind: Objective = "mean") 
         return _ToeplitzWorkload(workload, column, kind)
     if kind == "max":
         raise ValueError(f"kind must be 'mean' for a workload that is not Toeplitz, got 'max' for {workload!r:.80}")
+    system = workload.recursion()
+    if system is not None and workload.steps > LARGEST_MATRIX:
+        return _LongWorkload(workload, system)
     dense_size(workload)
     return _AnyWorkload(workload)
 
@@ -243,8 +275,13 @@ def _mean_gram(workload: Workload) -> Array:
 def dense_size(workload: Workload) -> int:
     """The number of steps, if it is small enough for dense matrices."""
     if workload.steps > LARGEST_MATRIX:
-        raise ValueError(f"steps must be at most {LARGEST_MATRIX} where dense matrices are made, got {workload.steps}")
+        raise too_long(workload.steps)
     return workload.steps
+
+
+def too_long(steps: int) -> ValueError:
+    """The error of a run for which a dense matrix would be made."""
+    return ValueError(f"steps must be at most {LARGEST_MATRIX} where dense matrices are made, got {steps}")
 
 
 def full_rank_matrix(workload: Workload) -> Array:

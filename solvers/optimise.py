@@ -306,7 +306,8 @@ def optimise(
     objective : ``SGD`` (None: with its defaults, prefix sums) or any workload, whose root mean squared error is judged;
         the objective of learning; or a problem.  A problem with a finite run stands for what privacy adds to F − F* in
         the mean over the second half of the run; without one, for the stationary optimum.  ``StronglyConvex`` has the
-        noise with the least bound.  A workload that is neither learning nor Toeplitz has at most 4096 steps.
+        noise with the least bound.  A workload that is neither learning nor Toeplitz has above 4096 steps independent
+        noise and time-varying buffers if it is a linear system, as schedules are, and is otherwise refused.
         ``run_objective(workload, "max")`` stands for the largest error of a step.
     visits : who takes part when
         The mechanisms are chosen and judged under this promise; for a random order that is not sampled under the worst
@@ -389,8 +390,22 @@ def _compared(run: _Run, memory: float | None, show: Progress) -> Iterator[Optim
     """All mechanisms that are compared, in the order in which they are found."""
     n = run.steps
     few = _few_time_varying(run, memory)
-    with_scales = 1 < n <= LARGEST_MATRIX and not (few and (run.who.once or run.who.kind == "fixed epochs"))
     yield run.judged(INDEPENDENT, DPSGD())
+    if run.objective.toeplitz:
+        with_scales = 1 < n <= LARGEST_MATRIX and not (few and (run.who.once or run.who.kind == "fixed epochs"))
+        yield from _toeplitz(run, memory, with_scales, show)
+    if few:
+        show(f"mechanisms: {TIME_VARYING} with up to {few[-1]}")
+        for noise in time_varying_buffers(run.objective, run.who, few):
+            yield run.judged(TIME_VARYING, noise)
+    if n <= _LARGEST_TREE:
+        for name in ("binary tree", "binary tree, online"):
+            show(f"mechanisms: {name}")
+            yield run.judged(name, FAMILIES[name].make(run, 0))
+
+
+def _toeplitz(run: _Run, memory: float | None, with_scales: bool, show: Progress) -> Iterator[Optimum]:
+    """The Toeplitz mechanisms that are compared, also with a factor for each step."""
     if isinstance(run.what, LearningObjective) and run.what.problem.instability() < 1:
         yield run.judged(STATIONARY, _stationary(run))
     show(f"mechanisms: {NU}")
@@ -400,20 +415,12 @@ def _compared(run: _Run, memory: float | None, show: Progress) -> Iterator[Optim
         for size in family.sizes(run, memory) if family.sizes else []:
             show(f"mechanisms: {name} with {size}")
             noise = family.make(run, size)
-            if name == BUFFERS and noise.memory(n) < size:
+            if name == BUFFERS and noise.memory(run.steps) < size:
                 break  # more do not help
             yield run.judged(name, noise)
             if with_scales and name != INVERSE:
                 assert isinstance(noise, ToeplitzNoise)
                 yield from (run.judged(f"{name}, {kind}", one) for kind, one in _with_scales(run, noise).items())
-    if few:
-        show(f"mechanisms: {TIME_VARYING} with up to {few[-1]}")
-        for noise in time_varying_buffers(run.objective, run.who, few):
-            yield run.judged(TIME_VARYING, noise)
-    if n <= _LARGEST_TREE:
-        for name in ("binary tree", "binary tree, online"):
-            show(f"mechanisms: {name}")
-            yield run.judged(name, FAMILIES[name].make(run, 0))
 
 
 def _few_time_varying(run: _Run, memory: float | None) -> list[int]:

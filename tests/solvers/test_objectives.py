@@ -8,7 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import toeplitz
 
-from corrnoise.solvers.objectives import covariance, run_objective
+from corrnoise.solvers.objectives import _LongWorkload, covariance, run_objective
+from corrnoise.theory.mechanisms.product import DPSGD
+from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
+from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
 from corrnoise.theory.workloads import MatrixWorkload, MomentumSGD, PrefixSums, Workload
@@ -69,10 +72,27 @@ def test_covariance() -> None:
     assert covariance(np.array([1.0, -0.4, 0.2]), np.array([2.0, 1.0, 0.5])) == pytest.approx(matrix @ matrix.T)
 
 
-def test_what_is_too_large_is_refused() -> None:
+def test_long_schedules_judge_independent_noise_and_time_varying_buffers() -> None:
+    rng = np.random.default_rng(3)
+    short = MomentumSGD(40, momentum=0.5, learning_rates=np.linspace(1, 0.1, 40))
+    weights, outputs, inputs = np.exp(rng.normal(size=40)), rng.uniform(size=(40, 2)), rng.uniform(size=(40, 2))
+    buffers = TimeVaryingBuffers([0.9, 0.2], outputs, inputs, weights)
+    long, dense = _LongWorkload(short, short.recursion()), run_objective(short)
+    assert long.power_of(DPSGD()) == pytest.approx(float(np.trace(weights_of(short))), rel=1e-12)
+    noising = buffers.noising_matrix()
+    expected = float((weights_of(short) * (noising @ noising.T)).sum())
+    assert long.power_of(buffers) == pytest.approx(expected, rel=1e-12)
+    assert dense.power_of(buffers) == pytest.approx(expected, rel=1e-12)
+    for refused in (lambda: long.power(np.ones(1)), long.weights, lambda: long.power_of(BinaryTree(40))):
+        with pytest.raises(ValueError, match="dense matrices are made, got 40"):
+            refused()
     schedule: Any = np.linspace(1, 0.5, 5000)
+    assert not run_objective(MomentumSGD(5000, momentum=0.5, learning_rates=schedule)).toeplitz
+
+
+def test_what_is_too_large_is_refused() -> None:
     with pytest.raises(ValueError, match="steps must be at most 4096 where dense matrices are made, got 5000"):
-        run_objective(MomentumSGD(5000, momentum=0.5, learning_rates=schedule))
+        run_objective(MatrixWorkload(np.ones((1, 5000))))
     with pytest.raises(TypeError, match="objective must be"):
         run_objective(3)  # type: ignore[arg-type]
     assert run_objective(PrefixSums(5000)).steps == 5000

@@ -27,11 +27,11 @@ WHO = Participation.min_sep(64, 16, 4)
 SAME_ORDER = Participation.fixed_epochs(64, epochs=4)
 ONCE = Participation.single(64)
 PROBLEM = LinearRegression(1 / np.arange(1.0, 9), 0.05)
-COOL_DTIME_VARYING = np.minimum(1.0, 4 * (64 - np.arange(64)) / 64)
+COOL_DOWN = np.minimum(1.0, 4 * (64 - np.arange(64)) / 64)
 TASKS: dict[str, Workload | LearningObjective] = {
     "prefix sums": PrefixSums(64),
     "momentum": MomentumSGD(64, momentum=0.9, weight_decay=0.01),
-    "cool-down": MomentumSGD(64, momentum=0.9, learning_rates=COOL_DTIME_VARYING),
+    "cool-down": MomentumSGD(64, momentum=0.9, learning_rates=COOL_DOWN),
     "learning": LearningObjective(PROBLEM, 64, weights="second half"),
 }
 _FOUND: dict[tuple[str, Participation], Optimum] = {}
@@ -214,6 +214,15 @@ def test_long_runs_have_a_floor() -> None:
         assert best.ratio is not None
         assert best.ratio > 1
         assert isinstance(best.certificate, str)
+
+
+def test_long_schedules_have_noise_and_a_floor() -> None:
+    rates = 1 + np.cos(np.pi * np.arange(5000) / 5000)
+    best = optimise(SGD(momentum=0.9, learning_rates=rates), Participation.fixed_epochs(5000, epochs=2), memory=2)
+    assert best.family == TIME_VARYING
+    assert best.ratio is not None
+    assert 1 < best.ratio < 1.1
+    assert any(one.family == INDEPENDENT for one in best.alternatives)
 
 
 @pytest.mark.parametrize(
