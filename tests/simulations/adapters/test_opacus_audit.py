@@ -55,7 +55,7 @@ def audited(release: Any) -> Any:
 def test_the_loop_of_opacus_is_as_claimed() -> None:
     found = audited(through_opacus)
     assert found.verdict == "nothing found", found.report()
-    assert found.mu_lower_bound > found.mu / 2
+    assert found.mu_lower_bound > found.mu / 5  # five standard deviations below the mean of .57 mu
 
 
 def test_a_loop_that_clips_to_three_times_the_norm_is_found() -> None:
