@@ -309,6 +309,9 @@ def _not_reshuffled(participation: Participation) -> Participation:
 
 def largest_block(gram: Array, patterns: list[Indices]) -> tuple[float, float]:
     """The largest bracket of ``block_sensitivity`` over patterns, for a Gram matrix of shape (n, n)."""
+    if (gram >= 0).all():  # then gradients that are equal are the worst
+        largest = max(float(gram[pattern[:, np.newaxis], pattern].sum()) for pattern in patterns)
+        return largest, largest
     ends = [block_sensitivity(gram[np.ix_(pattern, pattern)]) for pattern in patterns]
     return max(low for low, _ in ends), max(high for _, high in ends)
 
