@@ -153,6 +153,10 @@ class _Search:
     def matrix(self) -> sparse.csr_array:
         return self.knots.matrix()
 
+    @cached_property
+    def transposed(self) -> sparse.csr_array:
+        return self.matrix.T.tocsr()
+
     def mechanism(self, point: _Point) -> TimeVaryingBuffers:
         mine, squares, _ = self._saturated(point)
         return TimeVaryingBuffers(*mine[:3], self._scales(mine, squares))
@@ -198,7 +202,7 @@ class _Search:
             [(of_error[k] + of_squares[k]) * strategy[k] for k in (1, 2)] + [of_squares[3] * strategy[3] - of_scales]
         )
         of_rates = -(of_error[0] + of_squares[0]) * strategy[0] * np.exp(point.rates)
-        return value, np.concatenate([of_rates, (self.matrix.T @ of_steps).ravel()])
+        return value, np.concatenate([of_rates, (self.transposed @ of_steps).ravel()])
 
     def minimum(self, point: _Point, iterations: int) -> tuple[float, _Point]:
         """A local minimum."""

@@ -86,7 +86,7 @@ def test_the_design_of_the_readme() -> None:
 
 def test_a_fixed_order_is_worth_more_than_a_separation() -> None:
     for task in ("momentum", "cool-down", "learning"):
-        fixed, spread = (optimise(TASKS[task], who, memory=4) for who in (SAME_ORDER, WHO))
+        fixed, spread = (optimise(TASKS[task], who, memory=2) for who in (SAME_ORDER, WHO))
         assert fixed.family == TIME_VARYING
         assert fixed.error < 0.99 * spread.error
 
