@@ -4,8 +4,9 @@
     The gradient of a private run, whose noise is made on the host: the key has 256 bits, the run may have a folder, and
     all guards of ``PrivateRun`` hold.  The noise is the same as in the other libraries.
 ``correlated_noise``
-    A gradient transformation of optax, inside ``jax.jit``.  It draws from JAX's generator, whose keys have 64 bits, and
-    knows neither the batches nor a folder: the loop must keep the promise, and must not release a step twice.
+    A gradient transformation of optax, inside ``jax.jit``, whose arrays may be sharded.  Its draws are those of
+    ``run/draws``.  It knows neither the batches nor a folder: the loop must keep the promise, and must not release a
+    step twice.
 ``noising_matrix``
     A ``StreamingMatrix`` for the privatizer of jax-privacy, which needs the multiplier of the program, a secret key and
     ``dtype=jax.numpy.float32``.  Without the last, the noise of a bfloat16 model has 8 bits.
@@ -18,15 +19,16 @@ examples, and not the clipping.  ``jax_run`` has runs that keep parameters, opti
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from corrnoise.simulations.adapters import array_normals
 from corrnoise.simulations.adapters.training import batches_of, due
 from corrnoise.simulations.extras import extra_module
+from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.batches import check_not_sampled
 from corrnoise.simulations.run.engines import streaming
 from corrnoise.simulations.run.private import PrivateRun
@@ -36,7 +38,6 @@ from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
 _MARGIN = 1 - 1e-4  # gradients are clipped to this part of the clip norm: more than float32 loses in norms and sums
-_KEY_BYTES = 8
 _FORMS = ("cascade", "delay line", "buffers", "time-varying buffers")
 _FEWEST_ROWS = 8  # to which a sampled batch is padded
 
@@ -181,31 +182,37 @@ def _checked(made: Program) -> Program:
     return made
 
 
-def _next(made: Program, step: Any, draw: Any, memory: Memory) -> tuple[Any, Memory]:
-    """The noise of a step from its draw, for one array."""
+def _next(made: Program, step: Any, draw: Any, memory: Memory, nu: Any) -> tuple[Any, Memory]:
+    """The noise of a step from its draw, for one array, with the bits of the engines of a run.
+
+    A product that feeds a sum has ν = −0.0 added to it, so that no compiler rounds product and sum once
+    (``array_normals``).
+    """
     if made.form == "time-varying buffers":
         jnp = extra_module("jax.numpy", "jax")
         noise = made.mechanism
         outputs, inputs = (jnp.asarray(each, jnp.float32)[step] for each in (noise.outputs, noise.inputs))
         for i, state in enumerate(memory):
-            draw = draw - outputs[i] * state
+            draw = draw - (outputs[i] * state + nu)
         decays = noise.decays.tolist()
-        return draw, tuple(decays[i] * state + inputs[i] * draw for i, state in enumerate(memory))
+        return draw, tuple(
+            (decays[i] * state + nu) + (inputs[i] * draw + nu) for i, state in enumerate(memory)
+        )
     if made.form == "buffers":
         decays, weights = made.unscaled.buf_decay.tolist(), made.unscaled.output_scale.tolist()
         for weight, state in zip(weights, memory, strict=True):
-            draw = draw - weight * state
-        return draw, tuple(decay * state + draw for decay, state in zip(decays, memory, strict=True))
+            draw = draw - (weight * state + nu)
+        return draw, tuple((decay * state + nu) + draw for decay, state in zip(decays, memory, strict=True))
     if made.form == "cascade":
         after = []
         for zero, pole, state in zip(*(gaps.tolist() for gaps in made.mechanism.sections()), memory, strict=True):
-            after.append(state + (draw - pole * state))
-            draw = draw + (zero - pole) * state
+            after.append(state + (draw - (pole * state + nu)))
+            draw = draw + ((zero - pole) * state + nu)
         return draw, tuple(after)
     first, *others = made.mechanism.values.tolist()
     noise = first * draw
     for coefficient, past in zip(others, memory, strict=True):
-        noise = noise + coefficient * past
+        noise = (noise + nu) + (coefficient * past + nu)
     return noise, (draw, *memory)[: len(others)]
 
 
@@ -239,7 +246,7 @@ def noising_matrix(made: Program) -> Any:
 
     def following(value: Any, memory: Memory) -> tuple[Any, Memory]:
         step, *states = memory
-        noise, after = _next(made, step, value.astype(jnp.float32), tuple(states))
+        noise, after = _next(made, step, value.astype(jnp.float32), tuple(states), jnp.float32(-0.0))
         return noise.astype(value.dtype), (step + 1, *after)
 
     found = streaming.StreamingMatrix.from_array_implementation(init, following)
@@ -249,11 +256,12 @@ def noising_matrix(made: Program) -> Any:
 
 
 class CorrelatedNoiseState(NamedTuple):
-    """The state between two steps; the key is secret, and so is the memory."""
+    """The state between two steps, which is secret."""
 
-    key: Any  #: data of the key, uint32, shape (2,)
+    seeds: Any  #: of the draws of all T steps, uint32, shape (T, 4)
+    zero: Any  #: −0.0, float32, which must be an argument of a compiled step and no constant (``array_normals``)
     step: Any  #: number of steps made, int32
-    memory: Memory  #: for each pole a tree like the parameters, of float32
+    memory: Memory  #: for each array a tree like the parameters, of float32, sharded like them
 
 
 def correlated_noise(
@@ -261,16 +269,19 @@ def correlated_noise(
 ) -> Any:
     """A gradient transformation of optax that adds correlated noise to sums of clipped gradients.
 
+    The parameters may be sharded in any way.  Each device makes the noise of its own coordinates, which are numbered in
+    the order of the leaves, and the devices tell each other only whether the sum is finite.
+
     Parameters
     ----------
     budget
         What the whole run may spend, on gradients of which norm in the sums.
     participation
-        Who takes part when; the loop keeps this promise.
+        Who takes part when, in a number of steps; the loop keeps this promise.
     mechanism
         Toeplitz noise or time-varying buffers, which run in float32.
     key
-        Eight secret bytes; None for bytes of the operating system.
+        16 to 64 secret bytes that no other run has; None for 32 bytes of the operating system.
 
     Returns
     -------
@@ -299,7 +310,7 @@ def noise_of_program(program: Program, budget: Budget, *, key: bytes | None = No
     Raises
     ------
     ValueError, TypeError
-        The program does not run in float32, its batches are sampled, or the key is no key.
+        The program does not run in float32, its batches are sampled, its steps have no end, or the key is no key.
     """
     jax = extra_module("jax", "jax")
     optax = extra_module("optax", "jax")
@@ -307,39 +318,56 @@ def noise_of_program(program: Program, budget: Budget, *, key: bytes | None = No
     made = _checked(program)
     check_not_sampled(made.participation)
     scale = made.scale(budget)
-    steps = math.inf if made.participation.steps is None else made.participation.steps
+    if (steps := made.participation.steps) is None:
+        raise ValueError("participation must have a number of steps, each of which has its seed, got one without end")
     scales = None if made.step_scales is None else jnp.asarray(made.step_scales, jnp.float32)
-    secret = secrets.token_bytes(_KEY_BYTES) if key is None else key
-    if not isinstance(secret, bytes) or len(secret) != _KEY_BYTES:
-        raise ValueError(f"key must be {_KEY_BYTES} bytes, got {type(key).__name__} of another length")
-    words = np.frombuffer(secret, np.uint32)
+    seeds = draws.seeds(draws.fresh(draws.KEY_BYTES) if key is None else key, range(steps))
 
     def init(parameters: Any) -> CorrelatedNoiseState:
         zeros = tuple(
-            jax.tree.map(lambda leaf: jnp.zeros(jnp.shape(leaf), jnp.float32), parameters) for _ in range(_rows(made))
+            jax.tree.map(lambda leaf: jnp.zeros_like(leaf, dtype=jnp.float32), parameters) for _ in range(_rows(made))
         )
-        return CorrelatedNoiseState(jnp.array(words, copy=True), jnp.zeros((), jnp.int32), zeros)
+        table = jnp.array(seeds, copy=True)
+        return CorrelatedNoiseState(table, jnp.asarray(-0.0, jnp.float32), jnp.zeros((), jnp.int32), zeros)
 
     def update(updates: Any, state: CorrelatedNoiseState, params: Any = None) -> tuple[Any, CorrelatedNoiseState]:
         del params
         leaves, tree = jax.tree.flatten(updates)
         _check_types("sums", leaves)
         finite = jnp.stack([jnp.asarray(True), *(jnp.isfinite(leaf).all() for leaf in leaves)]).all()
-        now = jax.random.fold_in(jax.random.wrap_key_data(state.key, impl="threefry2x32"), state.step)
         covered = jnp.where(state.step < steps, scale, jnp.nan).astype(jnp.float32)
         if scales is not None:
             covered = covered * scales[jnp.minimum(state.step, scales.size - 1)]
+        seed = state.seeds[jnp.minimum(state.step, steps - 1)]
         memories = [jax.tree.leaves(each) for each in state.memory]
         noisy = []
         after = []
+        first = 0
         for number, leaf in enumerate(leaves):
-            draw = jax.random.normal(jax.random.fold_in(now, number), leaf.shape, jnp.float32)
-            noise, memory = _next(made, state.step, draw, tuple(each[number] for each in memories))
+            draw = _draw(seed, state.zero, first, leaf)
+            first += leaf.size
+            noise, memory = _next(made, state.step, draw, tuple(each[number] for each in memories), state.zero)
             noisy.append((leaf.astype(jnp.float32) + jnp.where(finite, covered, jnp.nan) * noise).astype(leaf.dtype))
             after.append(memory)
         kept = tuple(jax.tree.unflatten(tree, [each[row] for each in after]) for row in range(_rows(made)))
-        following = CorrelatedNoiseState(state.key, state.step + 1, kept)
-        made_or_not = jax.tree.map(lambda new, old: jnp.where(finite, new, old), following, state)
-        return jax.tree.unflatten(tree, noisy), made_or_not
+        made_or_not = jax.tree.map(
+            lambda new, old: jnp.where(finite, new, old), (state.step + 1, kept), (state.step, state.memory)
+        )
+        return jax.tree.unflatten(tree, noisy), CorrelatedNoiseState(state.seeds, state.zero, *made_or_not)
 
     return optax.GradientTransformation(init, update)
+
+
+def _draw(seed: Any, zero: Any, first: int, leaf: Any) -> Any:
+    """The draws of the coordinates first, first + 1, … of an array, float32, sharded like it."""
+    jax = extra_module("jax", "jax")
+    with jax.enable_x64(True):
+        jnp = jax.numpy
+        index = jnp.asarray(first, jnp.int64)
+        stride = 1
+        for axis in range(leaf.ndim)[::-1]:
+            along = jax.lax.broadcasted_iota(jnp.int64, leaf.shape, axis, out_sharding=jax.typeof(leaf).sharding)
+            index = index + along * stride
+            stride *= leaf.shape[axis]
+        found = array_normals.normals(jnp, seed.astype(jnp.int64), index, zero.astype(float))
+        return found.astype(jnp.float32)

@@ -430,7 +430,7 @@ class Design(Record):
         Parameters
         ----------
         key
-            Eight secret bytes; None for bytes of the operating system.
+            16 to 64 secret bytes that no other run has; None for 32 bytes of the operating system.
         """
         from corrnoise.simulations.adapters.jax import noise_of_program
 

@@ -6,16 +6,22 @@ Skipped where they are not installed (``pip install '.[jax]'``).
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import linalg, stats
 
+from corrnoise.simulations.adapters import array_normals
 from corrnoise.simulations.adapters.jax import correlated_noise, noising_matrix, private_gradient
+from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.batches import batches
-from corrnoise.simulations.run.engines import streaming
+from corrnoise.simulations.run.engines import ENGINES, streaming
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
@@ -23,7 +29,7 @@ from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
-from tests.simulations.run.sources import known_key
+from tests.simulations.run.sources import KEY, known_key
 
 jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")
@@ -34,7 +40,6 @@ NOISES = [DPSGD(), AntiPGD(0.3), NuFTRL(0.02), FiniteNoise([1.0, -0.5, -0.1])]
 EPOCHS = Participation.fixed_epochs(12, epochs=3)
 ORDER = batches(EPOCHS, 17, 4, rng=0)
 BUDGET = Budget(rho=0.5, clip_norm=2.0)
-SECRET = bytes(range(8))
 
 
 @pytest.fixture(autouse=True)
@@ -76,9 +81,9 @@ def test_the_noise_has_the_covariance_of_the_mechanism(mechanism: Any, library: 
     size = 40_000
     scale = PrivateRun(BUDGET, EPOCHS, mechanism, 1).scale
     if library == "ours":
-        transformation = correlated_noise(BUDGET, EPOCHS, mechanism, key=SECRET)
+        transformation = correlated_noise(BUDGET, EPOCHS, mechanism, key=KEY)
     else:
-        key = jax.random.wrap_key_data(np.frombuffer(SECRET, np.uint32))
+        key = jax.random.wrap_key_data(np.frombuffer(KEY[:8], np.uint32))
         transformation = noise_addition.matrix_factorization_privatizer(
             noising_matrix(made(mechanism)), stddev=scale, prng_key=key, dtype=jnp.float32
         )
@@ -104,7 +109,7 @@ def test_sums_of_half_precision_are_refused(short: Any) -> None:
 
 
 def test_sums_that_are_not_finite_use_no_noise() -> None:
-    transformation = correlated_noise(BUDGET, EPOCHS, NuFTRL(0.02), key=SECRET)
+    transformation = correlated_noise(BUDGET, EPOCHS, NuFTRL(0.02), key=KEY)
     update = jax.jit(transformation.update)
     tree = {"a": jnp.zeros(3), "b": jnp.zeros(4)}
     _, state = update(tree, transformation.init(tree))
@@ -117,7 +122,7 @@ def test_sums_that_are_not_finite_use_no_noise() -> None:
 
 def test_arrays_of_a_tree_have_noise_of_their_own() -> None:
     tree = {"a": jnp.zeros((3, 2)), "b": (jnp.zeros(6), jnp.zeros(()))}
-    found = noise_of(correlated_noise(BUDGET, EPOCHS, NuFTRL(0.02), key=SECRET), tree, 2)
+    found = noise_of(correlated_noise(BUDGET, EPOCHS, NuFTRL(0.02), key=KEY), tree, 2)
     values = np.concatenate([np.ravel(leaf) for step in found for leaf in jax.tree.leaves(step)])
     assert np.unique(values).size == values.size == 26
     assert jax.tree.structure(found[0]) == jax.tree.structure(tree)
@@ -141,7 +146,7 @@ def test_a_state_goes_on_bit_for_bit_and_survives_donation() -> None:
 
 
 def test_the_state_of_a_jitted_run_is_exact() -> None:
-    transformation = correlated_noise(BUDGET, EPOCHS, NuFTRL(0.02), key=SECRET)
+    transformation = correlated_noise(BUDGET, EPOCHS, NuFTRL(0.02), key=KEY)
     update = jax.jit(transformation.update)
     state = transformation.init(jnp.zeros(5))
     for _ in range(3):
@@ -162,8 +167,9 @@ def test_after_the_last_step_there_is_no_gradient() -> None:
     [
         ({"mechanism": BinaryTree(12)}, ValueError, "must be one of 'float64'"),
         ({"mechanism": ScaledNoise(DPSGD(), np.ones(12))}, ValueError, "must be one of 'float64'"),
-        ({"key": 5}, ValueError, "key must be 8 bytes"),
-        ({"key": bytes(4)}, ValueError, "key must be 8 bytes"),
+        ({"key": 5}, ValueError, "secret must be 16 to 64 bytes"),
+        ({"key": bytes(8)}, ValueError, "secret must be 16 to 64 bytes"),
+        ({"participation": Participation.single()}, ValueError, "participation must have a number of steps"),
         ({"participation": 12}, TypeError, "participation must be a Participation"),
         ({"mechanism": DPSGD(), "participation": Participation.poisson(12, 0.1)}, ValueError, r"\(H4\)"),
     ],
@@ -172,6 +178,58 @@ def test_bad_arguments_are_refused(change: dict, error: type[Exception], message
     settings = {"mechanism": NuFTRL(0.02), "budget": BUDGET, "participation": EPOCHS, **change}
     with pytest.raises(error, match=message):
         correlated_noise(**settings)
+
+
+# -- the draws ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_draws_have_the_bits_of_the_host(compiled: bool) -> None:
+    """The mutant, whose ν is a constant, has products and sums that are rounded once."""
+    size = 2**18
+    true = draws.normals(KEY, 3, 0, size)
+    with jax.enable_x64(True):
+        seed = jnp.asarray(draws.seeds(KEY, [3])[0], jnp.int64)
+        nu = jnp.asarray(-0.0, jnp.float64)
+
+        def made(seed: Any, nu: Any) -> Any:
+            return array_normals.normals(jnp, seed, jnp.arange(size), nu)
+
+        np.testing.assert_array_equal(np.asarray((jax.jit(made) if compiled else made)(seed, nu)), true)
+        if compiled:
+            mutant = np.asarray(jax.jit(lambda seed: made(seed, jnp.float64(-0.0)))(seed))
+            assert 0 < (mutant != true).sum() < size / 20
+
+
+@pytest.mark.parametrize("mechanism", NOISES, ids=repr)
+def test_noise_is_that_of_a_run_on_the_host(mechanism: Any) -> None:
+    """Memory has the same bits after twelve steps; the noise is scaled by numbers that are rounded elsewhere."""
+    tree = {"a": jnp.zeros((50, 40)), "b": (jnp.zeros(3000), jnp.zeros(()))}
+    size = 5001
+    transformation = correlated_noise(BUDGET, EPOCHS, mechanism, key=KEY)
+    state = transformation.init(tree)
+    update = jax.jit(transformation.update)
+    with known_key():
+        host = PrivateRun(BUDGET, EPOCHS, mechanism, size)
+    engine = ENGINES[made(mechanism).form](made(mechanism), size)
+    values = np.empty(size, np.float32)
+    for step, _ in enumerate(host):
+        found, state = update(tree, state)
+        flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(found)])
+        np.testing.assert_allclose(flat, host.add_noise(np.zeros(size)), rtol=1e-5, atol=1e-5 * host.scale)
+        engine.step(draws.filler(KEY, step, np.array([[0, size]])), values, step)
+    memory = [np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(row)]) for row in state.memory]
+    for row, true in zip(memory, engine.memory, strict=False):
+        np.testing.assert_array_equal(row, true)
+
+
+def test_each_device_makes_its_own_noise() -> None:
+    """On eight virtual devices, in meshes with automatic and explicit axes."""
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
+    script = Path(__file__).with_name("sharded_jax.py")
+    made = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=300)
+    assert made.returncode == 0, made.stderr
+    assert made.stdout.split() == ["Auto", "Explicit"]
 
 
 # -- a private run -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,121 @@
+"""The draws by operations on arrays, in PyTorch and JAX on any device: the same bits as those of the host.
+
+``normals`` forms each coordinate by itself, of operations that IEEE 754 defines to the last bit.  Three things keep its
+bits those of ``run/normals.py``, in eager and in compiled programs:
+
+- A product that feeds a sum is formed as x·y + ν, where the argument ν holds −0.0.  A compiler may turn this into one
+  fused operation, which returns the rounded product, and cannot fuse the sum that follows.  It would leave out a
+  constant.
+- Products of two words of 32 bits wrap in int64; shifts are masked.
+- The root is wrong in the last place on some processors, and gets one step of Newton's method, for which the square of
+  the root is an exact sum of two floats (Dekker).
+
+Devices without float64 are refused by the libraries themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from corrnoise.simulations.run import normals as host
+
+_LOW = 0xFFFFFFFF
+_PAIRS = 1024
+_MULTIPLIERS = tuple(int(each) for each in host._MULTIPLIERS)
+_INCREMENTS = tuple(int(each) for each in host._INCREMENTS)
+_ROOT_HALF = int(host._ROOT_HALF)
+_ATANH, _SIN, _COS = (each.tolist() for each in (host._ATANH, host._SIN, host._COS))
+
+
+def normals(xp: Any, seed: Any, index: Any, nu: Any) -> Any:
+    """The standard normals of some coordinates, float64, of the shape of ``index``; may be compiled.
+
+    Parameters
+    ----------
+    xp
+        ``torch`` or ``jax.numpy``, which computes with 64 bits.
+    seed
+        A row of ``draws.seeds``: four arrays, or an array of shape (4,), of int64.
+    index
+        The coordinates of the flattened model, from 0, int64.
+    nu
+        An array of float64 that holds −0.0, an argument of the compiled program.
+    """
+    place = index & (2 * _PAIRS - 1)
+    radial, angular = _philox(seed, (index >> 11) * _PAIRS + (place & (_PAIRS - 1)))
+    squared = _logarithms(xp, radial, nu)
+    return _turned(xp, _root(squared, xp.sqrt(squared), nu), angular, place >= _PAIRS, nu)
+
+
+def _philox(seed: Any, counter: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+    """Two words of 64 bits of each counter, as halves (low, high)."""
+    k0, k1, c2, c3 = seed[0], seed[1], seed[2], seed[3]
+    c0, c1 = counter & _LOW, counter >> 32
+    for _ in range(host._ROUNDS):
+        p0, p1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
+        c0, c1, c2, c3 = _high(p1) ^ c1 ^ k0, p1 & _LOW, _high(p0) ^ c3 ^ k1, p0 & _LOW
+        k0, k1 = (k0 + _INCREMENTS[0]) & _LOW, (k1 + _INCREMENTS[1]) & _LOW
+    return (c0, c1), (c2, c3)
+
+
+def _high(product: Any) -> Any:
+    """The upper 32 bits of a product that may have wrapped."""
+    return (product >> 32) & _LOW
+
+
+def _real(xp: Any, whole: Any, nu: Any) -> Any:
+    """Integers as float64, the type of ν."""
+    return xp.asarray(whole, dtype=nu.dtype)
+
+
+def _unit(xp: Any, low: Any, high: Any, nu: Any) -> Any:
+    """(w + ½)/2⁶⁴, where the sum of the halves is rounded once."""
+    return (_real(xp, high, nu) * 2.0**32 + _real(xp, low, nu) + 0.5) * 2.0**-64
+
+
+def _logarithms(xp: Any, word: tuple[Any, Any], nu: Any) -> Any:
+    """−2 log((w + ½)/2⁶⁴), as on the host."""
+    low, high = word
+    bits = _unit(xp, low, high, nu).view(low.dtype)
+    power = (bits - _ROOT_HALF) >> 52
+    fraction = (bits - (power << 52)).view(nu.dtype)
+    exponent = _real(xp, power, nu)
+    missing = _unit(xp, low ^ _LOW, high ^ _LOW, nu)
+    excess = xp.where(power == 0, -missing, fraction - 1.0)
+    s = excess / (excess + 2.0)
+    z = s * s
+    tail = _ATANH[10]
+    for k in range(9, 0, -1):
+        tail = (z * tail + nu) + _ATANH[k]
+    rest = (s * z * tail + nu) + (exponent * host._LOG2_LOW + nu)
+    return -2.0 * (exponent * host._LOG2_HIGH + (2.0 * s + rest))  # both products are exact
+
+
+def _root(x: Any, s: Any, nu: Any) -> Any:
+    """The correctly rounded root of positive numbers x, from roots s with an error of a unit in the last place."""
+    spread = s * (2.0**27 + 1) + nu
+    high = spread - (spread - s)
+    low = s - high
+    square = s * s + nu
+    error = ((high * high - square) + 2.0 * (high * low)) + low * low
+    return s + ((x - square) - error) / (2.0 * s)
+
+
+def _turned(xp: Any, radius: Any, word: tuple[Any, Any], sines: Any, nu: Any) -> Any:
+    """The radius times the cosine of an angle, or its sine, as on the host."""
+    low, high = word
+    angle = low | (high << 32)
+    quarter = ((angle + 2**61) >> 62) & 3
+    x = _real(xp, angle - (quarter << 62), nu) * host._TURN + nu
+    z = x * x
+    sine = _SIN[7]
+    for k in range(6, 0, -1):
+        sine = (z * sine + nu) + _SIN[k]
+    sine = x + (x * z * sine + nu)
+    cosine = _COS[8]
+    for k in range(7, 1, -1):
+        cosine = (z * cosine + nu) + _COS[k]
+    cosine = 1.0 - (0.5 * z - (z * z * cosine + nu))
+    swapped = (quarter & 1) != sines  # the cosine of an odd quarter turn is a sine
+    negative = xp.where(sines, quarter >> 1, ((quarter + 1) >> 1) & 1)
+    return radius * xp.where(swapped, sine, cosine) * (1.0 - 2.0 * _real(xp, negative, nu))
