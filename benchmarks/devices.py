@@ -16,8 +16,9 @@ from corrnoise.simulations.run.engines import streaming
 from corrnoise.simulations.run.noise import ModelNoise
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 
 _KEY = bytes(32)
 _SAMPLE = 4096  # numbers whose root mean square is compared
@@ -62,6 +63,9 @@ def devices(setting: Setting) -> Iterator[Row]:
             Side("4 coefficients by replay, 0 B", _noise(_FOUR, size, "replay"), size),
         ]
         torch = importlib.util.find_spec("torch") is not None
+        if importlib.util.find_spec("jax") is not None:
+            for side, other in _compiled_step(size):
+                yield setting.compare(f"{side.name}, {size}", side, other, item="number", tolerance=0.4)
         normal = Side("torch normal_", _torch_normal(size), size) if torch else Side("numpy", numpy, size)
         others = [normal, Side("a *= b", added, size)]
         if torch and size == small:
@@ -80,6 +84,25 @@ def _torch_normal(size: int) -> Callable[[], float]:
     torch.set_num_threads(1)
     values = torch.empty(size)
     return lambda: _rms(values.normal_().numpy())
+
+
+def _compiled_step(size: int) -> Iterator[tuple[Side, Side]]:
+    """The draws inside a compiled step of JAX, and the normals of its own generator."""
+    import jax
+
+    from corrnoise.simulations.adapters.jax import correlated_noise
+
+    sums = jax.numpy.zeros(size)
+    transformation = correlated_noise(Budget(0.5), Participation.single(1), DPSGD(), key=_KEY)
+    state = transformation.init(sums)
+    update = jax.jit(transformation.update)
+    normal = jax.jit(lambda key: jax.random.normal(key, (size,)))
+    key = jax.random.key(0)
+    scale = float(_rms(np.asarray(update(sums, state)[0])))
+    yield (
+        Side("JAX, compiled, 0 B", lambda: _rms(np.asarray(update(sums, state)[0])) / scale, size),
+        Side("jax.random.normal", lambda: _rms(np.asarray(normal(key))), size),
+    )
 
 
 def _elements(size: int, *, compiled: bool) -> Iterator[Side]:

@@ -195,9 +195,7 @@ def _next(made: Program, step: Any, draw: Any, memory: Memory, nu: Any) -> tuple
         for i, state in enumerate(memory):
             draw = draw - (outputs[i] * state + nu)
         decays = noise.decays.tolist()
-        return draw, tuple(
-            (decays[i] * state + nu) + (inputs[i] * draw + nu) for i, state in enumerate(memory)
-        )
+        return draw, tuple((decays[i] * state + nu) + (inputs[i] * draw + nu) for i, state in enumerate(memory))
     if made.form == "buffers":
         decays, weights = made.unscaled.buf_decay.tolist(), made.unscaled.output_scale.tolist()
         for weight, state in zip(weights, memory, strict=True):

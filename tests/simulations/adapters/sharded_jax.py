@@ -25,12 +25,12 @@ SPECS = {"a": P("x", "y"), "b": (P(("x", "y")), P()), "c": P(None, "y", "x")}
 
 def released(tree: Any) -> tuple[Any, Any, set[tuple[str, str]]]:
     """The noise of the last step, the state after it, and the communication of the compiled step."""
-    transformation = correlated_noise(
-        Budget(rho=0.5), Participation.single(STEPS), NuFTRL(0.02), key=bytes(range(32))
-    )
+    transformation = correlated_noise(Budget(rho=0.5), Participation.single(STEPS), NuFTRL(0.02), key=bytes(range(32)))
     state = transformation.init(tree)
     update = jax.jit(transformation.update)
-    found = set(COLLECTIVE.findall(update.lower(tree, state).compile().as_text()))
+    text = update.lower(tree, state).compile().as_text()
+    assert text is not None
+    found = set(COLLECTIVE.findall(text))
     for _ in range(STEPS):
         noise, state = update(tree, state)
     return noise, state, found

@@ -212,7 +212,7 @@ def test_noise_is_that_of_a_run_on_the_host(mechanism: Any) -> None:
     with known_key():
         host = PrivateRun(BUDGET, EPOCHS, mechanism, size)
     engine = ENGINES[made(mechanism).form](made(mechanism), size)
-    values = np.empty(size, np.float32)
+    values: Any = np.empty(size, np.float32)
     for step, _ in enumerate(host):
         found, state = update(tree, state)
         flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(found)])

@@ -15,8 +15,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from corrnoise.simulations.adapters import torch as torch_loop
 from corrnoise.simulations.adapters import array_normals, torch_normals
+from corrnoise.simulations.adapters import torch as torch_loop
 from corrnoise.simulations.adapters.torch_noise import DeviceNoise
 from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.engines import streaming
