@@ -13,7 +13,8 @@
 
 All form the noise from the sum of the clipped gradients of a step.  Memory is float32, whatever the model has.  Norms
 and sums are formed without products of matrices, so that ``jax_default_matmul_precision`` changes the gradients of
-examples, and not the clipping.  ``jax_run`` has runs that keep parameters, optimizer and data, too.
+examples, and not the clipping.  Where a run has a grid, its sums are integers (``run/sums``), also for models of half
+precision.  ``jax_run`` has runs that keep parameters, optimizer and data, too.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.batches import check_not_sampled
 from corrnoise.simulations.run.engines import streaming
 from corrnoise.simulations.run.private import PrivateRun
+from corrnoise.simulations.run.sums import MARGIN, Grid
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
-_MARGIN = 1 - 1e-4  # gradients are clipped to this part of the clip norm: more than float32 loses in norms and sums
 _FORMS = ("cascade", "delay line", "buffers", "time-varying buffers")
 _FEWEST_ROWS = 8  # to which a sampled batch is padded
 
@@ -57,7 +58,8 @@ def private_gradient(run: PrivateRun, loss: Callable[..., Any], parameters: Any,
     loss
         A function of the parameters and one example, ``loss(parameters, *example)``, which returns a number.
     parameters
-        A tree of arrays of float32 or float64, with as many numbers as the run.
+        A tree of arrays of float32 or float64, with as many numbers as the run; of any type of floats where the run
+        has a grid.
     batch
         Arrays with the examples along the first axis.  Of a sampled run, rows beyond the examples of the step count as
         zero: padded to few sizes (``padded_size``), batches of many sizes are compiled a few times.
@@ -75,7 +77,7 @@ def private_gradient(run: PrivateRun, loss: Callable[..., Any], parameters: Any,
     """
     jax = extra_module("jax", "jax")
     leaves, tree = jax.tree.flatten(parameters)
-    check_parameters(leaves)
+    check_parameters(leaves, exact=run.grid is not None)
     if (found := sum(leaf.size for leaf in leaves)) != run.size:
         raise ValueError(f"parameters must be {run.size} numbers during the whole run, got {found}")
     batches = batches_of(run)
@@ -86,12 +88,13 @@ def private_gradient(run: PrivateRun, loss: Callable[..., Any], parameters: Any,
         found_sizes = ", ".join(str(len(each)) for each in batch)
         raise ValueError(f"batch must be arrays of the {expected} examples of the step, got {found_sizes}")
     takes_part = np.arange(len(batch[0])) < expected
-    total = jax.tree.leaves(_clipped_sum(loss, run.budget.clip_norm * _MARGIN)(parameters, takes_part, *batch))
-    _check_types("sums", total)
+    total = jax.tree.leaves(_clipped_sum(loss, run.budget.clip_norm, run.grid)(parameters, takes_part, *batch))
+    if run.grid is None:
+        _check_types("sums", total)
     noisy_sum = run.add_noise(np.concatenate([np.ravel(each) for each in total]))
     parts = np.split(noisy_sum, np.cumsum([leaf.size for leaf in leaves])[:-1])
     noisy = [
-        jax.numpy.asarray(part.reshape(leaf.shape), leaf.dtype) / batches.batch_size
+        jax.numpy.asarray(part.reshape(leaf.shape) / batches.batch_size, leaf.dtype)
         for leaf, part in zip(leaves, parts, strict=True)
     ]
     return jax.tree.unflatten(tree, noisy)
@@ -114,49 +117,62 @@ def padded_size(run: PrivateRun) -> int:
     return max(-(-size // unit), 1) * unit
 
 
-def check_parameters(leaves: list[Any]) -> None:
-    """Refuse parameters that are not float32 or float64, and those of float64 where JAX computes with 32 bits.
+def check_parameters(leaves: list[Any], *, exact: bool) -> None:
+    """Refuse parameters that are no floats of a type that is covered, and float64 where JAX computes with 32 bits.
 
     Parameters
     ----------
     leaves
         Arrays.
+    exact
+        Whether sums are integers, so that parameters may be of half precision.
 
     Raises
     ------
     ValueError
         One of them is of another type than the sums of gradients would have.
     """
-    _check_types("parameters", leaves)
+    _check_types("parameters", leaves, ("float16", "bfloat16") if exact else ())
     if not extra_module("jax", "jax").config.jax_enable_x64 and any(str(leaf.dtype) == "float64" for leaf in leaves):
         raise ValueError("parameters must be of float32 unless jax_enable_x64 is set, got float64")
 
 
-def _check_types(name: str, leaves: list[Any]) -> None:
-    """Refuse arrays that are not float32 or float64: rounding sums to fewer bits exceeds the clip norm."""
-    if short := [str(leaf.dtype) for leaf in leaves if str(leaf.dtype) not in ("float32", "float64")]:
-        raise ValueError(f"{name} must be of float32 or float64, got {short[0]}")
+def _check_types(name: str, leaves: list[Any], others: tuple[str, ...] = ()) -> None:
+    """Refuse arrays that are not float32, float64 or of others: rounding sums to fewer bits exceeds the clip norm."""
+    covered = ("float32", "float64", *others)
+    if refused := [str(leaf.dtype) for leaf in leaves if str(leaf.dtype) not in covered]:
+        raise ValueError(f"{name} must be of {' or '.join(covered)}, got {refused[0]}")
 
 
 @lru_cache(maxsize=16)
-def _clipped_sum(loss: Callable[..., Any], clip_norm: float) -> Any:
-    """The compiled function that sums the clipped gradients of the examples of a batch."""
+def _clipped_sum(loss: Callable[..., Any], clip_norm: float, grid: Grid | None) -> Any:
+    """The compiled function that sums the clipped gradients of the examples of a batch, in floats or on a grid."""
     jax = extra_module("jax", "jax")
     jnp = jax.numpy
 
     def total(parameters: Any, takes_part: Any, *batch: Any) -> Any:
         def each(counts: Any, *example: Any) -> Any:
-            gradient = jax.grad(loss)(parameters, *example)
+            gradient = jax.tree.map(_at_least_float32, jax.grad(loss)(parameters, *example))
             leaves = jax.tree.leaves(gradient)
             largest = jnp.max(jnp.stack([jnp.abs(leaf).max(initial=0.0) for leaf in leaves]))
             unit = jnp.where(largest > 0, largest, 1.0)  # so that squares neither overflow nor vanish
             norm = unit * jnp.sqrt(sum(_sum_by_halves(jnp.square(leaf / unit).reshape(-1)) for leaf in leaves))
-            factor = jnp.minimum(1.0, clip_norm / jnp.maximum(norm, clip_norm))
-            return jax.tree.map(lambda leaf: jnp.where(counts & jnp.isfinite(norm), leaf * factor, 0.0), gradient)
+            factor = jnp.minimum(1.0, clip_norm * MARGIN / jnp.maximum(norm, clip_norm * MARGIN))
+            scaled = factor if grid is None else factor / grid.unit
+            return jax.tree.map(lambda leaf: jnp.where(counts & jnp.isfinite(norm), leaf * scaled, 0.0), gradient)
 
-        return jax.tree.map(_sum_by_halves, jax.vmap(each)(takes_part, *batch))
+        clipped = jax.vmap(each)(takes_part, *batch)
+        if grid is None:
+            return jax.tree.map(_sum_by_halves, clipped)
+        with jax.enable_x64(True):  # for integers of 64 bits
+            return jax.tree.map(lambda leaf: leaf.astype(grid.dtype).sum(axis=0, dtype=grid.dtype), clipped)
 
     return jax.jit(total)
+
+
+def _at_least_float32(leaf: Any) -> Any:
+    jnp = extra_module("jax.numpy", "jax")
+    return leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32))
 
 
 def _sum_by_halves(values: Any) -> Any:

@@ -22,6 +22,7 @@ from corrnoise.simulations.adapters.jax import check_parameters, padded_size, pr
 from corrnoise.simulations.adapters.training import Arrays, DataRun, source
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.folder import Folder
+from corrnoise.simulations.run.sums import Release, Sums
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
@@ -153,6 +154,8 @@ def make_private(
     mechanism: Mechanism | None = None,
     folder: str | os.PathLike[str] | Folder | None = None,
     key: Any = None,
+    sums: Sums = "exact",
+    release: Release = "grid",
 ) -> JaxRun:
     """A private run that trains parameters, and that the same command goes on with after a crash.
 
@@ -162,7 +165,7 @@ def make_private(
     Parameters
     ----------
     parameters
-        A tree of arrays of float32, or of float64 where JAX computes with 64 bits.
+        A tree of arrays of any type of floats; of float64 only where JAX computes with 64 bits.
     optimizer
         An ``optax.GradientTransformation``.  Its state may have keys.
     data
@@ -183,6 +186,9 @@ def make_private(
     key
         A key of JAX from which the loss gets one for each example and step, for dropout, say; the same after a crash.
         None for a loss without random numbers.
+    sums, release
+        ``"exact"`` and ``"grid"``: sums are integers, and releases are on their grid.  ``"float32"`` and ``"float"``
+        for floats; parameters of half precision need exact sums.
 
     Returns
     -------
@@ -197,7 +203,7 @@ def make_private(
     BlockingIOError
         Another run uses the folder.
     """
-    check_parameters(extra_module("jax", "jax").tree.leaves(parameters))
+    check_parameters(extra_module("jax", "jax").tree.leaves(parameters), exact=sums == "exact")
     own = Arrays(data)
     return JaxRun(
         parameters,
@@ -209,4 +215,6 @@ def make_private(
         mechanism=mechanism,
         order=source(epochs, len(own), batch_size),
         folder=folder,
+        sums=sums,
+        release=release,
     )

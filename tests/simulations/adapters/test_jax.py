@@ -10,19 +10,23 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import linalg, stats
 
 from corrnoise.simulations.adapters import array_normals
-from corrnoise.simulations.adapters.jax import correlated_noise, noising_matrix, private_gradient
+from corrnoise.simulations.adapters.jax import _clipped_sum, correlated_noise, noising_matrix, private_gradient
 from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.engines import ENGINES, streaming
 from corrnoise.simulations.run.private import PrivateRun
+from corrnoise.simulations.run.sums import MARGIN, Grid, grid_of
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
@@ -274,17 +278,59 @@ def test_the_gradient_is_that_of_single_examples_clipped_plus_noise() -> None:
 @pytest.mark.parametrize("size", [1, 3, 1000, 300_000])
 @pytest.mark.parametrize("scale", [1.0, 1e15, 1e-30, 1e30])
 def test_no_example_exceeds_the_clip_norm(size: int, scale: float) -> None:
-    from corrnoise.simulations.adapters.jax import _MARGIN, _clipped_sum
-
     example = np.random.default_rng(size).normal(size=(1, size)).astype(np.float32) * np.float32(scale)
     clip_norm = 1e-3 * min(scale, 1.0)
-    total = _clipped_sum(lambda parameters, x: parameters @ x, clip_norm * _MARGIN)(
+    total = _clipped_sum(lambda parameters, x: parameters @ x, clip_norm, None)(
         jnp.zeros(size), np.ones(1, bool), example
     )
     norm = np.linalg.norm(np.asarray(total, float))
     assert norm <= clip_norm
     if np.linalg.norm(example.astype(float)) > clip_norm:
-        assert norm >= clip_norm * (_MARGIN - 1e-5)
+        assert norm >= clip_norm * (MARGIN - 1e-5)
+
+
+def summed(parameters: Any, x: Any) -> Any:
+    return (parameters * x).sum()
+
+
+def units(values: np.ndarray, clip_norm: float, grid: Grid, like: Any = np.float32) -> np.ndarray:
+    """The integer sums of examples whose gradients are some rows."""
+    made = _clipped_sum(summed, clip_norm, grid)
+    return np.asarray(made(jnp.zeros(values.shape[1], like), np.ones(len(values), bool), jnp.asarray(values, like)))
+
+
+@given(
+    scales=st.lists(st.floats(-6, 6), min_size=1, max_size=6),
+    size=st.integers(1, 9),
+    clip_norm=st.sampled_from([1e-3, 1.0, 7.7]),
+    dtype=st.sampled_from(["float32", "bfloat16", "float16"]),
+    deviation=st.sampled_from([1e-3, 1e6]),
+)
+def test_integers_of_an_example_are_within_the_clip_norm_and_add_up_exactly(
+    scales: list[float], size: int, clip_norm: float, dtype: str, deviation: float
+) -> None:
+    """In rational numbers; the sum of the examples in another order is the same."""
+    rng = np.random.default_rng(size)
+    values = rng.normal(size=(len(scales), size)) * 10.0 ** np.array(scales)[:, np.newaxis]
+    with np.errstate(over="ignore"):
+        rows = values.astype(jnp.dtype(dtype))  # those of float16 may be infinite, and count as zero
+    for parameters in (size, 2**30):  # of which many need integers of 64 bits
+        grid = grid_of(clip_norm, 6, parameters, deviation)
+        each = np.array([units(row[np.newaxis], clip_norm, grid, dtype) for row in rows])
+        for integers in each:
+            squared = sum(int(q) ** 2 for q in integers) * Fraction(grid.unit) ** 2
+            assert squared <= Fraction(clip_norm) ** 2
+        np.testing.assert_array_equal(units(rows[::-1], clip_norm, grid, dtype), each.sum(axis=0))
+
+
+def test_gradients_are_truncated() -> None:
+    """Rounded to the nearest integers, a gradient of the clip norm would exceed it."""
+    unit = 2.0**-8
+    grid = Grid(-8, "int32", 2**8)
+    entry = 0.6 * unit
+    gradient = np.full((1, int(1 / entry**2)), entry * MARGIN, np.float32)
+    assert not units(gradient, 1.0, grid).any()
+    assert np.linalg.norm(np.round(gradient / unit) * unit) > 1.2
 
 
 def test_what_the_run_does_not_cover_is_refused() -> None:

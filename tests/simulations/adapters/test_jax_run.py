@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from corrnoise.simulations.adapters import training
-from corrnoise.simulations.adapters.jax import _MARGIN, _clipped_sum, private_gradient
+from corrnoise.simulations.adapters.jax import _clipped_sum, private_gradient
 from corrnoise.simulations.adapters.jax_run import JaxRun, make_private
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder
+from corrnoise.simulations.run.sums import Grid, grid_of
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.privacy import Budget
 from tests.simulations.run.sources import counted
@@ -26,6 +27,7 @@ RNG = np.random.default_rng(3)
 DATA = RNG.normal(size=(50, 6)).astype("float32"), RNG.integers(3, size=50).astype("int32")
 PARAMETERS = {"weight": np.full((6, 3), 0.1, np.float32), "bias": np.zeros(3, np.float32)}
 NOISE = NuFTRL(0.05)
+GRID = grid_of(1.0, 12, 21, 8.0)
 
 
 def loss(parameters: Any, image: Any, digit: Any) -> Any:
@@ -135,8 +137,20 @@ def test_parameters_of_other_types_are_refused_before_there_is_a_folder(dtype: s
     assert not jax.config.jax_enable_x64
     parameters = {**PARAMETERS, "bias": PARAMETERS["bias"].astype(jnp.dtype(dtype))}
     with pytest.raises(ValueError, match=f"parameters must be of float32 .*, got {dtype}"):
-        command(tmp_path, parameters=parameters)
+        command(tmp_path, parameters=parameters, sums="float32", release="float")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_parameters_of_half_precision_have_exact_sums(dtype: str) -> None:
+    parameters = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), PARAMETERS)
+    run = command(None, parameters=parameters, optimizer=optax.sgd(0.1))
+    assert run.level == "grid"
+    run.step(run.next_batch())
+    assert {str(leaf.dtype) for leaf in jax.tree.leaves(run.parameters)} == {dtype}
+    assert np.isfinite(flat(run).astype(float)).all()
+    with pytest.raises(ValueError, match=r"parameters must be of float32 .*, got int32"):
+        command(None, parameters={**PARAMETERS, "bias": np.zeros(3, np.int32)})
 
 
 def test_a_run_of_32_bits_does_not_go_on_with_64(tmp_path: Path) -> None:
@@ -164,7 +178,7 @@ def test_coarse_gradients_of_examples_are_clipped_in_single_precision(function: 
     with jax.default_matmul_precision(precision or "highest"):
         sums = [
             jax.tree.leaves(
-                _clipped_sum(function, 0.1 * _MARGIN)(PARAMETERS, np.ones(count, bool), images[:count], digits[:count])
+                _clipped_sum(function, 0.1, None)(PARAMETERS, np.ones(count, bool), images[:count], digits[:count])
             )
             for count in (499, 500)
         ]
@@ -176,13 +190,16 @@ def test_coarse_gradients_of_examples_are_clipped_in_single_precision(function: 
     assert np.linalg.norm(rounded[1] - rounded[0]) > 0.11
 
 
-def test_clipping_has_no_products_of_matrices() -> None:
+@pytest.mark.parametrize("grid", [None, GRID])
+def test_clipping_has_no_products_of_matrices(grid: Grid | None) -> None:
     """So that no setting for them makes it coarse."""
 
     def linear(parameters: Any, image: Any) -> Any:
         return sum((leaf * image).sum() for leaf in jax.tree.leaves(parameters))
 
-    text = str(jax.make_jaxpr(_clipped_sum(linear, 1.0))(PARAMETERS, np.ones(5, bool), np.ones(5, np.float32)))
+    text = str(jax.make_jaxpr(_clipped_sum(linear, 1.0, grid))(PARAMETERS, np.ones(5, bool), np.ones(5, np.float32)))
     assert "dot_general" not in text
     assert "bf16" not in text
-    assert "dot_general" in str(jax.make_jaxpr(_clipped_sum(loss, 1.0))(PARAMETERS, np.ones(len(DATA[0]), bool), *DATA))
+    assert "dot_general" in str(
+        jax.make_jaxpr(_clipped_sum(loss, 1.0, grid))(PARAMETERS, np.ones(len(DATA[0]), bool), *DATA)
+    )
