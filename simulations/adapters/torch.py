@@ -27,16 +27,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Literal, get_args
 
 from corrnoise.simulations.adapters.training import batches_of, due
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.private import PrivateRun
-from corrnoise.simulations.run.sums import MARGIN, Grid, add_truncated
+from corrnoise.simulations.run.sums import MARGIN, Grid, Sums, add_truncated
 from corrnoise.theory.numerics import checks
 
+Clipping = Literal["example", "ghost"]
+
 _BLOCK = 1024
-_LEAST = 1e-9  # clip norms, beside which squares that vanish in float32 count nothing
+LEAST = 1e-9  #: clip norms, beside which squares that vanish in float32 count nothing
 
 
 def trainable_size(model: Any) -> int:
@@ -102,8 +104,8 @@ def clipped_sum(samples: Sequence[Any], clip_norm: float, grid: Grid | None = No
     """
     torch = extra_module("torch", "torch")
     check_products()
-    checks.real("clip_norm", clip_norm, f"[{_LEAST}, inf)")
-    with _without_autocast(samples):
+    checks.real("clip_norm", clip_norm, f"[{LEAST}, inf)")
+    with without_autocast(samples):
         exact = [each if each.dtype == torch.float64 else each.float() for each in samples]
         squares = sum(_squared_norms(each.flatten(1)).to(samples[0].device) for each in exact)
         factors = (clip_norm * MARGIN / squares.sqrt()).clamp(max=1.0)
@@ -162,7 +164,7 @@ def check_products() -> None:
         raise ValueError(f"torch.set_float32_matmul_precision must be 'highest' for clipping, got {precision!r}")
 
 
-def _without_autocast(tensors: Iterable[Any]) -> ExitStack:
+def without_autocast(tensors: Iterable[Any]) -> ExitStack:
     """A block in which operations on the devices of tensors keep the type of what they get."""
     torch = extra_module("torch", "torch")
     block = ExitStack()
@@ -219,6 +221,7 @@ def private_gradient(
     targets: Any,
     *,
     chunk_size: int | None = None,
+    clipping: Clipping = "example",
 ) -> None:
     """Set the gradients of a model to the sum of the clipped gradients of a batch plus noise, over the batch size.
 
@@ -235,11 +238,14 @@ def private_gradient(
         Tensors with the examples of the batch along the first axis.
     chunk_size
         How many gradients are computed at once; None for all.
+    clipping
+        ``"ghost"`` for sums without the gradients of examples (``torch_ghost``), in a run without a grid.
 
     Raises
     ------
     ValueError
-        The parameters or the number of examples are not those of the run, or a layer mixes examples.
+        The parameters or the number of examples are not those of the run, or a layer mixes examples; or what ghost
+        clipping does not cover.
     RuntimeError
         No batch was handed out for this step, or the run is over.
     """
@@ -252,8 +258,15 @@ def private_gradient(
             f"inputs and targets must be the {expected} examples of the batch, got {len(inputs)} and {len(targets)}"
         )
 
-    samples = example_gradients(model, loss, inputs, targets, chunk_size=chunk_size)
-    noisy = add_noise(run, clipped_sum(list(samples.values()), run.budget.clip_norm, run.grid))
+    clip_norm = run.budget.clip_norm
+    if check_clipping(clipping, run.sums) == "ghost":
+        from corrnoise.simulations.adapters.torch_ghost import clipped_sum as ghost_sum
+
+        sums = ghost_sum(model, loss, inputs, targets, clip_norm, run.largest_batch)
+    else:
+        samples = example_gradients(model, loss, inputs, targets, chunk_size=chunk_size)
+        sums = clipped_sum(list(samples.values()), clip_norm, run.grid)
+    noisy = add_noise(run, sums)
     by_name = dict(model.named_parameters())
     for name, total in zip(trained, noisy, strict=True):
         by_name[name].grad = (total / batches.batch_size).to(by_name[name].dtype)
@@ -281,6 +294,20 @@ def example_gradients(
     each = func.vmap(func.grad(one), in_dims=(None, 0, 0), randomness="different", chunk_size=chunk_size)
     found = each(trained, inputs, targets)
     return {name: found[name] for name in trained}
+
+
+def check_clipping(clipping: Clipping, sums: Sums) -> Clipping:
+    """Return a kind of clipping; ghost clipping forms no gradients of examples, which could be truncated to integers.
+
+    Raises
+    ------
+    ValueError
+        It is no kind of clipping, or is not covered with such sums.
+    """
+    checks.choice("clipping", clipping, get_args(Clipping))
+    if clipping == "ghost" and sums == "exact":
+        raise ValueError("clipping must be 'example' for exact sums, got 'ghost': take sums='float32', release='float'")
+    return clipping
 
 
 def check_layers(model: Any) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from corrnoise.simulations.adapters import torch_state
-from corrnoise.simulations.adapters.torch import private_gradient, trainable_size
+from corrnoise.simulations.adapters.torch import Clipping, check_clipping, private_gradient, trainable_size
 from corrnoise.simulations.adapters.training import DataRun, source
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.sums import Release, Sums
@@ -31,18 +31,25 @@ class TorchRun(DataRun):
 
     Parameters
     ----------
-    model, optimizer, loss
+    model, optimizer, loss, clipping
         As for ``make_private``.
     arguments, options
         Of ``DataRun``, without the loss.
     """
 
     def __init__(
-        self, model: Any, optimizer: Any, loss: Callable[[Any, Any], Any], *arguments: Any, **options: Any
+        self,
+        model: Any,
+        optimizer: Any,
+        loss: Callable[[Any, Any], Any],
+        *arguments: Any,
+        clipping: Clipping = "example",
+        **options: Any,
     ) -> None:
         self.model = model
         self.optimizer = optimizer
         self.loss = loss
+        self.clipping: Clipping = clipping
         super().__init__(loss, *arguments, **options)
 
     def gradient(self, batch: ArrayLike) -> None:
@@ -61,7 +68,7 @@ class TorchRun(DataRun):
             No batch was handed out for this step, or the run is over.
         """
         inputs, targets = (each.to(next(self.model.parameters()).device) for each in self.rows(batch))
-        private_gradient(self, self.model, self.loss, inputs, targets)
+        private_gradient(self, self.model, self.loss, inputs, targets, clipping=self.clipping)
 
     def step(self, batch: ArrayLike) -> None:
         """Set the gradients as ``gradient`` does, and take a step of the optimizer.
@@ -89,6 +96,7 @@ def make_private(
     carry: Mapping[str, Any] | None = None,
     sums: Sums = "exact",
     release: Release = "grid",
+    clipping: Clipping = "example",
 ) -> TorchRun:
     """A private run that trains a model, and that the same command goes on with after a crash.
 
@@ -122,6 +130,9 @@ def make_private(
     sums, release
         ``"exact"`` and ``"grid"``: sums are integers, and releases are on their grid.  ``"float32"`` and ``"float"``
         for floats; models of half precision need exact sums.
+    clipping
+        ``"ghost"`` for sums without the gradients of examples, in less time and memory, of floats; ``"example"`` for
+        gradients of examples.
 
     Returns
     -------
@@ -141,6 +152,7 @@ def make_private(
     Checkpoints hold the generators of PyTorch (CPU and CUDA), NumPy and Python, so that dropout and random changes of
     the examples go on as without the crash.  Generators that the caller has made are not among them.
     """
+    check_clipping(clipping, sums)
     torch_state.check_model(model, optimizer, sums)
     own, _ = torch_state.dataset_of(data)
     if isinstance(data, tuple) and len(data) != 2:
@@ -151,7 +163,7 @@ def make_private(
         loss,
         own,
         torch_state.parts(model, optimizer, carry),
-        torch_state.about(model, optimizer, carry),
+        {**torch_state.about(model, optimizer, carry), "clipping": clipping},
         trainable_size(model),
         budget=budget,
         mechanism=mechanism,
@@ -159,4 +171,5 @@ def make_private(
         folder=folder,
         sums=sums,
         release=release,
+        clipping=clipping,
     )

@@ -215,7 +215,7 @@ class PrivateRun(Guarded):
         self._grid: Grid | None = None
         if self._sums == "exact":
             spread = self.scale * deviation(self._program)
-            self._grid = grid_of(self._budget.clip_norm, self._largest_batch(), self._size, spread)
+            self._grid = grid_of(self._budget.clip_norm, self.largest_batch, self._size, spread)
         self._noise = noise_of(self._program, self._size, spans=self._ranks.spans)
         if durable is None:
             self._secret = self._ranks.share(lambda: draws.fresh(draws.KEY_BYTES))
@@ -246,6 +246,17 @@ class PrivateRun(Guarded):
     def size(self) -> int:
         """Number of parameters."""
         return self._size
+
+    @property
+    def largest_batch(self) -> int:
+        """The largest number of examples that a batch can have; a run without batches has none."""
+        order = self._batches
+        if order is None:
+            raise ValueError("run must have batches here, got one without")
+        if not isinstance(order, SampledBatches):
+            return order.batch_size
+        capacity = order.participation.capacity
+        return order.examples if capacity is None else min(capacity, order.examples)
 
     @property
     def device(self) -> Any:
@@ -512,15 +523,6 @@ class PrivateRun(Guarded):
                 f"has, got {norm:.6g}"
             )
         return values
-
-    def _largest_batch(self) -> int:
-        """The largest number of examples that a batch can have."""
-        order = self._batches
-        assert order is not None
-        if not isinstance(order, SampledBatches):
-            return order.batch_size
-        capacity = order.participation.capacity
-        return order.examples if capacity is None else min(capacity, order.examples)
 
     def _made(self, secret: bytes, step: int, nonce: bytes) -> NDArray[Any]:
         """The noise of a step."""
