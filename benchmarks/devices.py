@@ -93,12 +93,13 @@ def _compiled_step(size: int) -> Iterator[tuple[Side, Side]]:
     from corrnoise.simulations.adapters.jax import correlated_noise
 
     sums = jax.numpy.zeros(size)
-    transformation = correlated_noise(Budget(0.5), Participation.single(1), DPSGD(), key=_KEY)
+    once, budget = Participation.single(1), Budget(0.5)
+    transformation = correlated_noise(budget, once, DPSGD(), key=_KEY)
     state = transformation.init(sums)
     update = jax.jit(transformation.update)
     normal = jax.jit(lambda key: jax.random.normal(key, (size,)))
     key = jax.random.key(0)
-    scale = float(_rms(np.asarray(update(sums, state)[0])))
+    scale = streaming(DPSGD(), once, "float32").scale(budget)
     yield (
         Side("JAX, compiled, 0 B", lambda: _rms(np.asarray(update(sums, state)[0])) / scale, size),
         Side("jax.random.normal", lambda: _rms(np.asarray(normal(key))), size),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,7 @@ def training_noise(setting: Setting) -> Iterator[Row]:
     others = [Side("its normals", floor, size)]
     if importlib.util.find_spec("torch"):
         others.append(Side("torch normal_", _torch_normals(size), size))
+        yield from _clipped_sums(setting)
     for name, mechanism in _MECHANISMS.items():
         ours = Side("PrivateRun", _noise(_run(mechanism, size)), size)
         for other in others:
@@ -77,6 +78,41 @@ def _torch_normals(size: int) -> Callable[[], float]:
         return float(values.square().mean().sqrt())
 
     return step
+
+
+def _clipped_sums(setting: Setting) -> Iterator[Row]:
+    """Sums of clipped gradients of a batch, with a clip norm that they keep: ghost clipping against the other ways."""
+    import torch
+
+    from corrnoise.simulations.adapters import torch as by_example
+    from corrnoise.simulations.adapters import torch_ghost
+
+    torch.set_num_threads(1)
+    width = setting.pick(950, 40)
+    layers = [torch.nn.Linear(64, width), torch.nn.Tanh(), torch.nn.Linear(width, width), torch.nn.Tanh()]
+    model = torch.nn.Sequential(*layers, torch.nn.Linear(width, 10))
+    size = by_example.trainable_size(model)
+    inputs, targets = torch.randn(_BATCH, 64), torch.randint(10, (_BATCH,))
+    loss = torch.nn.functional.cross_entropy
+
+    def norm(sums: Iterable[Any]) -> float:
+        return float(sum(each.double().square().sum() for each in sums)) ** 0.5
+
+    def ghost() -> float:
+        return norm(torch_ghost.clipped_sum(model, loss, inputs, targets, 1e3, _BATCH))
+
+    def examples() -> float:
+        samples = by_example.example_gradients(model, loss, inputs, targets)
+        return norm(by_example.clipped_sum(list(samples.values()), 1e3))
+
+    def batch() -> float:
+        total = loss(model(inputs), targets, reduction="sum")
+        return norm(torch.autograd.grad(total, list(model.parameters())))
+
+    ours = Side("ghost clipping", ghost, 1)
+    for other in (Side("gradients of examples", examples, 1), Side("gradient of the batch, not private", batch, 1)):
+        case = f"clipped sum, {size} parameters, batch {_BATCH}"
+        yield setting.compare(case, ours, other, item="sum", tolerance=1e-3)
 
 
 def _opacus_steps(setting: Setting) -> Iterator[Row]:
