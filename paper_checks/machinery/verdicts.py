@@ -18,7 +18,7 @@ VERDICTS = {
     HOLDS: "true as printed; a root or fraction bar that only an electronic copy lost is restored first, and noted",
     CORRECTED: "false as printed, with a counterexample; a repair that keeps its purpose is true",
     FALSE: "the purpose for which it was printed fails too",
-    NOT_CHECKABLE: "constants are unspecified; the note says which statement was checked instead",
+    NOT_CHECKABLE: "open, or constants are unspecified; the note says which statement was checked instead",
 }
 #: The kinds of evidence and their meaning, strongest first.
 EVIDENCE: dict[Evidence, str] = {

@@ -273,6 +273,8 @@ def theorem_52_quadratic(
 @PAPER.inequality(
     "Theorem F.2",
     proof="docs/noise-cancellation-proofs.md#the-trusted-server",
+    unverifiable="Open as printed: its proof uses Lemma A.6, which fails for losses that are smooth on $\\mathcal{K}$ only, and no "
+    "counterexample is known; it is proved for losses that are convex and smooth on $R^d$, and checked, exactly, on quadratic ones",
     evidence="searched",
     printed=r"upon invoking Algorithm 2 with $\alpha_t = t$, $\eta = \min\{\frac{\rho Dm}{2ST\sqrt{d}}, \frac{1}{4LT}\}$ … $\mathcal{R}_T := E[f(x_T)] - \min_{x \in \mathcal{K}} f(x) \le 4D(\frac{G^* + 2LD}{T} + \frac{\sqrt{\tilde{\sigma}^2 + \tilde{\xi}^2}}{\sqrt{mT}} + \frac{2S\sqrt{d}}{\rho mT})$",
     domain={"rounds": integers(1, 1000, log=True), **QUADRATIC},
