@@ -25,6 +25,7 @@ one by one (``torch.func.vmap``), so that b_l depends on one example alone.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -185,16 +186,14 @@ def linear_layers(model: Any, loss: Callable[[Any, Any], Any], example: Any, tar
         A batch of one.
     """
     torch = extra_module("torch", "torch")
-    uses: dict[str, int] = {}
-    for _, value in model.named_parameters(remove_duplicate=False):
-        uses[id(value)] = uses.get(id(value), 0) + 1  # type: ignore[index, call-overload]
+    uses = Counter(id(value) for _, value in model.named_parameters(remove_duplicate=False))
     found: dict[str, list[Any]] = {}
     candidates = {
         name: module
         for name, module in model.named_modules()
         if type(module) is torch.nn.Linear
         and any(value.requires_grad for value in module.parameters())
-        and all(uses[id(value)] == 1 for value in module.parameters())  # type: ignore[index]
+        and all(uses[id(value)] == 1 for value in module.parameters())
     }
 
     def used(name: str, module: Any, given: Any) -> Any:
@@ -239,9 +238,9 @@ def _hooks(modules: dict[str, Any], hook: Callable[[str, Any, Any, Any], Any]) -
     """A block in which the outputs of modules are replaced by those of ``hook(name, module, input, output)``."""
 
     def replaced(name: str) -> Callable[..., Any]:
-        return lambda module, given, output: hook(name, module, given[0], output)
+        return lambda module, given, named, output: hook(name, module, (*given, *named.values())[0], output)
 
-    handles = [module.register_forward_hook(replaced(name)) for name, module in modules.items()]
+    handles = [module.register_forward_hook(replaced(name), with_kwargs=True) for name, module in modules.items()]
     try:
         yield
     finally:
@@ -264,16 +263,21 @@ def _passes(
     places = {layer.name: number for number, layer in enumerate(layers)}
 
     def one(shifts: list[Any], free: list[Any], example: Any, target: Any) -> tuple[Any, list[Any]]:
-        given: list[Any] = [None] * len(layers)
+        given: dict[str, Any] = {}
 
         def shifted(name: str, _module: Any, value: Any, output: Any) -> Any:
-            given[places[name]] = value
+            if name in given:
+                raise ValueError(f"{name} must be used once in every step, got twice, with clipping='ghost'")
+            given[name] = value
             return output + shifts[places[name]]
 
         with _hooks({layer.name: layer.module for layer in layers}, shifted):
             parameters = {**trained, **dict(zip(others, free, strict=True))}
             output = func.functional_call(model, parameters, (example.unsqueeze(0),))
-            return loss(output, target.unsqueeze(0)), given
+            value = loss(output, target.unsqueeze(0))
+        if unused := places.keys() - given.keys():
+            raise ValueError(f"{min(unused)} must be used once in every step, got never, with clipping='ghost'")
+        return value, [given[name] for name in places]
 
     device = inputs.device
     shifts = [torch.zeros(layer.shape, dtype=layer.dtype, device=device) for layer in layers]

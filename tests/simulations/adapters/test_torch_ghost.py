@@ -196,6 +196,32 @@ def test_examples_that_are_not_finite_count_as_zero() -> None:
         torch.testing.assert_close(found, kept)
 
 
+class Capricious(torch.nn.Module):  # type: ignore[name-defined]
+    """A model that uses its layer now and then, by name."""
+
+    def __init__(self, uses: list[int]) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(16, 16)
+        self.uses = iter(uses)
+
+    def forward(self, inputs: Any) -> Any:
+        for _ in range(next(self.uses)):
+            inputs = self.layer(input=inputs)
+        return inputs
+
+
+@pytest.mark.parametrize(("second", "message"), [(1, None), (0, "layer must be used .* got never"), (2, "got twice")])
+def test_a_layer_is_used_once_in_every_step(second: int, message: str | None) -> None:
+    def summed() -> Any:
+        return torch_ghost.clipped_sum(Capricious([1, second]), product, torch.ones(3, 16), torch.ones(3, 16), 1.0, 3)
+
+    if message is None:
+        assert summed()[0].norm() > 0.1
+    else:
+        with pytest.raises(ValueError, match=message):
+            summed()
+
+
 class Opposed(torch.nn.Module):  # type: ignore[name-defined]
     """A model whose gradient at two positions nearly cancels."""
 
