@@ -22,6 +22,7 @@ from corrnoise.theory.privacy import Budget
 
 @PAPER.inequality(
     "Theorem A.1",
+    proof="docs/noise-cancellation-proofs.md#short-proofs",
     printed=r"Let $f : \mathcal{K} \to \mathbb{R}$ be a convex function. Also let $\{\alpha_t > 0\}$ and $\{w_t \in \mathcal{K}\}$. Let $\{x_t\}$ be the $\{\alpha_\tau\}_{\tau=1}^t$ weighted average of $\{w_\tau\}_{\tau=1}^t$, meaning: $x_t = \frac{1}{\alpha_{1:t}} \sum_{\tau=1}^t \alpha_\tau w_\tau$. Then the following holds for all $t \ge 1, x \in \mathcal{K}$: $\alpha_{1:t}(f(x_t) - f(x)) \le \sum_{\tau=1}^t \alpha_\tau \langle \nabla f(x_\tau), w_\tau - x \rangle$",
     domain={"curvature": linear(0, 1), "slope": linear(-1, 1), "steps": vector(linear(-1, 1), 5), "x": linear(-1, 1)},
     mutants=[{"sign": -1.0}],
@@ -60,6 +61,7 @@ def lemma_a2(scales: Array, drift: float = 0.0) -> Sides:
 
 @PAPER.inequality(
     "Lemma A.5",
+    proof="docs/noise-cancellation-proofs.md#short-proofs",
     printed=r"Let $\eta > 0$, and $\mathcal{K} \subset \mathbb{R}^d$ be a convex domain of bounded diameter D, also let $\{\tilde{q}_t \in \mathbb{R}^d\}_{t=1}^T$ be a sequence of arbitrary vectors. Then for any starting point $w_1 \in \mathbb{R}^d$, and an update rule $w_{t+1} = \Pi_{\mathcal{K}} (w_t - \eta \tilde{q}_t)$, $\forall t \ge 1$, the following holds $\forall x \in \mathcal{K}$: $\sum_{\tau=1}^{t} \langle \tilde{q}_{\tau}, w_{\tau+1} - x \rangle \le \frac{D^2}{2\eta} - \frac{1}{2\eta} \sum_{\tau=1}^{t} \|w_{\tau} - w_{\tau+1}\|^2$",
     corrected=r"for $w_1 \in K$",
     domain={

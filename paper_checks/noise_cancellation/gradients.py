@@ -19,6 +19,7 @@ FAMILIES = {"lipschitz": log_scale(1e-2, 1e2), "smoothness": log_scale(1e-2, 1e2
 
 @PAPER.inequality(
     "Section 2.1 (variances)",
+    proof="docs/noise-cancellation-proofs.md#short-proofs",
     printed=r"$\exists \sigma \in [0, G]$ such: $E \| \nabla f_i(x; z) - \nabla f_i(x) \|^2 \le \sigma^2, \forall x \in \mathcal{K}$ … $\exists \xi \in [0, G]$ such: $\frac{1}{M}\sum_{i=1}^{M} \|\nabla f_i(x) - \nabla f(x)\|^2 \le \xi^2, \forall x \in \mathcal{K}$",
     domain={"shares": vector(linear(-1, 1), 6), "lipschitz": log_scale(1e-4, 1e4)},
     sharp="factor",
@@ -34,6 +35,7 @@ def variances(shares: Array, lipschitz: float, factor: float = 1.0) -> Sides:
 
 @PAPER.inequality(
     "Section 2.1 (smoothness)",
+    proof="docs/noise-cancellation-proofs.md#short-proofs",
     printed=r"$\exists \sigma_L \in [0, L]$ such: $E \| (\nabla f_i(x;z) - \nabla f_i(x)) - (\nabla f_i(y;z) - \nabla f_i(y)) \|^2 \le \sigma_L^2 \| x - y \|^2, \forall x, y \in \mathcal{K}$ … $\exists \xi_L \in [0, L]$ such: $\frac{1}{M} \sum_{i=1}^{M} \| (\nabla f_i(x) - \nabla f(x)) - (\nabla f_i(y) - \nabla f(y)) \|^2 \le \xi_L^2 \| x - y \|^2, \forall x, y \in \mathcal{K}$",
     domain={
         "shares": vector(linear(0, 1), 6),
@@ -115,6 +117,7 @@ def equation_10(now: Array, then: Array, shift: int = 0) -> Sides:
 
 @PAPER.inequality(
     "Lemma 4.2 (norm)",
+    proof="docs/noise-cancellation-proofs.md#sensitivity",
     printed=r"Let $\mathcal{K} \subset \mathbb{R}^d$ be a convex set of diameter D, and $\{f_i(\cdot; z)\}_{z \in \mathcal{Z}_i}$ be a family of convex G-Lipschitz and L-smooth functions. Assume $\alpha_t = t$ and define S := G + 2LD, $\tilde{\sigma} := \sigma + 2\sigma_L D$, $\tilde{\xi} := \xi + 2\xi_L D$: $||s_{t,i}|| \le S$",
     domain={**FAMILIES, "rounds": integers(1, 10**5, log=True)},
     sharp="factor",
@@ -176,6 +179,7 @@ AFFINE: dict[str, Any] = {
 
 @PAPER.inequality(
     "Lemma 4.2 (variance)",
+    proof="docs/noise-cancellation-proofs.md#short-proofs",
     printed=r"$E\|s_t - \bar{s}_t\|^2 \le \frac{1}{m}(\tilde{\sigma}^2 + \frac{M-m}{M-1} \tilde{\xi}^2)$",
     domain={
         **AFFINE,
@@ -214,6 +218,8 @@ def lemma_42_variance(
 
 @PAPER.inequality(
     "Lemma 4.3",
+    proof="docs/noise-cancellation-proofs.md#short-proofs",
+    rests_on=("Lemma 4.2 (variance)",),
     printed=r"Algorithm 1 with weights $\alpha_t = t$ ensures: $E \| \varepsilon_t \|^2 := E \| q_t - \alpha_t \nabla f(x_t) \|^2 \le \frac{t}{m} (\tilde{\sigma}^2 + \frac{M - m}{M - 1} \tilde{\xi}^2)$",
     domain={**AFFINE, "steps": vector(linear(0, 1), 4), "steep": one_of(0.0, 1.0, 10.0)},
     sharp="factor",
@@ -251,6 +257,7 @@ def equation_15(drawn: Array, means: Array, weight: float = 1.0) -> Sides:
 
 @PAPER.inequality(
     "Section 5.3 (smoothness)",
+    proof="docs/noise-cancellation-proofs.md#short-proofs",
     printed=r"We ran Algorithm 1 on MNIST using a logistic regression. The parameters are $G = \sqrt{2 \cdot 785} = 39.6, L = 785/2 =$ 392.5",
     reading=r"$L = 785/2$ for softmax regression with $\|x\|^2 \le 785$",
     domain={"logits": vector(linear(-20, 20), 4)},

@@ -33,6 +33,7 @@ def lemma_23(order: float, shift: float, extra: float = 1.0) -> Sides:
 
 @PAPER.inequality(
     "Lemma 2.6",
+    proof="docs/noise-cancellation-proofs.md#short-proofs",
     printed=r"In particular, if $\mathcal{A}$ satisfies $(\alpha, \frac{\alpha \rho^2}{2})$-RDP for every $\alpha > 1$, then for all $\delta \in (0, 1)$, it also satisfies $(\frac{\rho^2}{2} + \rho \sqrt{2 \log(\frac{1}{\delta})}, \delta)$-DP.",
     domain={"rho": log_scale(1e-2, 1e2), "delta": log_scale(1e-12, 0.1)},
     sharp="factor",
@@ -63,7 +64,6 @@ def rates(rho: float, delta: float) -> Sides:
 @PAPER.inequality(
     "Lemma 4.2 (sensitivity)",
     proof="docs/noise-cancellation-proofs.md#sensitivity",
-    evidence="searched",
     printed=r"Using the bound $||s_{\tau,i}|| \le S$, which holds for any $\tau \in \mathcal{T}_i$ due to Lemma 4.2, we show that $\Delta_{t,i} \le 2S$.",
     domain={**FAMILIES, "rounds": integers(1, 10**5, log=True)},
     sharp="factor",

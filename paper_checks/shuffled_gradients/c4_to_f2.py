@@ -30,6 +30,7 @@ def exact_sum(schedule: schedules.Schedule, place: float, rate: float) -> float:
 
 @PAPER.inequality(
     "Proposition C.4",
+    proof="docs/shuffled-gradients-proofs.md#short-proofs",
     printed=r"If f is an (α, ϵ)-RDP mechanism, it also satisfies $(\epsilon + \frac{\log 1/\delta}{\alpha-1}, \delta)$-DP for any $0 < \delta < 1$.",
     domain={
         "order": log_scale(1.01, 100),
@@ -70,6 +71,7 @@ def proposition_c5(order: float, means: Array, variance: float) -> Sides:
 
 @PAPER.inequality(
     "Remark C.7",
+    proof="docs/shuffled-gradients-proofs.md#short-proofs",
     printed=r"taking one gradient step of a convex and L-smooth objective f, i.e., $g(x) = x - \eta \nabla_{x} f(x)$, where the learning rate $\eta \le 2/L$, is contractive.",
     domain={"smoothness": log_scale(1e-3, 1e3), "share": linear(0, 1), "step": linear(0, 1)},
     mutants=[{"most": 2.01}],
@@ -240,6 +242,7 @@ def lemma_e2(epochs: int, multiplier: float, order: float, delta: float, share: 
 
 @PAPER.inequality(
     "Lemma E.3",
+    proof="docs/shuffled-gradients-proofs.md#short-proofs",
     printed=r"Let $μ_1, \ldots, μ_m$ and $ν_1, \ldots, ν_m$ be distributions over $\mathbb{R}^d$. Then, for any RDP order $\alpha \ge 1$, and any coefficients $p_1, \ldots, p_m \ge 0$ that satisfy $p_1 + \ldots + p_m = 1$, the following inequality holds $e^{(\alpha-1)D_\alpha(\sum_{j=1}^m p_j \mu_j \| \sum_{j=1}^m p_j \nu_j)} \le \sum_{j=1}^m p_j \cdot e^{(\alpha-1)D_\alpha(\mu_j \| \nu_j)}$",
     domain={
         "order": linear(1, 12),

@@ -42,6 +42,7 @@ def lemma_d3(slope: float, shift: float, sigma: float, threshold: float, power: 
 
 @PAPER.inequality(
     "Lemma D.4",
+    proof="docs/shuffled-gradients-proofs.md#short-proofs",
     printed=r"Given a convex and differentiable function $g(x) : \mathbb{R}^d \to \mathbb{R}$ satisfying $\|\nabla g(x) - \nabla g(y)\| \le L\|x - y\|$, $\forall x, y \in \mathbb{R}^d$ for some $L > 0$, then $\forall x, y \in \mathbb{R}^d$, $\frac{\|\nabla g(x) - \nabla g(y)\|^2}{2L} \le B_g(x, y) \le \frac{L}{2}\|x - y\|^2$",
     domain={"x": linear(-6, 6), "y": linear(-6, 6)},
     mutants=[{"smoothness": 0.2}],
@@ -56,6 +57,7 @@ def lemma_d4(x: float, y: float, smoothness: float = 0.25) -> Sides:
 
 @PAPER.inequality(
     "Lemma D.5",
+    proof="docs/shuffled-gradients-proofs.md#short-proofs",
     printed=r"Under Assumption D.1, for any permutation π of $[n]$, $\frac{1}{n} \sum_{i=2}^n L_i \| \sum_{j=1}^{i-1} \nabla f_j(x^*) \|^2 \le n^2 L \sigma_{any}^2,$ where $L = \frac{1}{n} \sum_{i=1}^n L_i$.",
     domain={"weights": vector(log_scale(1e-6, 1), 32), "gradients": vector(linear(-1, 1), 32)},
     sharp="constant",
