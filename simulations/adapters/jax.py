@@ -335,7 +335,7 @@ def noise_of_program(program: Program, budget: Budget, *, key: bytes | None = No
     if (steps := made.participation.steps) is None:
         raise ValueError("participation must have a number of steps, each of which has its seed, got one without end")
     scales = None if made.step_scales is None else jnp.asarray(made.step_scales, jnp.float32)
-    seeds = draws.seeds(draws.fresh(draws.KEY_BYTES) if key is None else key, range(steps))
+    seeds = draws.seeds(draws.fresh(draws.KEY_BYTES) if key is None else draws.checked_key("key", key), range(steps))
 
     def init(parameters: Any) -> CorrelatedNoiseState:
         zeros = tuple(

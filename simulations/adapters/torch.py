@@ -38,7 +38,7 @@ from corrnoise.theory.numerics import checks
 Clipping = Literal["example", "ghost"]
 
 _BLOCK = 1024
-LEAST = 1e-9  #: clip norms, beside which squares that vanish in float32 count nothing
+_LEAST = 1e-9  # clip norms, beside which squares that vanish in float32 count nothing
 
 
 def trainable_size(model: Any) -> int:
@@ -104,8 +104,8 @@ def clipped_sum(samples: Sequence[Any], clip_norm: float, grid: Grid | None = No
     """
     torch = extra_module("torch", "torch")
     check_products()
-    checks.real("clip_norm", clip_norm, f"[{LEAST}, inf)")
-    with without_autocast(samples):
+    checks.real("clip_norm", clip_norm, f"[{_LEAST}, inf)")
+    with _without_autocast(samples):
         exact = [each if each.dtype == torch.float64 else each.float() for each in samples]
         squares = sum(_squared_norms(each.flatten(1)).to(samples[0].device) for each in exact)
         factors = (clip_norm * MARGIN / squares.sqrt()).clamp(max=1.0)
@@ -164,7 +164,7 @@ def check_products() -> None:
         raise ValueError(f"torch.set_float32_matmul_precision must be 'highest' for clipping, got {precision!r}")
 
 
-def without_autocast(tensors: Iterable[Any]) -> ExitStack:
+def _without_autocast(tensors: Iterable[Any]) -> ExitStack:
     """A block in which operations on the devices of tensors keep the type of what they get."""
     torch = extra_module("torch", "torch")
     block = ExitStack()

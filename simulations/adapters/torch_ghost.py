@@ -30,7 +30,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from corrnoise.simulations.adapters.torch import LEAST, without_autocast
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.sums import MARGIN
 from corrnoise.theory.numerics import checks
@@ -118,7 +117,7 @@ def clipped_sum(
         A layer computes in float64, or the batch is so large that rounding would exceed the margin of the clip norm.
     """
     torch = extra_module("torch", "torch")
-    checks.real("clip_norm", clip_norm, f"[{LEAST}, inf)")
+    checks.real("clip_norm", clip_norm, "[1e-100, inf)")
     trained = {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
     sums = {name: value.new_zeros(value.shape, dtype=torch.float64) for name, value in trained.items()}
     if not len(inputs):
@@ -128,28 +127,27 @@ def clipped_sum(
     others = {name: value for name, value in trained.items() if name not in names}
     activations, gradients, samples = _passes(model, loss, inputs, targets, trained, layers, list(others))
 
-    with without_autocast([inputs]):
-        norms = [
-            squared_norm(a, b, weight=layer.weight, bias=layer.bias)
-            for layer, a, b in zip(layers, activations, gradients, strict=True)
-        ]
-        of_others = [each.double().flatten(1).square().sum(1) for each in samples]
-        squares = sum([norm for norm, _ in norms] + of_others)
-        kappa = sum([most for _, most in norms] + of_others)
-        terms = largest_batch * max((each.positions for each in layers), default=1)
-        whole = torch.isfinite(squares) & torch.isfinite(kappa)
-        factors = (clip_norm * MARGIN / squares.sqrt()).clamp(max=1.0)
-        factors = torch.minimum(factors, clip_norm * largest_ratio(terms, largest_batch) / kappa.sqrt())
-        factors = torch.where(whole, factors, 0.0)
+    norms = [
+        squared_norm(a, b, weight=layer.weight, bias=layer.bias)
+        for layer, a, b in zip(layers, activations, gradients, strict=True)
+    ]
+    of_others = [each.double().flatten(1).square().sum(1) for each in samples]
+    squares = sum([norm for norm, _ in norms] + of_others)
+    kappa = sum([most for _, most in norms] + of_others)
+    terms = largest_batch * max((each.positions for each in layers), default=1)
+    whole = torch.isfinite(squares) & torch.isfinite(kappa)
+    factors = (clip_norm * MARGIN / squares.sqrt()).clamp(max=1.0)
+    factors = torch.minimum(factors, clip_norm * largest_ratio(terms, largest_batch) / kappa.sqrt())
+    factors = torch.where(whole, factors, 0.0)
 
-        for layer, a, b in zip(layers, activations, gradients, strict=True):
-            weighted = (factors[:, None, None] * _finite(b, whole)).flatten(0, 1)
-            if layer.weight:
-                sums[f"{layer.name}.weight"] += weighted.mT @ _finite(a, whole).flatten(0, 1)
-            if layer.bias:
-                sums[f"{layer.name}.bias"] += weighted.sum(0)
-        for name, each in zip(others, samples, strict=True):
-            sums[name] += torch.einsum("i,i...->...", factors, _finite(each, whole))
+    for layer, a, b in zip(layers, activations, gradients, strict=True):
+        weighted = (factors[:, None, None] * _finite(b, whole)).flatten(0, 1)
+        if layer.weight:
+            sums[f"{layer.name}.weight"] += weighted.mT @ _finite(a, whole).flatten(0, 1)
+        if layer.bias:
+            sums[f"{layer.name}.bias"] += weighted.sum(0)
+    for name, each in zip(others, samples, strict=True):
+        sums[name] += torch.einsum("i,i...->...", factors, _finite(each, whole))
     return list(sums.values())
 
 

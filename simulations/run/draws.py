@@ -44,6 +44,15 @@ def keyed(secret: bytes, size: int, data: bytes = b"") -> hashlib.blake2b:
     return hashlib.blake2b(data, key=secret, digest_size=size, person=b"corrnoise")
 
 
+def checked_key(name: str, key: object) -> bytes:
+    """Return a key of 16 to 64 bytes; ``ValueError`` for anything else."""
+    if not isinstance(key, bytes):
+        raise ValueError(f"{name} must be {_FEWEST} to {_MOST} bytes, got {type(key).__name__}")
+    if not _FEWEST <= len(key) <= _MOST:
+        raise ValueError(f"{name} must be {_FEWEST} to {_MOST} bytes, got {len(key)}")
+    return key
+
+
 def derived(secret: bytes, purpose: bytes, *parts: bytes, size: int = 16) -> bytes:
     """A keyed hash of ``size`` bytes of ``parts``, none of which can take bytes of its neighbours."""
     text = purpose + b"".join(len(part).to_bytes(8, "little") + part for part in parts)
@@ -80,8 +89,7 @@ def seeds(
     draw : which draw of each step, from 0
     nonces : of the steps; None for empty ones
     """
-    if not isinstance(secret, bytes) or not _FEWEST <= len(secret) <= _MOST:
-        raise ValueError(f"secret must be {_FEWEST} to {_MOST} bytes, got {type(secret).__name__}")
+    checked_key("secret", secret)
     places = [checks.integer("steps", step, 0, largest=_LAST) for step in steps]
     of_steps = [b""] * len(places) if nonces is None else nonces
     if len(of_steps) != len(places):
@@ -122,8 +130,7 @@ def normals(
     >>> bool((normals(key, 3, 1000, 3000)[2000:] == normals(key, 3, 3000, 1000)).all())
     True
     """
-    if not isinstance(secret, bytes) or not _FEWEST <= len(secret) <= _MOST:
-        raise ValueError(f"secret must be {_FEWEST} to {_MOST} bytes, got {type(secret).__name__}")
+    checked_key("secret", secret)
     if not isinstance(nonce, bytes) or len(nonce) > _MOST:
         raise ValueError(f"nonce must be at most {_MOST} bytes, got {type(nonce).__name__}")
     start = checks.integer("first", first, 0, largest=_LAST)

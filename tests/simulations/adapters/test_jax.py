@@ -171,8 +171,8 @@ def test_after_the_last_step_there_is_no_gradient() -> None:
     [
         ({"mechanism": BinaryTree(12)}, ValueError, "must be one of 'float64'"),
         ({"mechanism": ScaledNoise(DPSGD(), np.ones(12))}, ValueError, "must be one of 'float64'"),
-        ({"key": 5}, ValueError, "secret must be 16 to 64 bytes"),
-        ({"key": bytes(8)}, ValueError, "secret must be 16 to 64 bytes"),
+        ({"key": 5}, ValueError, "key must be 16 to 64 bytes, got int"),
+        ({"key": bytes(8)}, ValueError, "key must be 16 to 64 bytes, got 8"),
         ({"participation": Participation.single()}, ValueError, "participation must have a number of steps"),
         ({"participation": 12}, TypeError, "participation must be a Participation"),
         ({"mechanism": DPSGD(), "participation": Participation.poisson(12, 0.1)}, ValueError, r"\(H4\)"),

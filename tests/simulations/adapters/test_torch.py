@@ -519,7 +519,7 @@ def test_one_example_moves_the_sum_by_at_most_the_clip_norm(dtype: Any) -> None:
 
 
 def test_under_autocast_one_example_would_move_the_sum_by_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_loop, "without_autocast", lambda tensors: contextlib.nullcontext())
+    monkeypatch.setattr(torch_loop, "_without_autocast", lambda tensors: contextlib.nullcontext())
     with pytest.raises(ValueError, match=r"sums must be of float32 or float64, got torch\.bfloat16"):
         of_one_example()
     monkeypatch.setattr(torch_loop, "check_types", lambda *given: None)

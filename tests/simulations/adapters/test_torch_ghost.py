@@ -259,6 +259,16 @@ def test_one_example_moves_the_sum_by_at_most_the_clip_norm(largest: int) -> Non
                 assert moved >= (1 - 1e-3) * clip_norm
 
 
+def test_autocast_leaves_the_clipping_alone() -> None:
+    """It changes gradients, and not the products of float64 that clip them."""
+    torch.manual_seed(3)
+    inputs, targets = torch.randn(1, 16), torch.randn(1, 16)
+    with torch.autocast("cpu", torch.bfloat16):
+        sums = torch_ghost.clipped_sum(torch.nn.Linear(16, 16), product, inputs, targets, 1.0, 10)
+    assert {each.dtype for each in sums} == {torch.float64}
+    assert 1 - 1e-3 <= torch.cat([each.flatten() for each in sums]).norm().item() <= 1
+
+
 def test_batches_that_no_margin_covers_are_refused() -> None:
     assert largest_ratio(256, 256) > 1e6
     with pytest.raises(ValueError, match="batches of 1000000 examples with 2 positions each are too large"):
