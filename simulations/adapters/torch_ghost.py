@@ -53,6 +53,10 @@ class Layer(NamedTuple):
         """L, of one example."""
         return int(self.shape.numel() // self.shape[-1])
 
+    def parameter(self, part: str) -> str:
+        """The name of its weight or bias in the model, which may be the layer itself."""
+        return f"{self.name}.{part}" if self.name else part
+
 
 def gamma(count: int) -> float:
     """The bound n u/(1 − n u) of the relative error of n operations in float64."""
@@ -123,7 +127,7 @@ def clipped_sum(
     if not len(inputs):
         return list(sums.values())
     layers = linear_layers(model, loss, inputs[:1], targets[:1])
-    names = {f"{each.name}.{part}" for each in layers for part in ("weight", "bias")}
+    names = {each.parameter(part) for each in layers for part in ("weight", "bias")}
     others = {name: value for name, value in trained.items() if name not in names}
     activations, gradients, samples = _passes(model, loss, inputs, targets, trained, layers, list(others))
 
@@ -143,9 +147,9 @@ def clipped_sum(
     for layer, a, b in zip(layers, activations, gradients, strict=True):
         weighted = (factors[:, None, None] * _finite(b, whole)).flatten(0, 1)
         if layer.weight:
-            sums[f"{layer.name}.weight"] += weighted.mT @ _finite(a, whole).flatten(0, 1)
+            sums[layer.parameter("weight")] += weighted.mT @ _finite(a, whole).flatten(0, 1)
         if layer.bias:
-            sums[f"{layer.name}.bias"] += weighted.sum(0)
+            sums[layer.parameter("bias")] += weighted.sum(0)
     for name, each in zip(others, samples, strict=True):
         sums[name] += torch.einsum("i,i...->...", factors, _finite(each, whole))
     return list(sums.values())
