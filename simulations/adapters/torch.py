@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any, Literal, get_args
 
+from corrnoise.simulations.adapters import torch_ghost
 from corrnoise.simulations.adapters.training import batches_of, due
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.private import PrivateRun
@@ -260,9 +261,7 @@ def private_gradient(
 
     clip_norm = run.budget.clip_norm
     if check_clipping(clipping, run.sums) == "ghost":
-        from corrnoise.simulations.adapters.torch_ghost import clipped_sum as ghost_sum
-
-        sums = ghost_sum(model, loss, inputs, targets, clip_norm, run.largest_batch)
+        sums = torch_ghost.clipped_sum(model, loss, inputs, targets, clip_norm, run.largest_batch)
     else:
         samples = example_gradients(model, loss, inputs, targets, chunk_size=chunk_size)
         sums = clipped_sum(list(samples.values()), clip_norm, run.grid)

@@ -16,6 +16,7 @@ from corrnoise.simulations.adapters.torch import clipped_sum, example_gradients
 from corrnoise.simulations.adapters.torch_ghost import largest_ratio, linear_layers, squared_norm
 from corrnoise.simulations.adapters.torch_run import TorchRun, make_private
 from corrnoise.simulations.run.folder import Folder
+from corrnoise.simulations.run.sums import MARGIN
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.privacy import Budget
 
@@ -267,6 +268,22 @@ def test_autocast_leaves_the_clipping_alone() -> None:
         sums = torch_ghost.clipped_sum(torch.nn.Linear(16, 16), product, inputs, targets, 1.0, 10)
     assert {each.dtype for each in sums} == {torch.float64}
     assert 1 - 1e-3 <= torch.cat([each.flatten() for each in sums]).norm().item() <= 1
+
+
+@given(examples=st.integers(1, 10**5), positions=st.integers(1, 100), factor=st.sampled_from([1, 3]))
+def test_the_margin_of_the_clip_norm_covers_the_rounding_of_two_sums(
+    examples: int, positions: int, factor: int
+) -> None:
+    """In rational numbers, with the relative error of the norms; a ratio three times as large is not covered."""
+    terms = examples * positions
+    try:
+        ratio = factor * Fraction(largest_ratio(terms, examples))
+    except ValueError:
+        return
+    unit = Fraction(1, 2**53)
+    rounding = (terms + 2) * unit / (1 - (terms + 2) * unit)
+    total = Fraction(MARGIN) * (1 + Fraction(1, 10**6)) + 2 * rounding * examples * ratio
+    assert (total <= 1) == (factor == 1)
 
 
 def test_batches_that_no_margin_covers_are_refused() -> None:
