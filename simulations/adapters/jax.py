@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from corrnoise.simulations.adapters import array_normals
+from corrnoise.simulations.adapters import array_noise, array_normals
 from corrnoise.simulations.adapters.training import batches_of, due
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run import draws
@@ -39,7 +39,6 @@ from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
-_FORMS = ("cascade", "delay line", "buffers", "time-varying buffers")
 _FEWEST_ROWS = 8  # to which a sampled batch is padded
 
 Memory = tuple[Any, ...]
@@ -91,8 +90,16 @@ def private_gradient(run: PrivateRun, loss: Callable[..., Any], parameters: Any,
     total = jax.tree.leaves(_clipped_sum(loss, run.budget.clip_norm, run.grid)(parameters, takes_part, *batch))
     if run.grid is None:
         _check_types("sums", total)
-    noisy_sum = run.add_noise(np.concatenate([np.ravel(each) for each in total]))
-    parts = np.split(noisy_sum, np.cumsum([leaf.size for leaf in leaves])[:-1])
+    ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
+    if run.device is None:
+        noisy_sum: Any = run.add_noise(np.concatenate([np.ravel(each) for each in total]))
+        parts = np.split(noisy_sum, ends)
+    else:
+        with jax.enable_x64(True):
+            noisy_sum = run.add_noise(
+                jax.device_put(jax.numpy.concatenate([each.ravel() for each in total]), run.device)
+            )
+            parts = jax.numpy.split(noisy_sum, ends)
     noisy = [
         jax.numpy.asarray(part.reshape(leaf.shape) / batches.batch_size, leaf.dtype)
         for leaf, part in zip(leaves, parts, strict=True)
@@ -190,7 +197,7 @@ def _sum_by_halves(values: Any) -> Any:
 
 def _checked(made: Program) -> Program:
     """A program that JAX runs in float32."""
-    if made.form not in _FORMS or made.dtype != "float32" or made.draw_scales is not None:
+    if made.form not in array_noise.FORMS or made.dtype != "float32" or made.draw_scales is not None:
         raise ValueError(
             "mechanism must be Toeplitz noise or time-varying buffers that run in float32, got "
             f"{made.mechanism!r:.80}: PrivateRun runs all kinds"
@@ -199,42 +206,11 @@ def _checked(made: Program) -> Program:
 
 
 def _next(made: Program, step: Any, draw: Any, memory: Memory, nu: Any) -> tuple[Any, Memory]:
-    """The noise of a step from its draw, for one array, with the bits of the engines of a run.
-
-    A product that feeds a sum has ν = −0.0 added to it, so that no compiler rounds product and sum once
-    (``array_normals``).
-    """
-    if made.form == "time-varying buffers":
-        jnp = extra_module("jax.numpy", "jax")
-        noise = made.mechanism
-        outputs, inputs = (jnp.asarray(each, jnp.float32)[step] for each in (noise.outputs, noise.inputs))
-        for i, state in enumerate(memory):
-            draw = draw - (outputs[i] * state + nu)
-        decays = noise.decays.tolist()
-        return draw, tuple((decays[i] * state + nu) + (inputs[i] * draw + nu) for i, state in enumerate(memory))
-    if made.form == "buffers":
-        decays, weights = made.unscaled.buf_decay.tolist(), made.unscaled.output_scale.tolist()
-        for weight, state in zip(weights, memory, strict=True):
-            draw = draw - (weight * state + nu)
-        return draw, tuple((decay * state + nu) + draw for decay, state in zip(decays, memory, strict=True))
-    if made.form == "cascade":
-        after = []
-        for zero, pole, state in zip(*(gaps.tolist() for gaps in made.mechanism.sections()), memory, strict=True):
-            after.append(state + (draw - (pole * state + nu)))
-            draw = draw + ((zero - pole) * state + nu)
-        return draw, tuple(after)
-    first, *others = made.mechanism.values.tolist()
-    noise = first * draw
-    for coefficient, past in zip(others, memory, strict=True):
-        noise = (noise + nu) + (coefficient * past + nu)
-    return noise, (draw, *memory)[: len(others)]
-
-
-def _rows(made: Program) -> int:
-    """Number of arrays of memory."""
-    if made.form in ("buffers", "time-varying buffers"):
-        return made.memory
-    return len(made.mechanism.sections()[0]) if made.form == "cascade" else int(made.mechanism.values.size) - 1
+    """The noise of a step from its draw, for one array, with the bits of the engines of a run."""
+    jnp = extra_module("jax.numpy", "jax")
+    of_step = [jnp.asarray(each)[step] if each.ndim == 2 else jnp.asarray(each) for each in array_noise.numbers(made)]
+    noise, after = array_noise.following(made.form, of_step, draw, memory, nu)
+    return noise, tuple(after)
 
 
 def noising_matrix(made: Program) -> Any:
@@ -253,7 +229,7 @@ def noising_matrix(made: Program) -> Any:
     """
     streaming = extra_module("jax_privacy.matrix_factorization.streaming_matrix", "jax")
     jnp = extra_module("jax.numpy", "jax")
-    rows = _rows(_checked(made))
+    rows = array_noise.rows(_checked(made))
 
     def init(value: Any) -> Memory:
         return (jnp.zeros((), jnp.int32), *(jnp.zeros(value.shape, jnp.float32) for _ in range(rows)))
@@ -339,7 +315,8 @@ def noise_of_program(program: Program, budget: Budget, *, key: bytes | None = No
 
     def init(parameters: Any) -> CorrelatedNoiseState:
         zeros = tuple(
-            jax.tree.map(lambda leaf: jnp.zeros_like(leaf, dtype=jnp.float32), parameters) for _ in range(_rows(made))
+            jax.tree.map(lambda leaf: jnp.zeros_like(leaf, dtype=jnp.float32), parameters)
+            for _ in range(array_noise.rows(made))
         )
         table = jnp.array(seeds, copy=True)
         return CorrelatedNoiseState(table, jnp.asarray(-0.0, jnp.float32), jnp.zeros((), jnp.int32), zeros)
@@ -363,7 +340,7 @@ def noise_of_program(program: Program, budget: Budget, *, key: bytes | None = No
             noise, memory = _next(made, state.step, draw, tuple(each[number] for each in memories), state.zero)
             noisy.append((leaf.astype(jnp.float32) + jnp.where(finite, covered, jnp.nan) * noise).astype(leaf.dtype))
             after.append(memory)
-        kept = tuple(jax.tree.unflatten(tree, [each[row] for each in after]) for row in range(_rows(made)))
+        kept = tuple(jax.tree.unflatten(tree, [each[row] for each in after]) for row in range(array_noise.rows(made)))
         made_or_not = jax.tree.map(
             lambda new, old: jnp.where(finite, new, old), (state.step + 1, kept), (state.step, state.memory)
         )

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from corrnoise.simulations.adapters.jax import check_parameters, padded_size, private_gradient
+from corrnoise.simulations.adapters.jax_noise import maker_for
 from corrnoise.simulations.adapters.training import Arrays, DataRun, source
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.folder import Folder
@@ -63,7 +64,8 @@ class JaxRun(DataRun):
             "key": None if key is None else np.asarray(_numbers(key)).tobytes().hex(),
         }
         size = sum(leaf.size for leaf in jax.tree.leaves(self.parameters))
-        super().__init__(loss, data, parts, about, size, **options)
+        maker = maker_for(jax.tree.leaves(self.parameters))
+        super().__init__(loss, data, parts, about, size, maker=maker, **options)
 
     def gradient(self, batch: ArrayLike) -> Any:
         """The mean of the clipped gradients of a batch, with the noise of its step: a tree like ``parameters``.

@@ -26,6 +26,7 @@ from typing import Any
 
 from corrnoise.simulations.adapters import torch_state
 from corrnoise.simulations.adapters.torch import check_parameters, clipped_sum, trainable_size
+from corrnoise.simulations.adapters.torch_noise import maker_for
 from corrnoise.simulations.adapters.torch_shards import Group, add_noise
 from corrnoise.simulations.adapters.training import DataRun, Parts, batches_of, due, source
 from corrnoise.simulations.extras import extra_module
@@ -312,6 +313,7 @@ def make_private(
         mechanism=mechanism,
         order=source(epochs, len(own), batch_size),
         folder=folder,
+        maker=maker_for(next(model.parameters()).device),
         ranks=group,
         sums=sums,
         release=release,

@@ -8,8 +8,7 @@
 ``torch.func`` gives the gradient of each example.  Each is clipped to the clip norm over all parameters together; their
 sum gets the noise of the step, and is divided by the batch size.  This is the same number for all steps, also where
 sampled batches vary: a mean over the actual batch would depend on who takes part.  ``optimizer`` is any optimizer of
-PyTorch: what it makes of the noisy gradients is post-processing.  On other devices than the CPU the noise is made on
-the CPU and sent.
+PyTorch: what it makes of the noisy gradients is post-processing.
 
 A norm is that of the norms of blocks of 1024 numbers.  The relative error of a block in float32 is below 3.1e-5
 (1026/2 units in the last place), in whatever order it is added, and blocks are added in float64.  So gradients are
@@ -39,6 +38,7 @@ from corrnoise.theory.numerics import checks
 Clipping = Literal["example", "ghost"]
 
 _BLOCK = 1024
+_AT_ONCE = 2**24  # numbers of gradients that are truncated
 _LEAST = 1e-9  # clip norms, beside which squares that vanish in float32 count nothing
 
 
@@ -136,8 +136,10 @@ def _integers(gradients: Any, factors: Any, grid: Grid) -> Any:
 def _by_operations(gradients: Any, factors: Any, total: Any) -> Any:
     """The same on any device."""
     torch = extra_module("torch", "torch")
-    for one, factor in zip(gradients, factors, strict=True):
-        total += torch.where(factor > 0, (one * factor).trunc(), 0.0).to(total.dtype)
+    rows = max(_AT_ONCE // max(total.numel(), 1), 1)
+    wide = factors.view(-1, *[1] * total.dim())
+    for some, each in zip(gradients.split(rows), wide.split(rows), strict=True):
+        total += torch.where(each > 0, (some * each).trunc(), 0.0).to(total.dtype).sum(0, dtype=total.dtype)
     return total
 
 

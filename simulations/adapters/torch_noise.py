@@ -1,6 +1,6 @@
-"""The noise of a program on the device of a model in PyTorch, with its memory there (the extra ``torch``).
+"""The noise of a run on the device of its model in PyTorch, with its memory there (the extra ``torch``).
 
-    run = PrivateRun(budget, epochs, mechanism, size, folder="run", maker=partial(DeviceNoise, device="cuda"))
+    run = PrivateRun(budget, epochs, mechanism, size, folder="run", maker=partial(TorchNoise, device="cuda"))
     noisy = cn.torch.add_noise(run, sums)  # nothing of the size of the model goes through the host
 
 It has the bits of ``ModelNoise``, whose memory it takes and gives, so that a run may begin on one device and go on on
@@ -9,38 +9,37 @@ another.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import shutil
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
+from importlib.util import find_spec
+from typing import Any, TypeAlias
 
-import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.simulations.adapters import torch_normals
+from corrnoise.simulations.adapters import array_noise, torch_normals
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run import draws
-from corrnoise.simulations.run.engines import Memory, engine, step_scale
-from corrnoise.simulations.run.spans import checked
+from corrnoise.simulations.run.engines import Memory
+from corrnoise.simulations.run.noise import ModelNoise, NoiseMaker
+from corrnoise.simulations.run.sums import Grid
 from corrnoise.theory.mechanisms.program import Program
-from corrnoise.theory.numerics.checks import Array
 
 
-class DeviceNoise:
+class TorchNoise(array_noise.DeviceNoiseMaker):
     """The noise of a program on a device, one vector a step, from the first step on; used as ``ModelNoise`` is.
 
     Parameters
     ----------
-    program
-        Of the form "cascade" or "delay line"; ``ModelNoise`` makes all kinds on the host.
-    size
-        Number of parameters of the model.
-    threads, memory
-        As for ``ModelNoise``; a device has its own threads, and keeps a ring.
+    program, size, spans, memory
+        As for ``DeviceNoiseMaker``.
+    threads
+        A device has its own.
     device
         A device of PyTorch that has float64.
-    spans
-        The coordinates of a shard, pairs (first, length); None for the whole model.
     compiled
-        ``torch.compile(torch_normals.normals, fullgraph=True)``; None for the draws operation by operation.
+        Whether draws and recurrence are compiled (``torch.compile``), which takes seconds once, and then a tenth of the
+        time; None for GPUs where Triton and a compiler of C are there.
 
     Raises
     ------
@@ -57,45 +56,44 @@ class DeviceNoise:
         device: Any,
         spans: Iterable[tuple[int, int]] | None = None,
         memory: Memory = "ring",
-        compiled: Any = None,
+        compiled: bool | None = None,
     ) -> None:
-        if program.form not in ("cascade", "delay line") or memory != "ring":
-            raise ValueError(f"program must be a cascade or a delay line with a ring on a device, got {program.form!r}")
+        super().__init__(program, size, spans=spans, memory=memory)
         torch = extra_module("torch", "torch")
-        self._program = program
-        self.spans = checked(spans, size)
-        self.size = int(self.spans[:, 1].sum())
-        self._host: Any = engine(program, 0)  # which has the numbers that run
-        self.history, self.rows, self.dtype = self._host.history, len(self._host.memory), self._host.memory.dtype
-        self._compiled = compiled
         self._like = torch.zeros(0, dtype=getattr(torch, program.dtype), device=device)
         self.device = self._like.device
         self._rows = [self._like.new_zeros(self.size) for _ in range(self.rows)]
+        self._numbers = [torch.from_numpy(each).to(self.device) for each in array_noise.numbers(program)]
+        self._nu = torch.full((), -0.0, dtype=torch.float64, device=self.device)
+        compile_both = _compiles(self.device.type) if compiled is None else compiled
+        self._normals, self._following = _compiled() if compile_both else _EAGER
 
-    @property
-    def memory(self) -> Array:
-        """The memory that later steps need, shape (rows, coordinates), on the host."""
-        return np.array([row.cpu().numpy() for row in self._rows], self.dtype).reshape(self.rows, self.size)
-
-    @memory.setter
-    def memory(self, rows: Array) -> None:
-        torch = extra_module("torch", "torch")
-        self._rows = [torch.tensor(row, dtype=self._like.dtype, device=self.device) for row in rows]
-
-    def made(self, secret: bytes, step: int, nonce: bytes, scale: float, *, wide: bool = False) -> Any:
-        """The noise of a step as a tensor on the device, as ``ModelNoise.made`` makes it."""
+    def _made(self, secret: bytes, step: int, nonce: bytes, factor: float, wide: bool) -> Any:
         torch = extra_module("torch", "torch")
         values = self._like.new_empty(self.size, dtype=torch.float64 if wide else None)
-        torch_normals.fill(values, draws.seeds(secret, [step], nonces=[nonce])[0], self.spans, self._compiled)
-        number = np.float64 if values.dtype == torch.float64 else np.float32
+        seed = draws.seeds(secret, [step], nonces=[nonce])[0]
+        torch_normals.fill(values, seed, self.spans, self._normals)
         if self._program.draw_scales is not None:
-            values *= float(number(self._program.draw_scales[step]))
-        made = self._cascade(values) if self._program.form == "cascade" else self._delay_line(values)
-        made *= float(number(step_scale(self._program, scale, step)))
+            values *= values.new_tensor(self._program.draw_scales[step])
+        of_step = [each[step] if each.dim() == 2 else each for each in self._numbers]
+        scale = values.new_tensor(factor)
+        made, self._rows = self._following(self._program.form, of_step, values, self._rows, scale, self._nu)
         return made if wide else made.float()
 
-    def prefetch(self, secret: bytes, step: int, nonce: bytes, *, wide: bool = False) -> None:
-        """Nothing: a device works beside the host anyway."""
+    def norm(self, total: Any) -> float:
+        """The norm of a vector, formed in float64."""
+        wide = total.double()
+        return float(wide.dot(wide).sqrt())
+
+    def extremes(self, total: Any) -> tuple[int, int]:
+        """The smallest and the largest number of a vector of integers that is not empty."""
+        return int(total.min()), int(total.max())
+
+    def _values(self, total: Any, grid: Grid) -> Any:
+        return total.double() * grid.unit
+
+    def _released(self, total: Any, noise: Any, grid: Grid) -> tuple[Any, Any]:
+        return array_noise.on_grid(extra_module("torch", "torch"), total, noise, grid.unit)
 
     def on_host(self, values: Any) -> NDArray[Any]:
         """A tensor as an array on the host."""
@@ -106,22 +104,37 @@ class DeviceNoise:
         """An array as a tensor on the device."""
         return extra_module("torch", "torch").from_numpy(values).to(self.device)
 
-    def close(self) -> None:
-        """Nothing is to be ended."""
 
-    def _cascade(self, x: Any) -> Any:
-        """X → x + (a − q) u, u → u + (x − q u), each product rounded by itself."""
-        for i, (gain, pole) in enumerate(zip(self._host.gains.tolist(), self._host.poles.tolist(), strict=True)):
-            u = self._rows[i].to(x)
-            self._rows[i] = (u + (x - pole * u)).to(self._like)
-            x = x + gain * u
-        return x
+def _following(form: Any, of_step: list[Any], draw: Any, memory: list[Any], factor: Any, nu: Any) -> Any:
+    """The noise of a step in the type of its draw, and the memory after it in the type of the memory."""
+    own = nu.to(draw)
+    before = [row.to(draw) for row in memory]
+    made, after = array_noise.following(form, [each.to(draw) for each in of_step], draw, before, own)
+    return made * factor, [row.to(old) for row, old in zip(after, memory, strict=True)]
 
-    def _delay_line(self, draw: Any) -> Any:
-        """Σ β_k w_{t−k}, added in the order of k."""
-        first, *others = self._host.coefficients.tolist()
-        made = draw * first
-        for coefficient, past in zip(others, self._rows, strict=False):
-            made = made + coefficient * past.to(draw)
-        self._rows = [draw.to(self._like), *self._rows][: len(self._rows)]
-        return made
+
+_Programs: TypeAlias = tuple[Callable[..., Any], Callable[..., Any]]  #: of the draws and of the recurrence
+_EAGER: _Programs = torch_normals.normals, _following
+
+
+@lru_cache(maxsize=1)
+def _compiled() -> _Programs:
+    """The same, compiled."""
+    compiler = extra_module("torch", "torch").compile
+    return compiler(torch_normals.normals, fullgraph=True), compiler(_following, fullgraph=True)
+
+
+def _compiles(kind: str) -> bool:
+    """Whether programs are compiled for a kind of device."""
+    return kind == "cuda" and find_spec("triton") is not None and any(map(shutil.which, ("cc", "gcc", "clang")))
+
+
+def maker_for(device: Any) -> Callable[..., NoiseMaker]:
+    """The maker of the noise of a run whose model is on a device; the host for CPUs, and for forms that it alone runs.
+
+    Parameters
+    ----------
+    device
+        A device of PyTorch.
+    """
+    return array_noise.where_possible(partial(TorchNoise, device=device)) if device.type == "cuda" else ModelNoise

@@ -17,6 +17,7 @@ from corrnoise.simulations.run import normals as host
 from corrnoise.simulations.run.spans import Spans
 
 _AT_ONCE = 2**21  # coordinates whose intermediate results are kept
+_COMPILED_AT_ONCE = 2**24  # coordinates, which are kept, and no intermediate result
 
 
 def normals(seed: Any, index: Any, nu: Any) -> Any:
@@ -55,7 +56,8 @@ def fill_by_elements(values: Any, seed: NDArray[np.uint32], spans: Spans, each: 
     rows = torch.from_numpy(spans).to(values.device)
     ends = rows[:, 1].cumsum(0)
     shifts = rows.sum(1) - ends
-    for first in range(0, len(values), _AT_ONCE):
-        place = torch.arange(first, min(first + _AT_ONCE, len(values)), device=values.device)
-        index = place + shifts[torch.searchsorted(ends, place, right=True)]
-        values[first : first + len(place)] = each(words, index, nu)
+    at_once = _AT_ONCE if each is normals else _COMPILED_AT_ONCE
+    for first in range(0, len(values), at_once):
+        place = torch.arange(first, min(first + at_once, len(values)), device=values.device)
+        one = shifts[0] if len(rows) == 1 else shifts[torch.searchsorted(ends, place, right=True)]
+        values[first : first + len(place)] = each(words, place + one, nu)

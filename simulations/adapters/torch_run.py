@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from corrnoise.simulations.adapters import torch_state
 from corrnoise.simulations.adapters.torch import Clipping, check_clipping, private_gradient, trainable_size
+from corrnoise.simulations.adapters.torch_noise import maker_for
 from corrnoise.simulations.adapters.training import DataRun, source
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.sums import Release, Sums
@@ -100,8 +101,8 @@ def make_private(
 ) -> TorchRun:
     """A private run that trains a model, and that the same command goes on with after a crash.
 
-    The n examples have one random order for all epochs.  An epoch has floor(n/B) batches, so that the last n mod B
-    examples of the order are left out (``run.batches.left_out``).
+    Noise is made where the model is.  The n examples have one random order for all epochs.  An epoch has floor(n/B)
+    batches, so that the last n mod B examples of the order are left out (``run.batches.left_out``).
 
     Parameters
     ----------
@@ -172,4 +173,5 @@ def make_private(
         sums=sums,
         release=release,
         clipping=clipping,
+        maker=maker_for(next(model.parameters()).device),
     )

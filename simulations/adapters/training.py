@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +21,7 @@ from corrnoise.simulations.adapters.identity import of_arrays, of_function
 from corrnoise.simulations.run.batches import AnyBatches, batches
 from corrnoise.simulations.run.durable import Carry
 from corrnoise.simulations.run.folder import Folder
+from corrnoise.simulations.run.noise import ModelNoise, NoiseMaker
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.ranks import Ranks
 from corrnoise.simulations.run.sums import Release, Sums
@@ -159,7 +160,7 @@ class DataRun(PrivateRun):
         As for ``PrivateRun``.
     order
         The batches, from ``source``.
-    ranks, sums, release
+    maker, ranks, sums, release
         As for ``PrivateRun``.
     """
 
@@ -175,6 +176,7 @@ class DataRun(PrivateRun):
         mechanism: Mechanism | None,
         order: AnyBatches,
         folder: str | os.PathLike[str] | Folder | None,
+        maker: Callable[..., NoiseMaker] = ModelNoise,
         ranks: Ranks | None = None,
         sums: Sums = "float32",
         release: Release = "float",
@@ -197,6 +199,7 @@ class DataRun(PrivateRun):
             folder=folder,
             carry=carry,
             settings=settings,
+            maker=maker,
             ranks=ranks,
             sums=sums,
             release=release,

@@ -17,7 +17,7 @@ from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.batches import AnyBatches, Batches
 from corrnoise.simulations.run.engines import TOLERANCE, streaming
 from corrnoise.simulations.run.folder import Arrays, Folder, Home, Sealed, check_agreement
-from corrnoise.simulations.run.noise import ModelNoise
+from corrnoise.simulations.run.noise import NoiseMaker
 from corrnoise.simulations.run.ranks import Alone, Ranks
 from corrnoise.simulations.run.spans import gathered
 from corrnoise.support.reading import guarded
@@ -192,7 +192,7 @@ class Durable:
         return self._program.multiplier(budget)
 
     def start(
-        self, noise: ModelNoise, multiplier: float, make: Callable[[bytes, int, bytes], Any], steps: int | None
+        self, noise: NoiseMaker, multiplier: float, make: Callable[[bytes, int, bytes], Any], steps: int | None
     ) -> int:
         """Begin the run, or go on with it, and with the noise to its place; the first step that is to be handed out.
 

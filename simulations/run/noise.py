@@ -6,7 +6,9 @@ blocks of ``draws``, each with an engine of its own.  The cut has no influence o
 
 from __future__ import annotations
 
+import math
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -18,7 +20,8 @@ from numpy.typing import NDArray
 
 from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.engines import Memory, engine, step_scale
-from corrnoise.simulations.run.spans import checked, parts
+from corrnoise.simulations.run.spans import Spans, checked, parts
+from corrnoise.simulations.run.sums import Grid, released, values_of
 from corrnoise.support.memory import fits_into_memory
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
@@ -28,8 +31,58 @@ _PART = 65_536
 _LOOKED_AT = 256  # steps, and 16 coordinates, whose noise shows how large it is
 
 
-class ModelNoise:
-    """The noise of a program, one vector a step, from the first step on.
+class NoiseMaker(ABC):
+    """A maker of the noise of a run, where its model is, which adds it to the sums; steps come one after the other.
+
+    Attributes
+    ----------
+    spans, size : the coordinates as an array, and their number
+    rows, dtype : of the memory
+    history : how many last steps make the memory again; None where it has to be kept
+    device : where the noise is made; None for the host, whose vectors are arrays of NumPy
+    """
+
+    spans: Spans
+    size: int
+    rows: int
+    dtype: np.dtype[Any]
+    history: int | None
+    device: Any = None
+    memory: Any  #: what later steps need, shape (rows, coordinates), on the host; may be set between two steps
+
+    @abstractmethod
+    def made(self, secret: bytes, step: int, nonce: bytes, scale: float, *, wide: bool = False) -> Any:
+        """The noise of a step, by the normals of ``draws`` times ``scale``."""
+
+    @abstractmethod
+    def norm(self, total: Any) -> float:
+        """The norm of a vector, formed in float64; not finite where a number is not."""
+
+    @abstractmethod
+    def extremes(self, total: Any) -> tuple[int, int]:
+        """The smallest and the largest number of a vector of integers that is not empty."""
+
+    @abstractmethod
+    def noisy(self, total: Any, noise: Any, grid: Grid | None, *, on_grid: bool) -> Any:
+        """The noisy sum of a step."""
+
+    @abstractmethod
+    def on_host(self, values: Any) -> NDArray[Any]:
+        """A vector as an array of NumPy."""
+
+    @abstractmethod
+    def on_device(self, values: NDArray[Any]) -> Any:
+        """An array of NumPy as a vector where the noise is made."""
+
+    def prefetch(self, secret: bytes, step: int, nonce: bytes, *, wide: bool = False) -> None:  # noqa: B027
+        """Begin to draw the normals of a step: nothing, where a device works beside the host anyway."""
+
+    def close(self) -> None:  # noqa: B027
+        """End what was begun."""
+
+
+class ModelNoise(NoiseMaker):
+    """The noise of a program on the host, one vector a step, from the first step on.
 
     Raises ``ValueError`` or ``TypeError`` where an argument is out of its range.
 
@@ -40,16 +93,7 @@ class ModelNoise:
     threads : how many make the parts; None for one a core
     spans : the coordinates of a shard, pairs (first, length) in the order of its vector; None for the whole model
     memory : "replay" for a delay line that keeps nothing, and makes earlier draws again
-
-    Attributes
-    ----------
-    spans, size : the coordinates as an array, and their number
-    rows, dtype : of the memory
-    history : how many last steps make the memory again; None where it has to be kept
-    device : where the noise is made, which is the host
     """
-
-    device: Any = None
 
     def __init__(
         self,
@@ -136,12 +180,28 @@ class ModelNoise:
             self._pool = ThreadPoolExecutor(self._threads, "corrnoise-noise")
         return self._pool
 
+    def norm(self, total: NDArray[Any]) -> float:
+        """The norm of a vector, formed in float64 block by block."""
+        blocks = (total[first : first + _PART].astype(float, copy=False) for first in range(0, total.size, _PART))
+        return math.sqrt(sum(float(block.dot(block)) for block in blocks))
+
+    def extremes(self, total: NDArray[Any]) -> tuple[int, int]:
+        """The smallest and the largest number of a vector of integers that is not empty."""
+        return int(total.min()), int(total.max())
+
+    def noisy(self, total: NDArray[Any], noise: NDArray[Any], grid: Grid | None, *, on_grid: bool) -> NDArray[Any]:
+        """The noisy sum of a step."""
+        if grid is None:
+            found: NDArray[Any] = total + noise
+            return found
+        return released(total, noise, grid) if on_grid else values_of(total, grid) + noise
+
     def on_host(self, values: Any) -> NDArray[Any]:
-        """A vector on the host; it is there."""
+        """The same."""
         return np.asarray(values)
 
     def on_device(self, values: NDArray[Any]) -> Any:
-        """A vector where the noise is made."""
+        """The same."""
         return values
 
     def close(self) -> None:

@@ -32,7 +32,6 @@ any         any             another process, a copy                          ref
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
@@ -48,10 +47,10 @@ from corrnoise.simulations.run.durable import Carry, Durable
 from corrnoise.simulations.run.engines import Memory, step_scale, streaming
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.guard import Guarded
-from corrnoise.simulations.run.noise import ModelNoise, deviation
+from corrnoise.simulations.run.noise import ModelNoise, NoiseMaker, deviation
 from corrnoise.simulations.run.ranks import Alone, Ranks
 from corrnoise.simulations.run.sampled import SampledBatches
-from corrnoise.simulations.run.sums import Grid, Release, Sums, grid_of, released, values_of
+from corrnoise.simulations.run.sums import Grid, Release, Sums, grid_of
 from corrnoise.simulations.run.termination import Termination
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Program
@@ -104,7 +103,8 @@ class PrivateRun(Guarded):
         Whether the independent draw of the next step is made while the caller computes gradients, in the memory of one
         more vector.  With a folder its steps must be noted ahead, ``Folder(…, ahead=2)`` or more.
     maker
-        The class that makes the noise, for another device than the host: ``torch_noise.DeviceNoise`` with its device.
+        What makes the noise, a ``NoiseMaker``, for other devices than the host: ``torch_noise.TorchNoise`` and
+        ``jax_noise.JaxNoise`` with their device.
     ranks
         The processes of the run, such as ``corrnoise.torch.Group``, which make the same calls: each adds the noise of
         its own coordinates.  None for one process.
@@ -151,7 +151,7 @@ class PrivateRun(Guarded):
         threads: int | None = None,
         memory: Memory = "ring",
         prefetch: bool = False,
-        maker: Callable[..., Any] = ModelNoise,
+        maker: Callable[..., NoiseMaker] = ModelNoise,
         ranks: Ranks | None = None,
         sums: Sums = "float32",
         release: Release = "float",
@@ -200,7 +200,7 @@ class PrivateRun(Guarded):
         promised: Participation,
         asked: Mechanism | None,
         dtype: Dtype | None,
-        noise_of: Callable[..., Any],
+        noise_of: Callable[..., NoiseMaker],
     ) -> None:
         """Make the noise of a new run, or that of the folder."""
         durable = self._durable
@@ -260,7 +260,7 @@ class PrivateRun(Guarded):
 
     @property
     def device(self) -> Any:
-        """The device of PyTorch on which noise is made, and sums are taken and returned; None for arrays of NumPy."""
+        """The device on which noise is made, and sums are taken and returned; None for arrays of NumPy."""
         return self._noise.device
 
     @property
@@ -471,7 +471,7 @@ class PrivateRun(Guarded):
     def _checked(self, total: Any, examples: int | None) -> NDArray[Any]:
         """The sum, if the noise of the run covers it."""
         if self.device is not None and getattr(total, "device", None) != self.device:
-            raise ValueError(f"total must be a tensor on {self.device}, got {type(total).__name__}")
+            raise ValueError(f"total must be an array on {self.device}, got {type(total).__name__}")
         values: Any = np.asarray(total) if self.device is None else total
         shape = tuple(values.shape)
         dtype: Any = str(values.dtype).removeprefix("torch.")
@@ -487,16 +487,12 @@ class PrivateRun(Guarded):
             examples = self._examples
         if self._grid is not None:
             return self._checked_integers(values, self._grid)
-        squares = float(values.dot(values))  # in float32 fast, and good enough far below the limit
-        count = None if examples is None else checks.integer("examples", examples, 0)
-        if count is None and np.isfinite(squares):
-            return values
-        wide = values.astype(float) if self.device is None else values.double()
-        norm = math.sqrt(float(wide.dot(wide)))
+        norm = self._noise.norm(values)
         if not np.isfinite(norm):
             raise ValueError("total must be finite")
-        if count is None:
+        if examples is None:
             return values
+        count = checks.integer("examples", examples, 0)
         largest = count * self._budget.clip_norm
         if norm > largest * (1 + _SLACK):
             raise ValueError(
@@ -513,10 +509,11 @@ class PrivateRun(Guarded):
 
     def _checked_integers(self, values: Any, grid: Grid) -> Any:
         """An exact sum, if it can be that of the batch."""
-        if len(values) and not -grid.largest <= int(values.min()) <= int(values.max()) <= grid.largest:
+        smallest, largest_number = self._noise.extremes(values) if len(values) else (0, 0)
+        if max(-smallest, largest_number) > grid.largest:
             raise ValueError(f"total must have numbers of at most {grid.largest} units of the grid of the run")
-        wide = values_of(values, grid)
-        norm, largest = math.sqrt(float(wide.dot(wide))), self._examples * self._budget.clip_norm
+        norm = grid.unit * self._noise.norm(values)
+        largest = self._examples * self._budget.clip_norm
         if norm > largest * (1 + _SLACK):
             raise ValueError(
                 f"total must have a norm of at most {largest:.6g}, as the sum of {self._examples} clipped gradients "
@@ -533,12 +530,7 @@ class PrivateRun(Guarded):
         durable = self._durable
         nonce = b"" if durable is None else durable.nonce(step)
         noise = self._made(self._secret, step, nonce)
-        if self._grid is None:
-            noisy = values + noise
-        elif self._release == "grid":
-            noisy = released(values, noise, self._grid)
-        else:
-            noisy = values_of(values, self._grid) + noise
+        noisy = self._noise.noisy(values, noise, self._grid, on_grid=self._release == "grid")
         following = b"" if durable is None else durable.noted(step + 1)
         if self._prefetch and step + 1 != self.steps and following is not None:
             self._noise.prefetch(self._secret, step + 1, following, wide=self._release == "grid")

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 
 Sums = Literal["float32", "exact"]
@@ -150,12 +151,12 @@ def _release(total, noise, unit, noisy):  # type: ignore[no-untyped-def]
     return farthest
 
 
-def released(total: Any, noise: Any, grid: Grid) -> Any:
+def released(total: NDArray[Any], noise: NDArray[Any], grid: Grid) -> NDArray[Any]:
     """The release h (S + n) on the grid, float32, which is rounded after the fact.
 
     Parameters
     ----------
-    total : S, shape (size,), integers of NumPy, or of PyTorch on the device of the noise
+    total : S, shape (size,), integers
     noise : y, the same shape, float64
     grid : of the sums
 
@@ -164,20 +165,23 @@ def released(total: Any, noise: Any, grid: Grid) -> Any:
     RuntimeError
         The noise is too large for its grid, whatever the data are.
     """
-    unit = grid.unit
-    if isinstance(noise, np.ndarray):
-        noisy: Any = np.empty(noise.shape, np.float32)
-        farthest = _release(total, noise, unit, noisy)
-    else:
-        x = noise / unit
-        below = x.floor()
-        noisy = ((total.long() + below.long() + (x - below >= 0.5)).double() * unit).float()
-        farthest = float(x.abs().max()) if len(x) else 0.0
-    if not farthest < _FARTHEST:
-        raise RuntimeError(f"noise must be below {_FARTHEST:.3g} units of the grid {unit:.3g}, got {farthest:.3g}")
+    noisy = np.empty(noise.shape, np.float32)
+    check_farthest(_release(total, noise, grid.unit, noisy), grid)
     return noisy
 
 
-def values_of(total: NDArray[Any], grid: Grid) -> Any:
-    """2ᵏ S as float64, of NumPy or PyTorch."""
-    return (total.astype(float) if isinstance(total, np.ndarray) else total.double()) * grid.unit
+def check_farthest(farthest: float, grid: Grid) -> None:
+    """Refuse noise whose largest number, in units of the grid, float64 does not hold as finely as the grid is.
+
+    Raises
+    ------
+    RuntimeError
+        The noise is too large for its grid, whatever the data are.
+    """
+    if not farthest < _FARTHEST:
+        raise RuntimeError(f"noise must be below {_FARTHEST:.3g} units of the grid {grid.unit:.3g}, got {farthest:.3g}")
+
+
+def values_of(total: NDArray[Any], grid: Grid) -> Array:
+    """2ᵏ S as float64."""
+    return total.astype(float) * grid.unit

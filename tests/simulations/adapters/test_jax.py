@@ -200,7 +200,7 @@ def test_draws_have_the_bits_of_the_host(compiled: bool) -> None:
             return array_normals.normals(jnp, seed, jnp.arange(size), nu)
 
         np.testing.assert_array_equal(np.asarray((jax.jit(made) if compiled else made)(seed, nu)), true)
-        if compiled:
+        if compiled and jax.default_backend() == "cpu":  # XLA contracts nothing on an H100
             mutant = np.asarray(jax.jit(lambda seed: made(seed, jnp.float64(-0.0)))(seed))
             assert 0 < (mutant != true).sum() < size / 20
 

@@ -7,30 +7,13 @@ import shutil
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
-from itertools import chain
-from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
 
 from corrnoise.simulations.adapters import array_normals, torch_normals
-from corrnoise.simulations.adapters import torch as torch_loop
-from corrnoise.simulations.adapters.torch_noise import DeviceNoise
 from corrnoise.simulations.run import draws
-from corrnoise.simulations.run.engines import streaming
-from corrnoise.simulations.run.folder import Folder
-from corrnoise.simulations.run.journal import Journal, Note
-from corrnoise.simulations.run.noise import ModelNoise
-from corrnoise.simulations.run.private import PrivateRun
-from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.matrix import MatrixNoise
-from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
-from corrnoise.theory.mechanisms.scaled import ScaledNoise
-from corrnoise.theory.participation import Participation
-from corrnoise.theory.privacy import Budget
 from tests.simulations.run.test_draws import KNOWN, SECRET
 
 torch = pytest.importorskip("torch")
@@ -179,89 +162,3 @@ def test_spans_are_filled_one_after_the_other(device: str, dtype: str, monkeypat
     values.zero_()
     torch_normals.fill_by_elements(values, seed, SPANS, torch_normals.normals)
     np.testing.assert_array_equal(values.cpu().numpy(), true)
-
-
-STEPS = 4
-ONCE = Participation.single(STEPS)
-MECHANISMS: dict[str, Mechanism] = {
-    "independent": DPSGD(),
-    "poles": NuFTRL(0.02),
-    "delay line": FiniteNoise([1.0, -0.5, 0.25]),
-    "scaled": ScaledNoise(NuFTRL(0.1), step_scales=[1, 2, 3, 4], draw_scales=[4, 3, 2, 1]),
-}
-
-
-@DEVICES
-@pytest.mark.parametrize("wide", [False, True])
-@pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=MECHANISMS)
-def test_noise_on_a_device_has_the_bits_of_the_host(mechanism: Mechanism, wide: bool, device: str) -> None:
-    """A run begins on one and goes on on the other, both ways, with the memory of the other."""
-    program = streaming(mechanism, ONCE)
-    spans = [(5000, 3000), (17, 1), (20, 4000)]
-    host = ModelNoise(program, 10_000, 1, spans=spans)
-    own = DeviceNoise(program, 10_000, device=device, spans=spans)
-    for step in range(STEPS):
-        first = host.made(SECRET, step, bytes([step]), 2.5, wide=wide)
-        second = own.made(SECRET, step, bytes([step]), 2.5, wide=wide)
-        np.testing.assert_array_equal(second.cpu().numpy(), first)
-        assert second.device.type == device
-        np.testing.assert_array_equal(own.memory, host.memory)
-        assert own.memory.dtype == host.memory.dtype
-        one, other = host.memory, own.memory
-        host = ModelNoise(program, 10_000, 1, spans=spans)
-        own = DeviceNoise(program, 10_000, device=device, spans=spans)
-        host.memory, own.memory = other, one
-
-
-def test_other_forms_are_refused_on_devices() -> None:
-    with pytest.raises(ValueError, match="program must be a cascade or a delay line with a ring on a device, got"):
-        DeviceNoise(streaming(MatrixNoise(np.tril(np.ones((4, 4)))), ONCE), 3, device="cpu")
-    with pytest.raises(ValueError, match="program must be a cascade or a delay line with a ring on a device, got"):
-        DeviceNoise(streaming(MECHANISMS["delay line"], ONCE), 3, device="cpu", memory="replay")
-
-
-@DEVICES
-@pytest.mark.parametrize("keeps", [False, True])
-def test_a_run_begins_on_the_host_and_goes_on_on_a_device(device: str, keeps: bool, tmp_path: Path) -> None:
-    """And back, through crashes: sums and releases are tensors there, refused where the host refuses them."""
-    who = Participation.single(6)
-
-    class Nothing:
-        def save(self) -> dict[str, Any]:
-            return {}
-
-        def load(self, arrays: dict[str, Any], /) -> None:
-            pass
-
-    def released(path: Path, last: int, maker: Any) -> list[Any]:
-        folder = Folder(path, checkpoint_every=2, keep_releases=keeps, marks=path.with_name(f"{path.name} marks"))
-        run = PrivateRun(Budget(0.5), who, NuFTRL(0.1), 5, folder=folder, carry=Nothing(), maker=maker)
-        found = []
-        for step in run:
-            if run.device is not None:
-                assert run.device.type == device
-                for wrong in (torch.ones(4), torch.ones(5, dtype=torch.int32), torch.full((5,), torch.nan)):
-                    with pytest.raises(ValueError, match="total must be"):
-                        run.add_noise(wrong.to(device))
-                with pytest.raises(ValueError, match="total must be a tensor on"):
-                    run.add_noise(np.zeros(5))
-            (noisy,) = torch_loop.add_noise(run, [torch.full((5,), step / 4, device=device)])
-            assert noisy.device.type == device
-            found.append((step, noisy.tolist()))
-            if run.position == last:
-                run._durable.home.close()  # type: ignore[union-attr]  # the process dies
-                break
-        return found
-
-    def begin(journal: Journal, first: int, end: int) -> bytes:
-        journal._note(Note("b", first, end, first.to_bytes(16, "little")))
-        return journal.notes[-1].nonce
-
-    there = partial(DeviceNoise, device=device)
-    with mock.patch.object(draws, "fresh", lambda size: bytes(range(size))), mock.patch.object(Journal, "begin", begin):
-        true = dict(released(tmp_path / "one", 6, ModelNoise))
-        made = [released(tmp_path / "run", 3, ModelNoise), released(tmp_path / "run", 5, there)]
-        made.append(released(tmp_path / "run", 6, ModelNoise))
-    for step, values in chain(*made):
-        assert values == true[step]
-    assert {step for part in made for step, _ in part} == set(range(6))

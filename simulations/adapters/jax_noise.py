@@ -1,0 +1,163 @@
+"""The noise of a run on a device of JAX, with its memory there (the extra ``jax``).
+
+    run = PrivateRun(budget, epochs, mechanism, size, batches=order, maker=partial(JaxNoise, device=jax.devices()[0]))
+    gradient = private_gradient(run, loss, parameters, *batch)
+
+It has the bits of ``ModelNoise``, as ``torch_noise`` has.  Arithmetic has 64 bits, whatever ``jax_enable_x64`` is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corrnoise.simulations.adapters import array_noise, array_normals
+from corrnoise.simulations.extras import extra_module
+from corrnoise.simulations.run import draws
+from corrnoise.simulations.run.engines import Memory
+from corrnoise.simulations.run.noise import ModelNoise, NoiseMaker
+from corrnoise.simulations.run.sums import Grid
+from corrnoise.theory.mechanisms.program import Program
+from corrnoise.theory.numerics.checks import Array
+
+
+class JaxNoise(array_noise.DeviceNoiseMaker):
+    """The noise of a program on a device, one vector a step, from the first step on; used as ``ModelNoise`` is.
+
+    Parameters
+    ----------
+    program, size, spans, memory
+        As for ``DeviceNoiseMaker``.
+    threads
+        A device has its own.
+    device
+        A device of JAX, such as ``jax.devices()[0]``.
+
+    Raises
+    ------
+    ValueError
+        The program has another form, or spans overlap or leave the model.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        size: int,
+        threads: int | None = None,
+        *,
+        device: Any,
+        spans: Iterable[tuple[int, int]] | None = None,
+        memory: Memory = "ring",
+    ) -> None:
+        super().__init__(program, size, spans=spans, memory=memory)
+        self.device = device
+        with _wide(device) as jnp:
+            self._rows = [jnp.zeros(self.size, program.dtype) for _ in range(self.rows)]
+            self._numbers = [jnp.asarray(each) for each in array_noise.numbers(program)]
+            self._nu = jnp.asarray(-0.0)
+            whole = len(self.spans) == 1
+            ranges = [np.arange(first, first + length) for first, length in ([] if whole else self.spans.tolist())]
+            self._places = int(self.spans[0, 0]) if whole else jnp.asarray(np.concatenate([np.arange(0), *ranges]))
+
+    def _memory_of(self, place: slice) -> Array:
+        with _wide(self.device):
+            return super()._memory_of(place)
+
+    def _made(self, secret: bytes, step: int, nonce: bytes, factor: float, wide: bool) -> Any:
+        scales = self._program.draw_scales
+        before = 1.0 if scales is None else float(scales[step])
+        with _wide(self.device) as jnp:
+            seed = jnp.asarray(draws.seeds(secret, [step], nonces=[nonce])[0], jnp.int64)
+            of_step = [each[step] if each.ndim == 2 else each for each in self._numbers]
+            made, self._rows = _step(self._program.form, self.size, wide or str(self.dtype) == "float64")(
+                seed, self._places, of_step, self._rows, before, factor, self._nu
+            )
+            return made if wide else made.astype(jnp.float32)
+
+    def norm(self, total: Any) -> float:
+        """The norm of a vector, formed in float64."""
+        with _wide(self.device) as jnp:
+            return float(jnp.sqrt(jnp.square(total.astype(jnp.float64)).sum()))
+
+    def extremes(self, total: Any) -> tuple[int, int]:
+        """The smallest and the largest number of a vector of integers that is not empty."""
+        with _wide(self.device):
+            return int(total.min()), int(total.max())
+
+    def noisy(self, total: Any, noise: Any, grid: Grid | None, *, on_grid: bool) -> Any:
+        """The noisy sum of a step."""
+        with _wide(self.device):
+            return super().noisy(total, noise, grid, on_grid=on_grid)
+
+    def _values(self, total: Any, grid: Grid) -> Any:
+        return total.astype(float) * grid.unit
+
+    def _released(self, total: Any, noise: Any, grid: Grid) -> tuple[Any, Any]:
+        return _on_grid()(total, noise, grid.unit)
+
+    def on_host(self, values: Any) -> NDArray[Any]:
+        """An array of JAX as one of NumPy."""
+        return np.asarray(values)
+
+    def on_device(self, values: NDArray[Any]) -> Any:
+        """An array of NumPy as one of JAX on the device."""
+        with _wide(self.device) as jnp:
+            return jnp.asarray(values)
+
+
+class _wide(ExitStack):  # noqa: N801
+    """A block in which JAX computes with 64 bits on a device; gives ``jax.numpy``."""
+
+    def __init__(self, device: Any) -> None:
+        super().__init__()
+        self._device = device
+
+    def __enter__(self) -> Any:
+        jax = extra_module("jax", "jax")
+        super().__enter__()
+        self.enter_context(jax.enable_x64(True))
+        self.enter_context(jax.default_device(self._device))
+        return jax.numpy
+
+
+@lru_cache(maxsize=8)
+def _step(form: Any, size: int, wide: bool) -> Callable[..., Any]:
+    """The compiled program of a step, of the type in which the noise is made."""
+    jax = extra_module("jax", "jax")
+    jnp = jax.numpy
+    dtype = jnp.float64 if wide else jnp.float32
+
+    def step(seed: Any, places: Any, of_step: Any, memory: Any, before: Any, factor: Any, nu: Any) -> Any:
+        index = places if places.ndim else places + jnp.arange(size)
+        own = nu.astype(dtype)
+        draw = array_normals.normals(jnp, seed, index, nu).astype(dtype) * jnp.asarray(before, dtype) + own
+        numbers = [each.astype(dtype) for each in of_step]
+        made, after = array_noise.following(form, numbers, draw, [row.astype(dtype) for row in memory], own)
+        kept = [row.astype(old.dtype) for row, old in zip(after, memory, strict=True)]
+        return made * jnp.asarray(factor, dtype), kept
+
+    return jax.jit(step)
+
+
+@lru_cache(maxsize=1)
+def _on_grid() -> Callable[..., Any]:
+    jax = extra_module("jax", "jax")
+    return jax.jit(partial(array_noise.on_grid, jax.numpy), static_argnums=2)
+
+
+def maker_for(leaves: list[Any]) -> Callable[..., NoiseMaker]:
+    """The maker of the noise of a run of some parameters; the host, unless all are on one other device.
+
+    Parameters
+    ----------
+    leaves
+        The arrays.
+    """
+    device, *others = {device for leaf in leaves for device in leaf.devices()}
+    there = not others and device.platform != "cpu"
+    return array_noise.where_possible(partial(JaxNoise, device=device)) if there else ModelNoise
