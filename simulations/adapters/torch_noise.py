@@ -119,9 +119,9 @@ _EAGER: _Programs = torch_normals.normals, _following
 
 @lru_cache(maxsize=1)
 def _compiled() -> _Programs:
-    """The same, compiled."""
-    compiler = extra_module("torch", "torch").compile
-    return compiler(torch_normals.normals, fullgraph=True), compiler(_following, fullgraph=True)
+    """The same, compiled for vectors of any length; where PyTorch has compiled too many of them, they run as they are."""
+    compiler = partial(extra_module("torch", "torch").compile, dynamic=True)
+    return compiler(torch_normals.normals), compiler(_following)
 
 
 def _compiles(kind: str) -> bool:
