@@ -119,7 +119,7 @@ _EAGER: _Programs = torch_normals.normals, _following
 
 @lru_cache(maxsize=1)
 def _compiled() -> _Programs:
-    """The same, compiled for vectors of any length; where PyTorch has compiled too many of them, they run as they are."""
+    """The same, compiled for vectors of any length; beyond the kinds that PyTorch compiles they run as they are."""
     compiler = partial(extra_module("torch", "torch").compile, dynamic=True)
     return compiler(torch_normals.normals), compiler(_following)
 
