@@ -131,6 +131,8 @@ def proposition_c22(problem: LinearRegression, share: float, clip_norm: float, c
     "Equation (51)",
     printed=r"We can express the bound of Theorem C.15 with our specific choice of $B(\omega)$ as $F_\infty(\hat B^\nu) \le C \max\{1, C_{kurt}\} I(\nu, \nu) \sum_{j=1}^d \lambda_j I(\nu, \eta\lambda_j)$",
     corrected=r"with the factor $\eta^2 G^2 \rho^{-1}$; $C = \frac{1}{8 \pi^2}$ is enough, without $C_{kurt}$",
+    proof=f"{SHORT}#equation-51",
+    rests_on=["corrnoise: N1"],
     domain={
         "problem": regressions(most=3, condition=1e3, kurtosis=(1, 1000), residual_std=0.0, multiplicity=1000),
         "share": log_scale(1e-6, 1),
@@ -227,6 +229,8 @@ def remark_c23(depth: Any, depth_nu: Any, constant: str = "3.0216") -> Sides:
     printed=r"Consider the setting of Theorem C.15 with $\sigma_{sgd}^2 = 0$ and $\beta = (1, -(1 - \eta\lambda), 0, \ldots)$ for some $\lambda \in (0, 1/\eta]$. Then, we have, $F_\infty(\beta) = \Theta(\eta G^2 \rho^{-1} (\nu d + \frac{\eta \mathrm{Tr}[H]}{\nu}))$",
     reading=r"$\nu = \eta\lambda$",
     constants={"low": "unspecified", "high": "unspecified"},
+    proof=f"{SHORT}#proposition-c24",
+    rests_on=["corrnoise: N1"],
     domain={
         "problem": regressions(residual_std=0.0, multiplicity=10_000),
         "nu": log_scale(1e-6, 1),
@@ -249,6 +253,8 @@ def proposition_c24(
     "Proposition C.24 (dimension)",
     printed=r"Further, if the learning rate satisfies $\eta = c/\mathrm{Tr}[H]$ and we take $\beta = (1, -(1 - 1/\sqrt{d}), \ldots)$, we get $F_\infty(\beta) = \Theta((c^{1/2} + c^{-1/2}) \eta^{3/2} \sigma^2 \sqrt{d \mathrm{Tr}[H]})$",
     transcription="square roots, also that of 1/d",
+    proof=f"{SHORT}#proposition-c24",
+    rests_on=["corrnoise: N1"],
     domain={"dimension": integers(1, 30_000, log=True), "decay": linear(0, 2), "share": log_scale(1e-3, 0.999)},
     mutants=[{"exponent": 1.0}, {"low": 0.13}, {"high": 0.37}],
     evaluations=128,

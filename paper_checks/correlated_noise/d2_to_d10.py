@@ -319,6 +319,8 @@ SUM = {"steps": integers(2, 10**9, log=True), "p": log_scale(1e-9, 0.999), "rate
     "Proposition D.7",
     printed=r"Under events $\mathcal{E}_1, \mathcal{E}_1^{sgd}, \mathcal{E}_2^{sgd}$, and $\eta \le (C R^2 \log(T/p))^{-1}$, we have $\|\tilde\theta_t^{sgd}\|_2^2 \le C (\frac{\eta R^2}{\mu}) \log^3(\frac{T}{p})$.",
     corrected=r"$C \frac{\eta R^2 \sigma_{sgd}^2}{\mu} \log^3(T/p)$",
+    proof=f"{SHORT}#propositions-d7-and-d8",
+    rests_on=["Equation (74)"],
     domain={**SUM, "constant": log_scale(1, 1e6), "scale": log_scale(1e-3, 1e3)},
     constants={"factor": "existential"},
     counterexample=large_scale,
@@ -327,12 +329,12 @@ SUM = {"steps": integers(2, 10**9, log=True), "p": log_scale(1e-9, 0.999), "rate
     evaluations=1024,
 )
 def proposition_d7(
-    steps: int, p: float, rate: float, constant: float, scale: float, factor: float = 2.4, published: bool = False
+    steps: int, p: float, rate: float, constant: float, scale: float, factor: float = 5.42, published: bool = False
 ) -> Sides:
     """Both sides divided by η R²/μ.  σ_sgd = ``scale`` is on the left side only, so the printed one is false for every C.
 
     Under the events ‖θ̃‖² <= C η² σ² ℓ Σ_k min{C R² ℓ, (T² R²/p) (1 − ημ)^k}, ℓ = log(T/p), for T >= 2.  The search looks for the largest
-    ratio to C² (η R² σ²/μ) ℓ³; 2.4 is enough, and 2.384 is needed at T = 2, p = 0.999.
+    ratio to C² (η R² σ²/μ) ℓ³; 5.42 is proved, and 2.384 is needed at T = 2, p = 0.999.
     """
     ell = math.log(steps) - math.log(p)
     decay = -math.log1p(-rate)
@@ -346,6 +348,8 @@ def proposition_d7(
     "Proposition D.8",
     printed=r"Consider the setting of D.4. Under events $\mathcal{E}_1, \mathcal{E}_1^{dp}, \mathcal{E}_2^{dp}$, and $\eta \le (C R^2 \log(T/p))^{-1}$, we have $\|\tilde\theta_t^{sgd}\|_2^2 \le C (\frac{\eta R^2}{\mu}) \log^3(\frac{T}{p})$.",
     corrected=r"$\|\tilde\theta_t^{dp}\|_2^2 \le C \frac{\eta^2 \sigma^2 d \|\beta\|_1^2}{\nu} \log^2(T/p)$, as the proof shows",
+    proof=f"{SHORT}#propositions-d7-and-d8",
+    rests_on=["Lemma D.10 (event)"],
     domain={**SUM, "norm": log_scale(1, 2), "constant": log_scale(1, 1e3), "scale": log_scale(1e-3, 1e3)},
     constants={"factor": "existential"},
     counterexample=lambda factor: large_scale(factor, norm=1.0),
@@ -359,13 +363,13 @@ def proposition_d8(
     norm: float,
     constant: float,
     scale: float,
-    factor: float = 2.2,
+    factor: float = 4.89,
     published: bool = False,
 ) -> Sides:
     """Both sides divided by η² d; ``scale`` is σ, ``rate`` ν.  The printed side (with R²/(ημd) = 1) does not scale with σ, so no C makes it true.
 
     Under the events ‖θ̃‖² <= η² σ² ℓ Σ_k min{‖β‖₁² d, C (T² d/p) (1 − ν)^k}, for T >= 2.  The search looks for the largest ratio to
-    (η² σ² d ‖β‖₁²/ν) ℓ² (1 + log C); 2.2 is enough, and 2.162 is needed at T = 2, p = 0.999.
+    (η² σ² d ‖β‖₁²/ν) ℓ² (1 + log C); 4.89 is proved, and 2.162 is needed at T = 2, p = 0.999.
     """
     ell = math.log(steps) - math.log(p)
     decay = -math.log1p(-rate)

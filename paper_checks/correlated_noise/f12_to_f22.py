@@ -295,6 +295,7 @@ def _tuned(values: Array, steps: float, largest: float) -> Sides:
     "Lemma F.21",
     printed=r"Consider a function $\varphi : [0, \eta_{max}] \to \mathbb{R}_+$ given by $\varphi(\eta) = A \exp(-\mu \eta T) + B \eta + C \eta^2 \log^2(\frac{1}{\eta\mu})$, given some constants $\eta_{max}, \mu, A, B, C > 0$. If $T \ge (\mu \eta_{max})^{-1}$, then we have $\varphi(\eta_\star) \le A \exp(-\mu \eta_{max} T) + \frac{3B}{\mu T} (1 \vee \log \frac{A \mu T}{B}) + \frac{3C}{\mu^2 T^2} (1 \vee \log \frac{A \mu^2 T^2}{C})^2 \log^2(T)$, for some $\eta_\star \le \eta_{max}$ depending on $A, B, C, \mu, T$.",
     corrected=r"also $\mu \eta_{max} \le 1$",
+    proof=f"{SHORT}#lemma-f21",
     domain={"values": vector(log_scale(1e-6, 1e3), 3), "factor": log_scale(1, 1e4), "largest": log_scale(1e-4, 1)},
     counterexample={"values": np.array([1.0, 1e-9, 1.0]), "factor": 2.0, "largest": 2.0},
     mutants=[{"slack": 0.999}],

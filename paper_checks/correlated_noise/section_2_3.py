@@ -169,6 +169,8 @@ def equation_84(
     printed=r"We now tune $\eta$ to minimize the bound (87) subject to $\eta \le \eta_{max}$ using",
     reading=r"(87) is, up to constants, $E[(F(\theta_T) - F_*) 1(\mathcal{E})] \le \frac{L}{\mu} \exp(-\mu \eta T) + \eta \sigma_{sgd}^2 R^2 + \frac{\eta^2 R^2 G^2}{\rho} \log^2 \frac{1}{\eta \mu}$",
     corrected=r"$\frac{L}{\mu} \exp(-\mu \eta T) (F(\theta_0) - F_*)$ as first term, and $\log^2 \frac{8}{\eta \mu}$",
+    proof=f"{SHORT}#equation-87",
+    rests_on=["Equation (84)", "Lemma D.12 (monotone)", "corrnoise: N1", "corrnoise: N3, sharpened (error)"],
     domain={
         "eigenvalues": spectra(3, 1e3, multiplicity=100),
         "share": log_scale(1e-3, 0.999),

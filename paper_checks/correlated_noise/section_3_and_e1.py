@@ -47,7 +47,6 @@ def optimised(step: float, condition: float) -> float:
     reading=r"(91) in time: $\sum_t p_t (\lambda_0 q_t + \sum_{\tau \ne 0} \lambda_\tau q_{t - \tau}) \ge 0$ along every sequence, $p = \nabla F - \mu \theta$, $q = L \theta - \nabla F$, for $\lambda \ge 0$, $\sum_{\tau \ne 0} \lambda_\tau \le \lambda_0$",
     corrected=r"with minus: $\lambda_0 q_t - \sum_{\tau \ne 0} \lambda_\tau q_{t - \tau}$ (plus holds for odd $\nabla F$ only)",
     proof=PROOF,
-    evidence="searched",
     domain={"slopes": vector(log_scale(0.01, 1), 2), "points": vector(linear(-10, 10), 4), "lag": integers(1, 3)},
     as_printed={"sign": 1.0},
     counterexample={"slopes": np.array([1.0, 0.01]), "points": np.array([1.0, -10.0, 1.0, -10.0]), "lag": 1},
@@ -125,7 +124,6 @@ NOISES = one_of(DPSGD(), NuFTRL(0.01), AntiPGD(0.01), FiniteNoise([1.0, -0.5, 0.
     printed=r"We have that $\lim_{t \to \infty} E[\frac{\sum_{t=-T}^T \|\theta_t - \theta_\star\|_2^2}{2T + 1}] \le \frac{2d}{2\pi \eta^2} \int_{-\pi}^{\pi} (|B(\omega)|^2 G^2 \rho^{-1} \gamma_\infty^2(B) + \sigma_{sgd}^2) \psi(\omega) d\omega$",
     reading=r"with $\Lambda = \lambda_0 - \sum_{\tau \ne 0} \lambda_\tau e^{-i \omega \tau}$",
     proof=PROOF,
-    evidence="searched",
     domain={
         "step": one_of(0.02, 0.3, 1.0, 1.8),
         "condition": one_of(1.0, 3.0, 30.0),
@@ -154,7 +152,6 @@ def theorem_e1_constant(
     printed=r"this is bounded above by $2d (|B(\omega)|^2 \rho^{-1} \gamma_\infty^2(B) + \sigma_{sgd}^2) \psi(\omega)$ where the first term in brackets is the power spectral density of the Gaussian random process $B w$ and the second term is an upper bound on the power spectral density of $\hat w$.",
     reading=r"the gradient noise counts as $2 d \sigma_{sgd}^2$",
     proof=PROOF,
-    evidence="searched",
     domain={
         "step": one_of(0.02, 0.3, 1.0, 1.8),
         "condition": one_of(1.0, 3.0, 30.0),
@@ -233,7 +230,6 @@ def theorem_e1_matrix(
     printed=r"if $F$ is $\mu$-strongly convex and $L$-smooth, the asymptotic suboptimality $F_\infty$ is bounded for any noise coefficients $B(\omega)$ in the frequency domain by: $\inf\{\frac{L d}{2\pi} \int_{-\pi}^{\pi} (G^2 \rho^{-1} |B(\omega)|^2 \gamma_\infty(B)^2 + \sigma_{sgd}^2) \psi(\omega) d\omega \,|\, \psi : [-\pi, \pi] \to \mathbb{R}_+, \psi \in C(\eta, L, \mu)\}$",
     corrected=r"$\inf_\psi \frac{L}{4\pi \eta^2} \int (d |B|^2 \frac{G^2}{2\rho} \gamma_\infty^2 + \sigma_{sgd}^2) \psi(\omega)\, d\omega$",
     proof=PROOF,
-    evidence="searched",
     domain={"step": one_of(0.02, 0.3, 1.0, 1.8), "condition": one_of(1.0, 3.0, 30.0), "noise": NOISES},
     counterexample={"step": 0.02, "condition": 1.0, "noise": DPSGD()},
     sharp="factor",

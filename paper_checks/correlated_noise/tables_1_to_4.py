@@ -214,6 +214,8 @@ def table_2_error(problem: LinearRegression, clip_norm: float, share: float, con
     printed=r"$\eta^{3/2} G^2 \rho^{-1} \sqrt{d\, \mathrm{Tr}[H]}$",
     transcription="a square root",
     constants={"low": "unspecified", "high": "unspecified"},
+    proof=f"{SHORT}#table-2-damped-anti-pgd",
+    rests_on=["corrnoise: E1", "corrnoise: N1"],
     domain=QUIET,
     mutants=[{"low": 0.19}, {"high": 0.37}],
     evaluations=256,
@@ -229,6 +231,7 @@ def table_2_damped(problem: LinearRegression, clip_norm: float, low: float = 0.1
     "Table 3 (training, per step)",
     printed=r"Computation Cost … Training (per step) DP-SGD … $O(1)$ $O(1)$ Honaker/TreeAgg … $O(1)$ $O(\log T)$ Optimal CC … $O(1)$ $O(T)$ $\nu$-DP-FTRL … $O(1)$ $O(T)$ … Multi-Epoch (ME) … $O(T^3)$ $O(T^2)$",
     constants={"constant": "unspecified"},
+    proof=f"{SHORT}#table-3",
     domain={
         "row": one_of("DP-SGD", "Honaker/TreeAgg", "Optimal CC", "ν-DP-FTRL", "ME"),
         "steps": integers(1, 64, log=True),

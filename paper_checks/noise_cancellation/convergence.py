@@ -105,7 +105,6 @@ def strip_gap(width: float) -> Sides:
 @PAPER.inequality(
     "Lemma A.6",
     proof="docs/noise-cancellation-proofs.md#smoothness-beyond-the-set",
-    evidence="searched",
     printed=r"If $f : \mathcal{K} \to \mathbb{R}$ is convex and L-smooth, and $x^* = … \{f(x)\}$, then $\forall x \in \mathbb{R}^d$: $\|\nabla f(x) - \nabla f(x^*)\|^2 \le 2L(f(x) - f(x^*))$",
     corrected=r"for f convex and L-smooth on $R^d$, and x in K",
     domain={"scales": vector(linear(0, 1), 3), "optimum": linear(-2, 2), "x": linear(0, 1), "width": linear(0.05, 0.3)},

@@ -96,8 +96,7 @@ def lemma_41(noise: Array, schedule: int, corrections: Array, kept: float = 1.0)
 
 @PAPER.inequality(
     "Section 5 (growing noise)",
-    proof="docs/noise-cancellation.md#better-noise",
-    evidence="searched",
+    proof="docs/noise-cancellation-proofs.md#short-proofs",
     printed=r"To balance privacy with performance, we found it necessary to set each machine's noise injection proportionally to the number of time-steps it participated in up until now, because a machine that participates more rounds may leak more private data, which requires more noise to maintain its privacy. … Thus, we set $\sigma_{t,i}^2 \propto N_{t,i}$",
     independent="the two sides are two kinds of noise",
     domain={"participations": integers(2, 10**5, log=True)},
@@ -161,7 +160,6 @@ def theorem_52_first_step(machines: int, rounds: int, independent: bool = False,
 @PAPER.inequality(
     "Theorem 5.2 (C, display)",
     proof="docs/noise-cancellation-proofs.md#the-corrected-theorem-52",
-    evidence="searched",
     printed=r"$\sum_{\tau=1}^{t} E \langle Y_{\tau}, x^* - w_{\tau+1} \rangle \le \frac{1}{4\eta} \sum_{r=1}^{t} E \| w_r - w_{r+1} \|^2 + \frac{\eta}{m^2 p(2-p)} \sum_{i=1}^{M} \sum_{s=1}^{t} E \| y_{s,i} \|^2$",
     corrected=r"at most $\frac{\Phi' \eta}{m^2 p} \sum_i \sum_s E\|y_{s,i}\|^2$ for noise of constant variance, $\Phi' \le 1$ for $L = 0$",
     domain={"participants": integers(1, 50), "ratio": log_scale(1, 50), "rounds": integers(1, 3000, log=True)},

@@ -92,7 +92,6 @@ STDS = {
 @PAPER.inequality(
     "Theorem 5.1",
     proof="docs/noise-cancellation-proofs.md#exact-privacy-of-a-machine",
-    evidence="searched",
     printed=r"invoking Algorithm 1 with noise distributions $y_{t,i} \sim P_{t,i} = \mathcal{N}(0, I\sigma_{t,i}^2)$, and any learning rate $\eta > 0$, ensures that for any machine $i \in [M]$, that acts at time-steps $\mathcal{T}_i$, the resulting sequences $\{\tilde{s}_{t,i}\}_{t \in \mathcal{T}_i}$ is $\frac{\rho_i^2}{2}$-zCDP, where: $\rho_i = 2S\sqrt{\sum_{t \in \mathcal{T}_i} \frac{1}{\sigma_{t,i}^2}}$.",
     domain={**STDS, "losses": one_of("convex", "smooth")},
     sharp="factor",
@@ -122,7 +121,6 @@ def theorem_51(
 @PAPER.inequality(
     "Theorem 5.2 (privacy)",
     proof="docs/noise-cancellation-proofs.md#exact-privacy-of-a-machine",
-    evidence="searched",
     printed=r"$\sigma_{t,i}^2 = \frac{4 S^2 (1 + \log T)}{\rho^2} N_{t,i}$, with $N_{t,i}$ being the number of time steps that machine $i$ participated up to time step $t$, … then Algorithm 1 satisfies $\frac{\rho^2}{2}-zCDP$ w.r.t gradient estimate correction sequences",
     reading="each machine is so, with respect to what it sends",
     domain={**FAMILIES, "rounds": integers(1, 3000, log=True), "losses": one_of("convex", "smooth")},
@@ -148,6 +146,7 @@ def theorem_52_privacy(
 
 @PAPER.inequality(
     "Theorem F.1",
+    proof="docs/noise-cancellation-proofs.md#the-trusted-server",
     printed=r"invoking Algorithm 2 with number of participating machines $|\mathcal{M}_t| = m$, noise distributions $Y_t \sim P_{t,i} = \mathcal{N}(0, I\sigma_t^2)$, and any learning rate $\eta > 0$, the resulting sequences $\{x_t\}_t$ is $\frac{\rho^2}{2}$-zCDP, where: $\rho = \frac{2S}{m} \sqrt{\sum_{t=1}^T \frac{1}{\sigma_t^2}}$.",
     domain={**FAMILIES, "stds": vector(log_scale(0.1, 10), 5), "losses": one_of("convex", "smooth")},
     sharp="factor",

@@ -22,6 +22,7 @@ from corrnoise.theory.shuffled_gradients.task import Regulariser
 
 @PAPER.inequality(
     "Lemma G.2",
+    proof="docs/shuffled-gradients-proofs.md#short-proofs",
     printed=r"if the regularization function is $\psi(x) = \lambda\|x\|_1$ for some parameter $\lambda > 0$ and if z is independent of $\rho_i^{(k)}$, $\forall i \in [n]$, then the error caused by noise injection in epoch k is $E[\frac{1}{n}\sum_{i=1}^n \langle \rho_i^{(k)}, x_1^{(k+1)} - z \rangle] \le (\sigma^{(k)})^2 n d \eta^2 \hat{L}^{(k)*} + \frac{2d(\sigma^{(k)})^2}{\sqrt{2\pi}} B$",
     corrected=r"for $\eta \le 2/\hat{L}^*$, and then without the term in $B$ (the statement has no condition on $\eta$)",
     domain={"curvatures": vector(log_scale(1e-6, 1), 4), "share": log_scale(1e-3, 1), "threshold": linear(0, 3)},
@@ -59,6 +60,8 @@ def lemma_g5(curvatures: Array, share: float, convexity: float, half: float = 0.
 
 @PAPER.inequality(
     "Lemma G.5 (displacement)",
+    proof="docs/shuffled-gradients-proofs.md#short-proofs",
+    rests_on=["Lemma D.4"],
     printed=r"$\le 5\eta^2 (n \sum_{j=1}^{n_d^{(k)}} E [\| \nabla f_{\pi_j^{(k)}}(x_j^{(k)}) - \nabla f_{\pi_j^{(k)}}(z) \|^2] + n \sum_{j=n_d^{(k)}+1}^n E [\| \nabla f_{j-n_d^{(k)}}^{(k, \mathrm{pub})}(x_j^{(k)}) - \nabla f_{j-n_d^{(k)}}^{(k, \mathrm{pub})}(z) \|^2]) + (C_n^{(k)})^2 + nLE[B_F(z, x^*)] + n^2\sigma_{\mathrm{any}}^2 + nd(\sigma^{(k)})^2 )$",
     reading=r"the term $n L E[B_F(z, x^*)]$ bounds $E \|\sum_j (\nabla f_j(z) - \nabla f_j(x^*))\|^2$",
     corrected=r"$\le 2 n^2 L B_F(z, x^*)$",
@@ -80,6 +83,8 @@ def lemma_g5_displacement(curvatures: Array, distance: float, factor: float | No
 
 @PAPER.inequality(
     "Lemma G.6",
+    proof="docs/shuffled-gradients-proofs.md#short-proofs",
+    rests_on=["Lemma D.12"],
     printed=r"if $\psi(x) = \mathcal{I}\{x \in \mathcal{B}\}$ for a convex set $\mathcal{B}$, $\eta \le \frac{1}{n\sqrt{10(\hat{L}^{(k)}+1)\hat{L}^{(k)*}}}$ and z is independent of $\rho_i^{(k)}$, $\forall i \in [n]$, Algorithm 1 guarantees $E [G(x_1^{(k+1)}) - G(z)] \le \frac{1}{2n\eta} (E [\|z - x_1^{(k)}\|^2] - E [\|z - x_1^{(k+1)}\|^2]) + (\frac{L_H^{(k)} + \beta}{2} - \frac{\mu_\psi}{2}) E [\|z - x_1^{(k+1)}\|^2] + 10\eta^2 n^2 L(\hat{L}^{(k)} + 1) E [B_F(z, x^*)] + 5\eta^2 n^2 (\hat{L}^{(k)} + 1) \sigma_{\mathrm{any}}^2 … + 5\eta^2 \frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} \hat{L}^{(k)*} (C_i^{(k)})^2 + \frac{5}{2}\eta^2 (C_n^{(k)})^2 … + \frac{1}{2n^2\beta} (C_n^{(k)})^2 … + 6\eta^2 nd(\sigma^{(k)})^2 (\hat{L}^{(k)*} + 1) … + \frac{1}{2} d(\sigma^{(k)})^2$",
     domain={"samples": integers(1, 100, log=True), "smoothness": log_scale(1e-8, 1e3), "share": log_scale(1e-3, 1)},
     mutants=[{"one": 0.0}],
@@ -233,6 +238,7 @@ def _expected_risk(
 
 @PAPER.inequality(
     "Theorem G.3 (λ > 0)",
+    proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
     printed=r"for $\beta > 0$, if $\mu_\psi \ge L_H^{(k)} + \beta$, $\forall k \in [K]$, and $\eta \le \frac{1}{2n\sqrt{10\bar{L}^* \max_{k \in [K]} \hat{L}^{(k)*} (1 + \log K)}}$, where $\bar{L}^* = \max\{L, \max_{k \in [K]} \hat{L}^{(k)}\}$, Algorithm 1 guarantees $E [G(x_1^{(K+1)})] - G(x^*) \le \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} + 10\eta^2 n^2 \sigma_{any}^2 (1 + \log K) \max_{k \in [K]} \hat{L}^{(k)} + 2M$",
     reading=r"with $\psi = \lambda \|x\|_1$ Theorem D.14 holds, with an additional term",
     corrected="as corrected, and without an additional term",
@@ -280,6 +286,7 @@ def theorem_g3_with_thresholds(
 
 @PAPER.inequality(
     "Theorem G.3 (size)",
+    proof="docs/shuffled-gradients-proofs.md#short-proofs",
     printed=r"$6\eta^2 nd \sum_{k=1}^s \frac{(\sigma^{(k)})^2 \hat{L}^{(k)*}}{s+1-k} + 2 \sum_{k=1}^s \frac{d(\sigma^{(k)})^2 B}{\sqrt{2\pi}(s+1-k)}$",
     reading="the additional term in $B$ beside the noise term, and what each is at most in size",
     domain={"rate": log_scale(1e-6, 10), "samples": integers(1, 1000, log=True), "share": log_scale(1e-9, 1)},

@@ -83,6 +83,7 @@ def remark_c7(smoothness: float, share: float, step: float, most: float = 2.0) -
 
 @PAPER.inequality(
     "Remark C.7 (footnote 1)",
+    proof="docs/shuffled-gradients-proofs.md#short-proofs",
     printed="the Lipschitzness assumption can be removed by using gradient clipping [5] in practice.",
     corrected="where clipped gradients are those of a convex function with the same smoothness: mean estimation, generalised "
     "linear models",
@@ -105,6 +106,7 @@ def clipping(angle: float, kept: float, rate: float, curvature: float = 1.0) -> 
 
 @PAPER.inequality(
     "Theorem C.9",
+    proof="docs/shuffled-gradients-proofs.md#amplification-across-epochs",
     printed=r"Let $s_t := \sup_{x} \|g_t(x) - g'_t(x)\|$, where $\rho_t \sim \mathcal{N}(0, \sigma^2 \mathbb{I}_d)$ for all t. Let $a_1, \ldots, a_T$ be a sequence of reals and let $z_t := \sum_{i \le t} s_i - \sum_{i \le t} a_i$. If $z_t \ge 0$ for all t and $z_T = 0$, then $D_\alpha(X_T \| X'_T) \le \sum_{t=1}^T \frac{\alpha a_t^2}{2\sigma^2}$",
     domain={
         "sensitivities": vector(linear(0, 1), 6),
@@ -122,8 +124,8 @@ def theorem_c9(sensitivities: Array, noise: Array, contraction: float, factor: f
 
 @PAPER.inequality(
     "Theorem C.9 (over all epochs)",
+    rests_on=["Theorem C.9"],
     proof="docs/shuffled-gradients-proofs.md#amplification-across-epochs",
-    evidence="searched",
     printed=r"If $z_t \ge 0$ for all t and $z_T = 0$, then $D_\alpha(X_T \| X'_T) \le \sum_{t=1}^T \frac{\alpha a_t^2}{2\sigma^2}$",
     reading="for the contractive noisy iterations of a whole run",
     domain=RUN,
@@ -142,6 +144,8 @@ def theorem_c9_over_all_epochs(samples: int, epochs: int, place: float, rate: fl
 
 @PAPER.inequality(
     "Lemma 4.2",
+    proof="docs/shuffled-gradients-proofs.md#short-proofs",
+    rests_on=["Lemma E.3", "Proposition C.4"],
     printed=r"Under Assumptions 3.1, 3.2 and 3.3, given the learning rate $\eta \le 1/L$, DP-ShuffleG is $(\frac{2\alpha G^2 K}{\sigma^2} + \frac{\log 1/\delta}{\alpha-1}, \delta)$-DP, for $\alpha > 1, \delta \in (0, 1)$",
     reading=r"as Lemma E.2: $(\alpha, 2 \alpha G^2 K/\sigma^2)$-RDP",
     domain=RUN,
@@ -224,6 +228,8 @@ def reshuffling(samples: int, constant: float = 300.0) -> Sides:
 
 @PAPER.inequality(
     "Lemma E.2",
+    proof="docs/shuffled-gradients-proofs.md#short-proofs",
+    rests_on=["Lemma E.3", "Proposition C.4"],
     printed=r"DP-ShuffleG is $(\frac{2 \alpha G^2 K}{\sigma^2} + \frac{\log 1/\delta}{\alpha - 1}, \delta)$-DP",
     domain={
         "epochs": integers(1, 100, log=True),
@@ -281,6 +287,8 @@ def lemma_e3_mixture(samples: int, order: float, multiplier: float, approximate:
 
 @PAPER.inequality(
     "Lemma F.2",
+    proof="docs/shuffled-gradients-proofs.md#short-proofs",
+    rests_on=["Theorem C.9", "Lemma E.3"],
     printed=r"Under Assumptions 3.1, D.1 and 3.3, if the learning rate is $\eta \le 1/L^*$, - Priv-Pub-ShuffleG is $(\frac{2\alpha G^2 S}{(\sigma_{\mathrm{pup}})^2} + \frac{\log 1/\delta}{\alpha-1}, \delta)$-DP. - Pub-Priv-ShuffleG is $(\frac{2\alpha G^2 (K-S)}{(\sigma_{\mathrm{pup}})^2} + \frac{\log 1/\delta}{\alpha-1}, \delta)$-DP. and if the learning rate is $\eta \le 1/\max\{L^*, \tilde{L}^*\}$, - Interleaved-ShuffleG is $(\frac{2\alpha(G^*)^2 K}{(n+1-n_d)(\sigma_{\mathrm{int}})^2} + \frac{\log 1/\delta}{\alpha-1}, \delta)$-DP.",
     domain={
         "kind": one_of("private first", "public first", "interleaved"),

@@ -164,6 +164,8 @@ def theorem_d14(printed: bool = False, factor: float = 1.0, **case: Any) -> Side
 
 @PAPER.inequality(
     "Lemma D.13",
+    proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
+    rests_on=["Lemma D.12"],
     printed=r"if $\mu_{\psi} \ge L_H^{(k)} + \beta$, $\forall k \in [s]$, and $\eta \le \frac{1}{n\sqrt{10 \max_{k \in [s]} (\hat{L}^{(k)} \hat{L}^{(k)*})}}$, Algorithm 1 guarantees $E [G(x_1^{(s+1)})] - G(x^*) \le \frac{1}{2\eta n s} \|x^* - x_1^{(1)}\|^2 + 10\eta^2 n^2 L \max_{k \in [s]} \hat{L}^{(k)} \sum_{k=2}^s \frac{1}{s+2-k} E [B_F(x_1^{(k)}, x^*)] + 5\eta^2 n^2 \sigma_{any}^2 \sum_{k=1}^s \frac{\hat{L}^{(k)}}{s+1-k} + \frac{1}{2n^2\beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k} + 5\eta^2 \sum_{k=1}^s \frac{\hat{L}^{(k)*} \frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} (C_i^{(k)})^2}{s+1-k} + 6\eta^2 nd \sum_{k=1}^s \frac{(\sigma^{(k)})^2 \hat{L}^{(k)*}}{s+1-k}$",
     corrected=r"with $\sum_k \frac{(\eta + 5 \eta^2 n \hat{L}^{(k)}) d (\sigma^{(k)})^2}{s+1-k}$",
     domain=NOISY_RUNS | {"epochs": integers(1, 6)},

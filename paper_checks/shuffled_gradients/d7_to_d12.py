@@ -186,6 +186,7 @@ def bregman_terms(epoch: Epoch, noise: Array) -> float:
 
 @PAPER.inequality(
     "Lemma D.7",
+    proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
     printed=r"Under Assumptions 3.1 and 3.4, for any epoch $k \in [K]$, permutation $\pi^{(k)}$ and $z \in \mathbb{R}^d$, Algorithm 1 guarantees $G(x_1^{(k+1)}) - G(z) \le H^{(k)}(x_1^{(k+1)}) - H^{(k)}(z) + \frac{\|z - x_1^{(k)}\|^2}{2n\eta} - (\frac{1}{2n\eta} + \frac{\mu_\psi}{2})\|z - x_1^{(k+1)}\|^2 - \frac{1}{2n\eta}\|x_1^{(k+1)} - x_1^{(k)}\|^2 + \frac{1}{n} (\sum_{i=1}^{n_d^{(k)}} (B_{f_{\pi_i^{(k)}}}(x_1^{(k+1)}, x_i^{(k)}) - B_{f_{\pi_i^{(k)}}}(z, x_i^{(k)}))) + \sum_{i=n_d^{(k)}+1}^n (B_{f_{i-n_d^{(k)}}}^{(k, \mathrm{pub})}(x_1^{(k+1)}, x_i^{(k)}) - B_{f_{i-n_d^{(k)}}}^{(k, \mathrm{pub})}(z, x_i^{(k)})) + \frac{1}{n} \sum_{i=1}^n \langle -\rho_i^{(k)}, x_1^{(k+1)} - z \rangle.$",
     domain=EPOCH,
     tolerance=1e-9,
@@ -284,6 +285,8 @@ def sides(found: list[tuple[Epoch, float, float, float, float]]) -> Sides:
 
 @PAPER.inequality(
     "Lemma D.8",
+    proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
+    rests_on=["Lemma D.4"],
     printed=r"if the learning rate $\eta \le \frac{1}{n\sqrt{10\hat{L}^{(k)}\hat{L}^{(k)*}}}$, Algorithm 1 guarantees $\frac{1}{n} (\sum_{i=1}^{n_d^{(k)}} (B_{f_{\pi_i^{(k)}}}(x_1^{(k+1)}, x_i^{(k)}) - B_{f_{\pi_i^{(k)}}}(z, x_i^{(k)})) + \sum_{i=n_d^{(k)}+1}^n (B_{f_{i-n_d^{(k)}}}^{(k, pub)}(x_1^{(k+1)}, x_i^{(k)}) - B_{f_{i-n_d^{(k)}}}^{(k, pub)}(z, x_i^{(k)}))) \le \hat{L}^{(k)} \|x_1^{(k+1)} - x_1^{(k)}\|^2 + 10\eta^2 n^2 \hat{L}^{(k)} L B_F(z, x^*) + 5\eta^2 \frac{1}{n} (\sum_{i=2}^{n_d^{(k)}} L_{\pi_i^{(k)}} \| \sum_{j=1}^{i-1} \nabla f_{\pi_j^{(k)}}(x^*) \|^2 + \sum_{i=n_d^{(k)}+1}^n \tilde{L}_{i-n_d^{(k)}}^{(k)} \| \sum_{j=1}^{i-1} \nabla f_{\pi_j^{(k)}}(x^*) \|^2) + 5\eta^2 \frac{1}{n} (\sum_{i=2}^{n_d^{(k)}} L_{\pi_i^{(k)}} \| \sum_{j=1}^{i-1} \rho_j^{(k)} \|^2 + \sum_{i=n_d^{(k)}+1}^n \tilde{L}_{i-n_d^{(k)}}^{(k)} \| \sum_{j=1}^{i-1} \rho_j^{(k)} \|^2) + 5\eta^2 L^{(k)*} \frac{1}{n} \sum_{i=n_d^{(k)}+1}^n \| \sum_{j=n_d^{(k)}+1}^{i-1} \nabla f_{i-n_d^{(k)}}^{(k, pub)}(z) - \sum_{j=n_d^{(k)}+1}^{i-1} \nabla f_{\pi_j^{(k)}}(z) \|^2$",
     corrected=r"with $f_{j-n_d}^{pub}$ inside the sums over $j$",
     domain={**VARIED, "beyond": linear(0, 1)},
@@ -321,6 +324,8 @@ def surrogate(epoch: Epoch, distance: float, beta: float, share: float = 1.0) ->
 
 @PAPER.inequality(
     "Lemma D.9",
+    proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
+    rests_on=["Lemma D.7", "Lemma D.8"],
     printed=r"if $\eta \le \frac{1}{n\sqrt{10\hat{L}^{(k)}\hat{L}^{(k)*}}}$, Algorithm 1 guarantees $G(x_1^{(k+1)}) - G(z) \le \frac{1}{2n\eta} (\|z - x_1^{(k)}\|^2 - \|z - x_1^{(k+1)}\|^2) + (\frac{L_H^{(k)} + \beta}{2} - \frac{\mu_\psi}{2}) \|z - x_1^{(k+1)}\|^2 + 10\eta^2 n^2 \hat{L}^{(k)} L B_F(z, x^*) + 5\eta^2 \frac{1}{n} (\sum_{i=2}^{n_d^{(k)}} L_{\pi_i^{(k)}} \| \sum_{j=1}^{i-1} \nabla f_{\pi_j^{(k)}}(x^*) \|^2 + \sum_{i=n_d^{(k)}+1}^n \tilde{L}_{i-n_d^{(k)}}^{(k)} \| \sum_{j=1}^{i-1} \nabla f_{\pi_j^{(k)}}(x^*) \|^2) … + \frac{1}{n} \sum_{i=1}^n \langle -\rho_i^{(k)}, x_1^{(k+1)} - z \rangle + 5\eta^2 \frac{1}{n} (\sum_{i=2}^{n_d^{(k)}} L_{\pi_i^{(k)}} \| \sum_{j=1}^{i-1} \rho_j^{(k)} \|^2 + \sum_{i=n_d^{(k)}+1}^n \tilde{L}_{i-n_d^{(k)}}^{(k)} \| \sum_{j=1}^{i-1} \rho_j^{(k)} \|^2) … + \frac{1}{2n^2\beta} (C_n^{(k)})^2 … + 5\eta^2 L^{(k)*} \frac{1}{n} \sum_{i=n_d^{(k)}+1}^n \| \sum_{j=n_d^{(k)}+1}^{i-1} \nabla f_{\pi_j^{(k, pub)}}(z) - \sum_{j=n_d^{(k)}+1}^{i-1} \nabla f_{\pi_j^{(k)}}(z) \|^2$",
     domain={**VARIED, "beyond": linear(0, 1), "beta": log_scale(0.1, 10)},
     tolerance=1e-9,
@@ -358,6 +363,7 @@ QUADRATIC = {"curvatures": vector(log_scale(1e-6, 1), 4), "share": log_scale(1e-
 
 @PAPER.inequality(
     "Lemma D.10 (as stated)",
+    proof="docs/shuffled-gradients-proofs.md#short-proofs",
     printed=r"if the regularization function ψ is twice differentiable and z is independent of $\rho_i^{(k)}$, $\forall i \in [n]$, then the error caused by noise injection in epoch k is $E [\frac{1}{n} \sum_{i=1}^n \langle \rho_i^{(k)}, x_1^{(k+1)} - z \rangle] \le (\sigma^{(k)})^2 n d \eta^2 \hat{L}^{(k)*}$",
     corrected=r"for $\eta \le 2/\hat{L}^*$ (the statement has no condition on $\eta$)",
     domain=QUADRATIC,
@@ -429,6 +435,8 @@ UNIT_EPOCH = Epoch(
 
 @PAPER.inequality(
     "Lemma D.12",
+    proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
+    rests_on=["Lemma D.5", "Lemma D.9", "Lemma D.10 (as used)"],
     printed=r"if $\eta \le \frac{1}{n\sqrt{10\hat{L}^{(k)}\hat{L}^{(k)*}}}$ and z is independent of $\rho_i^{(k)}$, $\forall i \in [n]$, Algorithm 1 guarantees $E [G(x_1^{(k+1)})] - E [G(z)] \le \frac{1}{2n\eta} (E [\|z - x_1^{(k)}\|^2] - E [\|z - x_1^{(k+1)}\|^2]) + (\frac{L_H^{(k)} + \beta}{2} - \frac{\mu_\psi}{2}) E [\|z - x_1^{(k+1)}\|^2] + 10\eta^2 n^2 \hat{L}^{(k)} L E [B_F(z, x^*)] + 5\eta^2 n^2 \hat{L}^{(k)} \sigma_{any}^2 … + \frac{1}{2n^2\beta} (C_n^{(k)})^2 … + 5\eta^2 \hat{L}^{(k)*} \frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} (C_i^{(k)})^2 … + 6\eta^2 nd(\sigma^{(k)})^2 \hat{L}^{(k)*}$",
     corrected=r"with $(\eta + 5 \eta^2 n \hat{L}) d \sigma^2$",
     domain={**VARIED, "beyond": linear(0, 1), "sigma": log_scale(1e-6, 1e3), "beta": log_scale(0.1, 10)},
@@ -461,6 +469,7 @@ def lemma_d12(
 
 @PAPER.inequality(
     "Lemma D.10 (Jacobian, Eq. 56)",
+    proof="docs/shuffled-gradients-proofs.md#short-proofs",
     printed=r"if $\eta \le \frac{1}{\hat{L}^{(k)*}}$, $\forall i \in [n]$, $\|\frac{x_{n+1}^{(k)}}{\partial \rho_i^{(k)}}\|_{op} \le n \eta^2 \hat{L}^{(k)*}$",
     reading=r"a derivative of $x_{n+1}^{(k)}$; the product that it bounds is $\eta \prod_{j>i} \|I - \eta H_j\|$",
     corrected=r"at most $\eta$",
@@ -482,6 +491,7 @@ def jacobian(curvatures: Array, share: float, convexity: float, printed: bool = 
 
 @PAPER.inequality(
     "Lemma D.12 (drift)",
+    proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
     printed=r"Algorithm 1 guarantees … $6\eta^2 n d (\sigma^{(k)})^2 \hat{L}^{(k)*}$",
     reading=r"the sums of the noise in an epoch add at most $5 \eta^2 n \hat{L} d \sigma^2$ of it",
     domain={"curvatures": vector(log_scale(1e-3, 1), 6), "share": log_scale(1e-3, 1)},

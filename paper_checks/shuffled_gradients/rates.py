@@ -100,6 +100,7 @@ def comparison(samples: int, dimension: int, epsilon: float, constant: float = 1
 
 @PAPER.inequality(
     "Appendix E.3 (learning rate)",
+    proof="docs/shuffled-gradients-proofs.md#short-proofs",
     printed=r"The learning rate is set to be $\eta = O(\frac{\|x_1^{(1)} - x^*\|^{2/3}}{nL^*(K(1+\log K))^{1/3}})$ to optimize the convergence bound, while satisfying the conditions of both Corollary E.1 (convergence) and Lemma E.2 (privacy).",
     corrected=r"for $K \ge 80 \sqrt{10} R^2 \sqrt{1 + \log K}$, that is 253 times the rest",
     domain={"distance": log_scale(1e-3, 10), "samples": integers(1, 1000, log=True), "more": log_scale(1, 1e3)},

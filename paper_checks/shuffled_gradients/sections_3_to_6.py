@@ -24,6 +24,7 @@ from corrnoise.theory.shuffled_gradients.dissimilarity import worst_order_dissim
 
 @PAPER.inequality(
     "Section 3.2 (smoothness)",
+    proof="docs/shuffled-gradients-proofs.md#short-proofs",
     printed=r"$H^{(k)}$ is $(L + L^*)$-smooth",
     domain={"private": vector(log_scale(1e-4, 1), 4), "public": vector(log_scale(1e-4, 1), 4), "kept": integers(0, 3)},
     sharp="factor",
@@ -50,6 +51,7 @@ def permuted_records(records: Array, order: int, moved: float = 0.0) -> Sides:
 
 @PAPER.inequality(
     "Assumption 3.6 (squares)",
+    proof="docs/shuffled-gradients-proofs.md#short-proofs",
     printed=r"For epoch $k \in [K]$, there exists constants $\{C_i^{(k)}\}_{i=n_d^{(k)}+1}^n$ such that $\max_{\pi \in \Pi_n} E [\| \sum_{j=n_d^{(k)}+1}^i (\nabla f(x; d_{\pi_j}) - \nabla f(x; p_{j-n_d^{(k)}}^{(k)})) \|] \le C_i^{(k)}$",
     reading="the proofs bound the mean square of this norm by the square of the bound of its mean",
     corrected=r"$\max_\pi E \|v_i\|^2 \le C_i^2$",
@@ -252,6 +254,7 @@ GRID = np.array(LEARNING_RATES)
 
 @PAPER.inequality(
     "Section 6 (learning rates)",
+    proof="docs/shuffled-gradients-proofs.md#short-proofs",
     printed=r"We perform a grid search on the learning rate $\eta \in \{0.5, 0.1, 0.05, 0.01, \ldots, 5 \times 10^{-9}, 10^{-9}\}$.",
     reading="privacy is that of Lemma F.2",
     corrected=r"from those that are at most $2/L$, with $L$ for all admissible records",

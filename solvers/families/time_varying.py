@@ -146,7 +146,8 @@ class _Search:
     """The logarithm of the squared error of saturated buffers as a function of the variables."""
 
     def __init__(self, system: Recursion, period: int, knots: Knots, power: float | None = None) -> None:
-        self.system = (system.transition, system.input, system.weights if power is None else np.sign(system.weights))
+        weights = system.weights if power is None else np.sign(system.weights)
+        self.system = tuple(sums.writable(system.transition, system.input, weights))
         self.period, self.knots, self.power = period, knots, power
 
     @cached_property

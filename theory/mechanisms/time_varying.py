@@ -149,13 +149,13 @@ class TimeVaryingBuffers(Mechanism):
     def _errors(self, system: Recursion, weights: Array) -> Array:
         errors = np.empty(self.steps)
         mine = (self.decays, self.outputs, self.inputs, self.scales)
-        sums.covariances(system.transition, system.input, weights, *mine, errors, *_NONE)
+        sums.covariances(*sums.writable(system.transition, system.input, weights, *mine), errors, *_NONE)
         return errors
 
 
 def _gains(decays: Array, outputs: Array, inputs: Array, columns: Array) -> tuple[Array, Array]:
     bases, slopes = np.empty(columns.size), np.empty(outputs.shape)
-    sums.gains(decays, outputs, inputs, columns, bases, slopes)
+    sums.gains(*sums.writable(decays, outputs, inputs, columns), bases, slopes)
     return bases, slopes
 
 
@@ -167,7 +167,7 @@ def _bracket(decays: Array, outputs: Array, inputs: Array, columns: Array, who: 
         bases, slopes = _gains(decays, outputs, inputs, columns)
         period = n if who.once else who.period
         classes = np.empty(min(period, n))
-        fed = (decays, inputs, columns, bases, slopes)
+        fed = sums.writable(decays, inputs, columns, bases, slopes)
         sums.class_sums(*fed, period, np.empty((n, d)), classes)
         value = bound = float(classes.max())
         if who.kind != "fixed epochs" and not who.once:

@@ -19,11 +19,19 @@ this subject live in this file, because numba's cache does not notice a change o
 
 from __future__ import annotations
 
+from typing import Any
+
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 _jit = numba.njit(cache=True, nogil=True, error_model="numpy")
 SEGMENT = 256  #: steps between two states that are kept for the gradient
+
+
+def writable(*arrays: NDArray[Any]) -> list[NDArray[Any]]:
+    """The arrays, copied where they are read-only: numba compiles a function once more for such arrays."""
+    return [np.require(each, requirements=("C", "W")) for each in arrays]
 
 
 # -- noise and errors --------------------------------------------------------------------------------------------------
