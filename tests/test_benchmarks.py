@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -148,7 +149,6 @@ def test_the_command_runs_from_the_root_of_the_checkout():
     assert "example: python -m benchmarks" in help_text.stdout
 
 
-@pytest.mark.slow
 def test_jax_privacy_returns_the_same_values(core, command, tmp_path):
     pytest.importorskip("jax_privacy")
     file = tmp_path / "peer.json"

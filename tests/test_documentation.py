@@ -17,6 +17,7 @@ from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
+LONG = {"docs/correlated-noise.md", "docs/first-design.md", "docs/finite-runs.md", "docs/designs.md"}  #: to run
 MADE = {"docs/claims.md"}  #: pages that the site makes
 FOLDERS = "docs|theory|solvers|simulations|figures|paper_checks|src|tests"
 _NUMBER = re.compile(r"# (-?\d[\d.]*(?:e[+-]?\d+)?)\b")
@@ -50,7 +51,9 @@ def agrees(said: str, printed: str) -> bool:
     )
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if example(page)])
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.slow] * (page in LONG)) for page in PAGES if example(page)]
+)
 def test_examples_print_what_they_say(page: str) -> None:
     found = claims(example(page))
     assert found, f"{page} prints nothing that can be compared"

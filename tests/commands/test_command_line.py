@@ -54,6 +54,7 @@ def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "examples:" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_log_is_for_long_work_and_its_details_for_those_who_ask(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -67,6 +67,7 @@ def table(path: Path) -> tuple[list[str], np.ndarray]:
     return [line for line in lines if line.startswith("#")], np.array(rows[1:], dtype=float)
 
 
+@pytest.mark.slow
 def test_a_design_for_a_problem_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "new" / "folder"
     options: tuple[str, ...] = (
@@ -114,6 +115,7 @@ def test_a_design_for_a_problem_from_end_to_end(tmp_path: Path, capsys: pytest.C
     assert read_csv(folder / "comparison.csv")[0].method == INDEPENDENT
 
 
+@pytest.mark.slow
 def test_a_real_data_set_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "rates.txt").write_text("\n".join(["1.0"] * 27 + ["0.5"] * 9))
     options: tuple[str, ...] = ("--momentum", "0.9", "--learning-rates", str(tmp_path / "rates.txt"), "--memory", "2")
@@ -245,6 +247,7 @@ def test_what_is_judged_and_batches_of_a_problem(tmp_path: Path) -> None:
     assert "after the last step" in found.error_in_words
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_strongly_convex_losses_have_bounds(tmp_path: Path) -> None:
     options = ("--smoothness", "3", "--dimension", "3", "--gradient-noise-std", "0.1", "--learning-rate", "0.3")

@@ -174,6 +174,7 @@ def test_the_door_to_jax(family: str | None, monkeypatch: pytest.MonkeyPatch) ->
     assert np.isnan(transformation.update(jax.numpy.zeros(n), state)[0]).all()
 
 
+@pytest.mark.slow
 def test_the_doors_to_torch() -> None:
     torch = pytest.importorskip("torch")
     made = design(Budget(0.5), Participation.fixed_epochs(12, epochs=3), memory=1)

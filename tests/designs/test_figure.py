@@ -188,6 +188,7 @@ def test_ratios_have_three_digits(ratio: float, text: str) -> None:
     assert figures._shown(ratio) == text
 
 
+@pytest.mark.slow
 def test_files_hold_the_data_and_are_the_same_at_every_run(tmp_path: Path) -> None:
     comparison = compared(made("once"), 1.0)
     names = ["comparison.csv", "comparison.pdf", "comparison.png"]

@@ -28,6 +28,7 @@ from tests.design_examples import BUDGET, CASES, CONVEX, ENDLESS, EPOCHED, PROBL
 FINITE = [name for name, (who, _, _) in CASES.items() if who.steps is not None]
 
 
+@pytest.mark.slow
 def test_the_design_of_the_example() -> None:
     """Reference values of the specification, computed before designs were written anew."""
     budget = Budget(epsilon=2.0, delta=1e-6)

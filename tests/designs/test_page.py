@@ -80,6 +80,7 @@ def test_every_design_has_a_page_that_needs_no_network(name: str, tmp_path: Path
         assert one.family in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "beaten"), [(0.3, True), (8.0, False)])
 def test_it_says_when_to_keep_dpsgd(epsilon: float, beaten: bool, tmp_path: Path) -> None:
     design = with_dpsgd(epsilon)
@@ -150,6 +151,7 @@ def test_the_program_for_numpy_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [one.library for one in endless] == ["any loop, with NumPy arrays"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("library", ["PyTorch", "Opacus"])
 def test_the_programs_for_torch_run(
@@ -168,6 +170,7 @@ def test_the_programs_for_torch_run(
     assert not torch.equal(model.weight, before)
 
 
+@pytest.mark.slow
 def test_the_program_for_jax_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jax = pytest.importorskip("jax")
     pytest.importorskip("optax")

@@ -34,6 +34,7 @@ def cyclic() -> Design:
     return design(budget(4.0), GROUPS, SGD(batch_size=SIZE))
 
 
+@pytest.mark.slow
 def test_dpsgd_is_a_row_of_every_design_by_epsilon_and_delta(cyclic: Design) -> None:
     ordered = design(budget(0.3), ORDER, SGD(batch_size=SIZE), memory=2)
     for made in (cyclic, ordered):
@@ -78,6 +79,7 @@ def test_a_sampled_design_runs_with_batches_of_its_own(cyclic: Design) -> None:
         design(Budget(0.5), ORDER, memory=1).run(3, examples=EXAMPLES)
 
 
+@pytest.mark.slow
 def test_a_sampled_design_is_saved_and_loaded(cyclic: Design, tmp_path: Path) -> None:
     save(cyclic, tmp_path / "design.json")
     again = load(tmp_path / "design.json")

@@ -30,6 +30,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("corrnoise.designs.memory_figure.write_memory_picture", lambda *_: None)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_loaded_is_what_was_saved(name: str, tmp_path: Path) -> None:

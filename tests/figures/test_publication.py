@@ -62,6 +62,7 @@ def data_of(name: str) -> Data:
     return paper_figure(name).data()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_entries_describe_their_own_data(name: str) -> None:
     figure = paper_figure(name)

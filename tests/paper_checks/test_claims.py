@@ -23,9 +23,26 @@ CLAIMS = ledgers.claims()
 LARGEST_FALSE_ALARM_RATE = 1e-7
 
 
-def of(claims):
+#: Claims whose check takes more than two seconds.
+LONG = {
+    "correlated-noise-lemma-c.21-ii-proof",
+    "correlated-noise-theorem-c.14",
+    "corrnoise-a1",
+    "corrnoise-s4",
+    "noise-cancellation-section-5-growing-noise",
+    "shuffled-gradients-lemma-d.8",
+    "shuffled-gradients-lemma-d.9",
+    "shuffled-gradients-lemma-d.12",
+    "shuffled-gradients-lemma-d.13",
+    "shuffled-gradients-theorem-d.14-public-records",
+    "shuffled-gradients-theorem-g.7-public-records",
+}
+
+
+def of(claims, long=frozenset()):
     """Parametrise a test over ``claims``, one by one."""
-    return pytest.mark.parametrize("claim", claims, ids=[claim.identifier for claim in claims])
+    marked = [pytest.param(each, marks=[pytest.mark.slow] * (each.identifier in long)) for each in claims]
+    return pytest.mark.parametrize("claim", marked, ids=[each.identifier for each in claims])
 
 
 of_each_paper = pytest.mark.parametrize("paper", ledgers.papers(), ids=ledgers.NAMES)
@@ -34,7 +51,7 @@ of_each_paper = pytest.mark.parametrize("paper", ledgers.papers(), ids=ledgers.N
 # -- what is claimed ---------------------------------------------------------------------------------------------------
 
 
-@of(CLAIMS)
+@of(CLAIMS, LONG)
 def test_the_check_finds_what_is_recorded(claim):
     """The verdict; every mutant is rejected; and the stated constant is on the true side of the sharp one.
 

@@ -72,6 +72,7 @@ class Deleted(Kept):
         return super().begin(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loop", "cause", "skipped"),
     [(Kept, "", 0), (Ahead, "", 2), (Deleted, "a step is released twice, with other noise (step 1)", 0)],

@@ -157,6 +157,7 @@ def brute_force(p, beta, sigma, steps, chains, rng, clip_norm=math.inf):
     return errors, clipped
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clip", [False, True])
 @pytest.mark.parametrize("d", [1, 3])
 def test_runs_against_brute_force(clip, d):
@@ -198,6 +199,7 @@ def test_a_tiny_clip_norm_clips_everything_and_an_unstable_learning_rate_is_allo
     assert simulate(LinearRegression([1.0], 3.0, 0.5), DPSGD(), steps=100, chains=2, **tiny).clipped_fraction == 1
 
 
+@pytest.mark.slow
 def test_clipped_gradients_are_counted_after_the_burn_in_only():
     """One step from θ = θ*: the gradient is ξ x, and P(|ξ x| > G) is known by integration."""
     p, g = LinearRegression([1.0], 0.1, 1.0), 0.5

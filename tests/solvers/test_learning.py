@@ -28,6 +28,7 @@ def apart(steps, epochs):
     return Participation.min_sep(steps, steps // epochs, epochs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("who", "family", "memory", "last", "half"),
     [
@@ -53,6 +54,7 @@ def test_families(who, family, memory, last, half):
         assert curve[1:] @ of.step_weights() == pytest.approx(found.error, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_known_values_at_256_steps():
     of = objective(256, "last")
     dense = optimise(of, Participation.fixed_epochs(256, epochs=4), family=DENSE)
@@ -77,6 +79,7 @@ def test_no_mechanism_is_below_the_floor_of_its_pattern(work, min_sep, data):
         assert 0.99 * best.mean_error(who, work) < floor.lower_bound <= best.mean_error(who, work) * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @given(
     regressions(most=4),
     st.sampled_from([(8, 2), (9, 3), (6, 6), (7, 1)]),

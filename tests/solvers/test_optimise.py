@@ -49,6 +49,7 @@ def everything(best: Optimum) -> list[Optimum]:
     return [best, *best.alternatives]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("who", [WHO, SAME_ORDER, ONCE], ids=lambda who: who.kind)
 def test_errors_are_those_of_the_mechanisms_which_run_and_are_not_below_the_floor(
@@ -84,6 +85,7 @@ def test_the_design_of_the_readme() -> None:
     assert "while batches are not sampled" in spread.floor_in_words()
 
 
+@pytest.mark.slow
 def test_a_fixed_order_is_worth_more_than_a_separation() -> None:
     for task in ("momentum", "cool-down", "learning"):
         fixed, spread = (optimise(TASKS[task], who, memory=2) for who in (SAME_ORDER, WHO))
@@ -114,6 +116,7 @@ def test_every_family_runs(family: str) -> None:
         assert one.gap == pytest.approx(one.certificate.gap, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_the_memory_that_is_asked_for() -> None:
     families = {(one.family, one.memory) for one in everything(optimise(PrefixSums(64), WHO, memory=5))}
     assert {(TOEPLITZ, 5), ("banded inverse", 5)} <= families
@@ -139,6 +142,7 @@ def test_certificates_of_families() -> None:
     assert abs(largest.certificate.gap) < 1e-9
 
 
+@pytest.mark.slow
 def test_optima_of_problems_without_an_end() -> None:
     best = optimise(PROBLEM)
     assert best.ratio == pytest.approx(1, abs=1e-6)
@@ -194,6 +198,7 @@ def test_time_varying_buffers_beat_all_of_as_few_arrays(task: str, who: Particip
         assert one.error < rival
 
 
+@pytest.mark.slow
 @given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 3))
 @settings(max_examples=8)
 def test_short_runs(steps: int, period: int, count: int) -> None:
@@ -216,6 +221,7 @@ def test_long_runs_have_a_floor() -> None:
         assert isinstance(best.certificate, str)
 
 
+@pytest.mark.slow
 def test_long_schedules_have_noise_and_a_floor() -> None:
     rates = 1 + np.cos(np.pi * np.arange(5000) / 5000)
     best = optimise(SGD(momentum=0.9, learning_rates=rates), Participation.fixed_epochs(5000, epochs=2), memory=2)

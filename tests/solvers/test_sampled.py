@@ -111,6 +111,7 @@ def test_learning_is_judged_by_what_privacy_adds() -> None:
     assert found.error_at(Budget(epsilon=3.0, delta=1e-6, clip_norm=2.0)) == pytest.approx(4 * expected, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_the_crossover_is_where_the_errors_are_equal() -> None:
     dpsgd = optimise(RUN, groups(1, 120, 12), budget=budget(2.0))
     fixed = optimise(RUN, Participation.fixed_epochs(120, period=12), family="buffers", memory=2)

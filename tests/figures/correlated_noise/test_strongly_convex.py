@@ -11,6 +11,7 @@ from corrnoise.figures.publication import Data
 from tests.figure_entries import check_entry
 
 #: By panel and method the bounds at κ = 10: of cone programs with 4000 frequencies, 100 lags.
+pytestmark = pytest.mark.slow
 BOUNDS = {
     ("eta L = 1", "DP-SGD"): 3.3606,
     ("eta L = 1", "nu = eta mu"): 2.5121,

@@ -10,6 +10,7 @@ from corrnoise.figures.finite_runs import error_memory as figure
 from corrnoise.figures.publication import Data
 from tests.figure_entries import check_entry, check_places, rendered
 
+pytestmark = pytest.mark.slow
 ENTRY = figure.FIGURES["error_memory"]
 
 

@@ -11,6 +11,7 @@ from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.participation import Participation
 from tests.figure_entries import check_entry, check_places, rendered
 
+pytestmark = pytest.mark.slow
 STEPS = 32
 
 

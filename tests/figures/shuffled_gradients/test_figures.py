@@ -24,6 +24,7 @@ def privacy() -> Data:
     return shuffled_privacy.data(5)
 
 
+@pytest.mark.slow
 def test_the_privacy_figure_is_drawn_and_reported(privacy: Data) -> None:
     figure = shuffled_privacy.draw(privacy)
     figure.draw_without_rendering()
@@ -89,6 +90,7 @@ def test_settings_reach_the_experiments(setting: Setting, experiments: Data) -> 
     assert same == expected
 
 
+@pytest.mark.slow
 def test_experiments_are_drawn_and_reported(experiments: Data) -> None:
     figure = shuffled_experiments.draw(experiments)
     figure.draw_without_rendering()

@@ -150,6 +150,7 @@ def test_papers_are_called():
 # -- the ledger --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_claim_is_meant_by_its_name_and_by_its_identifier():
     every = papers()
     for one in claims():
@@ -184,6 +185,7 @@ def test_claims_are_listed_without_importing_them_or_what_they_compute_with():
     assert not {"numpy", "scipy", "numba", "flint"} & found
 
 
+@pytest.mark.slow
 def test_only_the_modules_of_the_claims_meant_are_imported():
     found = imported("Lemma", "C.21")
     sections = {name.partition("paper_checks.")[2] for name in found if name.startswith("corrnoise.paper_checks.")}

@@ -223,6 +223,7 @@ class KeyLost(Kept):
         return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("loop", "cause"), [(Kept, ""), (KeyLost, ELSEWHERE)])
 def test_bins_that_are_drawn_again_on_resume_are_found(loop: type[Kept], cause: str) -> None:
     found = audited(loop, "balls in bins", restarts=(4, 17), runs=2)

@@ -146,6 +146,7 @@ def test_they_are_standard_normals(lag: int) -> None:
         assert 2 * stats.norm.sf(abs(score)) > 1e-7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processor", ["generic", "haswell"])
 def test_another_processor_makes_the_same_numbers(processor: str, tmp_path: Path) -> None:
     """Compiled for processors with other vectors, with and without multiplication and addition in one operation."""

@@ -166,6 +166,7 @@ def test_grid_is_the_product_in_order() -> None:
 # -- results -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_results_are_those_of_simulate_whoever_computes_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -354,6 +355,7 @@ def test_a_killed_sweep_resumes_and_computes_what_is_missing(tmp_path: Path, com
     assert results(kept) == results(sweep([outcome.point for outcome in kept]))
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_takes_nothing_with_it() -> None:
     parent = os.getpid()
 
@@ -409,6 +411,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., str]]:
         yield started
 
 
+@pytest.mark.slow
 def test_a_cluster_gives_the_same_results(start: Callable[..., str], tmp_path: Path) -> None:
     from distributed import Client, get_task_stream
 

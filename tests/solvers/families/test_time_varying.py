@@ -51,6 +51,7 @@ def test_every_class_of_steps_has_the_same_sensitivity():
     assert [gram[np.ix_(range(r, 64, 24), range(r, 64, 24))].sum() for r in range(24)] == pytest.approx([1] * 24)
 
 
+@pytest.mark.slow
 def test_the_largest_error_is_approached():
     objective = run_objective(PrefixSums(64), "max")
     found = error(best_time_varying(objective, ONCE, 2), objective, ONCE)

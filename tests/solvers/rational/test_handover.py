@@ -125,6 +125,7 @@ def check(problem: Problem, steps: int | None) -> None:
                 assert (variances <= ideal * (1 + LARGEST_INCREASE)).all(), (form, dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("problem", "steps"), FAST, ids=repr)
 def test_what_runs_is_covered_and_close(problem: Problem, steps: int | None) -> None:
     check(problem, steps)

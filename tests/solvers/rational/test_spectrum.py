@@ -62,6 +62,7 @@ def test_a_false_neighbour_is_seen():
     assert worst_error(reduced, product) < 1.2e-6 < 1e-5 < worst_error(mutant, product)
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(log_uniform(1e-5, 1e-1), log_uniform(1e-5, 1e-1), log_uniform(1e-4, 1e-1))
 def test_staircases_of_any_steps(first, second, tolerance):

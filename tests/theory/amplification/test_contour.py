@@ -171,6 +171,7 @@ RUNS = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(**RUNS)
 def test_parity(sigma: float, q: float, steps: int, epsilon: float) -> None:
@@ -184,6 +185,7 @@ def test_parity(sigma: float, q: float, steps: int, epsilon: float) -> None:
     assert 1 - scale + scale * other.upper >= low - tolerance
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(**RUNS, direction=st.sampled_from(DIRECTIONS), more=st.floats(1.01, 1.5))
 def test_monotone(sigma: float, q: float, steps: int, epsilon: float, direction: Direction, more: float) -> None:

@@ -104,6 +104,7 @@ def test_allowances_for_rounding_are_needed():
     assert below > 20
 
 
+@pytest.mark.slow
 def test_cosine_sums_of_many_terms_are_interpolated():
     """Slowly and quickly decaying cepstra, at both ends, on and off the grid, at 40 digits."""
     for decay, warp in ((1.0, 0.0), (0.998, 0.99), (0.9, -0.5)):

@@ -117,6 +117,7 @@ def test_a_step_depends_on_every_moment(moment):
     assert np.abs(step / exact - 1).max() > 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", INPUTS)
 def test_convergence_in_two_dimensions_against_the_fourth_tensor_power(name):
     """E (I − x z zᵀ)^{⊗4}, a 16 × 16 matrix, contracts exactly where the answer is yes."""

@@ -87,6 +87,7 @@ def test_a_frozen_quantity_keeps_its_first_value():
         assert trace_bound(np.ones(5), 1.0) == 2.5
 
 
+@pytest.mark.slow
 def test_a_sharp_claim_kills_and_a_loose_one_does_not():
     sharp, loose = kills(SHARP, most=100), kills(LOOSE, most=100)
     assert sharp.of == sum(sharp.fates.values()) > 20

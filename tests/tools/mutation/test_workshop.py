@@ -88,6 +88,7 @@ def test_what_is_not_noticed_survives_and_needs_a_reason(
         assert ("equivalent: x is 0" in capsys.readouterr().out) is equivalent
 
 
+@pytest.mark.slow
 def test_tests_that_fail_by_themselves_are_refused(root: Path) -> None:
     write_test(root, 2.0, 7.0)
     with pytest.raises(RuntimeError, match="the tests fail without any mutant"):
