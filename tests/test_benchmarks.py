@@ -155,6 +155,7 @@ def test_jax_privacy_returns_the_same_values(core, command, tmp_path):
     assert command.main(["--peer", "--quick", "--json", str(file)]) == 0
     found = json.loads(file.read_text(encoding="utf-8"))
     assert "jax-privacy" in found["machine"]
-    exact = [row for row in found["rows"] if row["benchmark"] != "peer-dense-optimum"]
+    loose = {"peer-dense-optimum", "peer-bins-by-simulation"}
+    exact = [row for row in found["rows"] if row["benchmark"] not in loose]
     assert len(exact) == 4
     assert all(row["difference"] <= 1e-9 for row in exact)

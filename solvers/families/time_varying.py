@@ -147,7 +147,8 @@ class _Search:
 
     def __init__(self, system: Recursion, period: int, knots: Knots, power: float | None = None) -> None:
         weights = system.weights if power is None else np.sign(system.weights)
-        self.system = tuple(sums.writable(system.transition, system.input, weights))
+        transition, entry, weights = sums.writable(system.transition, system.input, weights)
+        self.system = (transition, entry, weights)
         self.period, self.knots, self.power = period, knots, power
 
     @cached_property

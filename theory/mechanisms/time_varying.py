@@ -148,14 +148,16 @@ class TimeVaryingBuffers(Mechanism):
 
     def _errors(self, system: Recursion, weights: Array) -> Array:
         errors = np.empty(self.steps)
-        mine = (self.decays, self.outputs, self.inputs, self.scales)
-        sums.covariances(*sums.writable(system.transition, system.input, weights, *mine), errors, *_NONE)
+        transition, entry, weights = sums.writable(system.transition, system.input, weights)
+        decays, outputs, inputs, scales = sums.writable(self.decays, self.outputs, self.inputs, self.scales)
+        sums.covariances(transition, entry, weights, decays, outputs, inputs, scales, errors, *_NONE)
         return errors
 
 
 def _gains(decays: Array, outputs: Array, inputs: Array, columns: Array) -> tuple[Array, Array]:
     bases, slopes = np.empty(columns.size), np.empty(outputs.shape)
-    sums.gains(*sums.writable(decays, outputs, inputs, columns), bases, slopes)
+    decays, outputs, inputs, columns = sums.writable(decays, outputs, inputs, columns)
+    sums.gains(decays, outputs, inputs, columns, bases, slopes)
     return bases, slopes
 
 
@@ -167,7 +169,8 @@ def _bracket(decays: Array, outputs: Array, inputs: Array, columns: Array, who: 
         bases, slopes = _gains(decays, outputs, inputs, columns)
         period = n if who.once else who.period
         classes = np.empty(min(period, n))
-        fed = sums.writable(decays, inputs, columns, bases, slopes)
+        decays, inputs, columns = sums.writable(decays, inputs, columns)
+        fed = (decays, inputs, columns, bases, slopes)
         sums.class_sums(*fed, period, np.empty((n, d)), classes)
         value = bound = float(classes.max())
         if who.kind != "fixed epochs" and not who.once:
