@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from corrnoise.paper_checks.machinery.domains import linear, log_scale, vector
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.theory.numerics.checks import Array
@@ -97,3 +97,20 @@ def lemma_d6(constants: Array, terms: Array, any_sign: bool = False, base: float
         growth = sum((base * c * (1 + math.log(k))) ** i for i in range(k))
         pairs.append((d[-1], (a / k + b * (1 + math.log(k)) + most) * growth))
     return tuple(np.array(side) for side in zip(*pairs, strict=True))  # type: ignore[return-value]
+
+
+@PAPER.inequality(
+    "Equation (21)",
+    proof="docs/shuffled-gradients-proofs.md#short-proofs",
+    printed=r"$\leq \frac{\sum_{i=0}^{k-1} (2c(1 + \log k))^i}{k+1} \quad (20)$ … $\leq \frac{\sum_{i=1}^{k-1} (2c(1 + \log k))^i}{k} \quad (21)$",
+    corrected="from (19), which is (20) without its first term",
+    domain={"epochs": integers(2, 60), "growth": log_scale(1e-3, 10)},
+    as_printed={"first": 0},
+    counterexample={"epochs": 2, "growth": 0.5},
+    sharp="factor",
+    mutants=[{"factor": 0.9}],
+)
+def equation_21(epochs: int, growth: float, first: int = 1, factor: float = 1.0) -> Sides:
+    """k = 2 and 2c (1 + log k) = ½: (20) is 0.5, (21) is 0.25.  Lemma D.6 does not need the step."""
+    powers = growth ** np.arange(epochs)
+    return float(powers[first:].sum()) / (epochs + 1), factor * float(powers[1:].sum()) / epochs

@@ -157,7 +157,9 @@ class DeviceNoiseMaker(NoiseMaker):
         host.memory = self._memory_of(place)
         found = self._made(secret, step, nonce, factor, wide)
         if not np.array_equal(self.on_host(found[place]), host.made(secret, step, nonce, scale, wide=wide)):
-            raise RuntimeError(f"{self.device} makes other noise than the host: choose maker=ModelNoise")
+            raise RuntimeError(
+                f"{self.device} makes other numbers than the host, whose noise the run is promised: train on the CPU"
+            )
         self._compared = True
         return found
 
@@ -206,7 +208,7 @@ def where_possible(make: Callable[..., NoiseMaker]) -> Callable[..., NoiseMaker]
     Parameters
     ----------
     make
-        Makes an ``DeviceNoiseMaker`` of a program.
+        Makes a ``DeviceNoiseMaker`` of a program.
     """
 
     def maker(program: Program, size: int, threads: int | None, **options: Any) -> NoiseMaker:

@@ -1,8 +1,8 @@
 """Correlated noise in JAX (the extra ``jax``), in three forms.
 
 ``private_gradient``
-    The gradient of a private run, whose noise is made on the host: the key has 256 bits, the run may have a folder, and
-    all guards of ``PrivateRun`` hold.  The noise is the same as in the other libraries.
+    The gradient of a private run, whose noise is made on the host or on a device (``jax_noise``).  The run may have a
+    folder, and all guards of ``PrivateRun`` hold.  The noise is the same as in the other libraries.
 ``correlated_noise``
     A gradient transformation of optax, inside ``jax.jit``, whose arrays may be sharded.  Its draws are those of
     ``run/draws``.  It knows neither the batches nor a folder: the loop must keep the promise, and must not release a

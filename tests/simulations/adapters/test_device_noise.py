@@ -151,7 +151,7 @@ def test_a_device_that_makes_other_numbers_is_refused(mutant: str, kind: Kind, m
             array_noise, "following", lambda form, now, draw, *others: following(form, now, draw + 1e-6, *others)
         )
     noise = kind.maker()(streaming(NuFTRL(0.1), ONCE), 3000)
-    with pytest.raises(RuntimeError, match="makes other noise than the host"):
+    with pytest.raises(RuntimeError, match="makes other numbers than the host"):
         noise.made(SECRET, 0, b"", 1.0)
     jax_noise._step.cache_clear()
 
