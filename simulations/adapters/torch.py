@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any, Literal, get_args
 
-from corrnoise.simulations.adapters import torch_ghost
+from corrnoise.simulations.adapters import torch_ghost, torch_normals
 from corrnoise.simulations.adapters.training import batches_of, due
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.private import PrivateRun
@@ -130,17 +130,24 @@ def _integers(gradients: Any, factors: Any, grid: Grid) -> Any:
     if gradients.device.type == "cpu":
         add_truncated(gradients.flatten(1).contiguous().numpy(), scaled.numpy(), total.view(-1).numpy())
         return total
-    return _by_operations(gradients, scaled, total)
+    return _by_operations(gradients, scaled, total, compiled=torch_normals.compiles(gradients.device))
 
 
-def _by_operations(gradients: Any, factors: Any, total: Any) -> Any:
-    """The same on any device."""
-    torch = extra_module("torch", "torch")
-    rows = max(_AT_ONCE // max(total.numel(), 1), 1)
-    wide = factors.view(-1, *[1] * total.dim())
-    for some, each in zip(gradients.split(rows), wide.split(rows), strict=True):
-        total += torch.where(each > 0, (some * each).trunc(), 0.0).to(total.dtype).sum(0, dtype=total.dtype)
+def _by_operations(gradients: Any, factors: Any, total: Any, *, compiled: bool = False) -> Any:
+    """The same on any device; compiled for all examples at once, which reads them once and keeps nothing."""
+    rows = len(gradients) if compiled else max(_AT_ONCE // max(total.numel(), 1), 1)
+    add = torch_normals.program(_truncated_sum, compiled)
+    flat = total.view(-1)
+    for some, each in zip(gradients.flatten(1).split(max(rows, 1)), factors.split(max(rows, 1)), strict=True):
+        flat += add(some, each, total.dtype)
     return total
+
+
+def _truncated_sum(gradients: Any, factors: Any, dtype: Any) -> Any:
+    """Σ trunc(s_i g_i) over the rows, where those with s_i = 0 count as zero, whatever they are."""
+    torch = extra_module("torch", "torch")
+    wide = factors[:, None]
+    return torch.where(wide > 0, (gradients * wide).trunc(), 0.0).to(dtype).sum(0, dtype=dtype)
 
 
 def check_types(name: str, tensors: Sequence[Any]) -> None:

@@ -9,11 +9,9 @@ another.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable
-from functools import lru_cache, partial
-from importlib.util import find_spec
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -39,7 +37,7 @@ class TorchNoise(array_noise.DeviceNoiseMaker):
         A device of PyTorch that has float64.
     compiled
         Whether draws and recurrence are compiled (``torch.compile``), which takes seconds once, and then a tenth of the
-        time; None for GPUs where Triton and a compiler of C are there.
+        time; None for devices where ``torch_normals.compiles`` says so.
 
     Raises
     ------
@@ -65,8 +63,9 @@ class TorchNoise(array_noise.DeviceNoiseMaker):
         self._rows = [self._like.new_zeros(self.size) for _ in range(self.rows)]
         self._numbers = [torch.from_numpy(each).to(self.device) for each in array_noise.numbers(program)]
         self._nu = torch.full((), -0.0, dtype=torch.float64, device=self.device)
-        compile_both = _compiles(self.device.type) if compiled is None else compiled
-        self._normals, self._following = _compiled() if compile_both else _EAGER
+        compiles = torch_normals.compiles(self.device) if compiled is None else compiled
+        self._normals = torch_normals.program(torch_normals.normals, compiles)
+        self._following = torch_normals.program(_following, compiles)
 
     def _made(self, secret: bytes, step: int, nonce: bytes, factor: float, wide: bool) -> Any:
         torch = extra_module("torch", "torch")
@@ -111,22 +110,6 @@ def _following(form: Any, of_step: list[Any], draw: Any, memory: list[Any], fact
     before = [row.to(draw) for row in memory]
     made, after = array_noise.following(form, [each.to(draw) for each in of_step], draw, before, own)
     return made * factor, [row.to(old) for row, old in zip(after, memory, strict=True)]
-
-
-_Programs: TypeAlias = tuple[Callable[..., Any], Callable[..., Any]]  #: of the draws and of the recurrence
-_EAGER: _Programs = torch_normals.normals, _following
-
-
-@lru_cache(maxsize=1)
-def _compiled() -> _Programs:
-    """The same, compiled for vectors of any length; beyond the kinds that PyTorch compiles they run as they are."""
-    compiler = partial(extra_module("torch", "torch").compile, dynamic=True)
-    return compiler(torch_normals.normals), compiler(_following)
-
-
-def _compiles(kind: str) -> bool:
-    """Whether programs are compiled for a kind of device."""
-    return kind == "cuda" and find_spec("triton") is not None and any(map(shutil.which, ("cc", "gcc", "clang")))
 
 
 def maker_for(device: Any) -> Callable[..., NoiseMaker]:

@@ -6,6 +6,10 @@ Other devices use the operations of ``array_normals``, whose bits are the same.
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
+from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -18,6 +22,32 @@ from corrnoise.simulations.run.spans import Spans
 
 _AT_ONCE = 2**21  # coordinates whose intermediate results are kept
 _COMPILED_AT_ONCE = 2**24  # coordinates, which are kept, and no intermediate result
+
+
+@lru_cache(maxsize=16)
+def program(function: Callable[..., Any], compiled: bool) -> Callable[..., Any]:
+    """A function of tensors of any length, compiled; as it is where not, or beyond the kinds that PyTorch compiles.
+
+    Parameters
+    ----------
+    function
+        Of this package.
+    compiled
+        Whether it is compiled, which takes seconds once.
+    """
+    made: Callable[..., Any] = extra_module("torch", "torch").compile(function, dynamic=True) if compiled else function
+    return made
+
+
+def compiles(device: Any) -> bool:
+    """Whether functions are compiled for a device: for GPUs where Triton and a compiler of C are there.
+
+    Parameters
+    ----------
+    device
+        A device of PyTorch.
+    """
+    return device.type == "cuda" and find_spec("triton") is not None and any(map(shutil.which, ("cc", "gcc", "clang")))
 
 
 def normals(seed: Any, index: Any, nu: Any) -> Any:

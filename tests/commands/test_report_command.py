@@ -1,8 +1,6 @@
 """``corrnoise report``: the page holds what was selected, is whole or not there, and disagreement has its status."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import shutil
 import subprocess
 import sys
 from fractions import Fraction
@@ -124,16 +125,23 @@ def test_exact_sums_of_neighbours_differ_by_one_gradient(seed: int) -> None:
     assert sum(q**2 for q in change) * Fraction(grid.unit) ** 2 <= 1
 
 
-def test_exact_sums_by_operations_are_those_of_the_kernel() -> None:
-    """The path of other devices than CPUs."""
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_exact_sums_by_operations_are_those_of_the_kernel(compiled: bool) -> None:
+    """The path of other devices than CPUs, in one piece and in several."""
+    if compiled and shutil.which("g++") is None:
+        pytest.skip("needs a compiler of C++")
     samples = torch.randn(5, 21) * 3
     samples[2, 0] = torch.inf
     factors = _factors(samples) * 2**26
-    kernel, elsewhere = torch.zeros((2, 21), dtype=torch.int32)
+    kernel, elsewhere, in_parts = torch.zeros((3, 21), dtype=torch.int32)
     add_truncated(samples.numpy(), factors.numpy(), kernel.numpy())
-    torch_loop._by_operations(samples, factors, elsewhere)
+    torch_loop._by_operations(samples, factors, elsewhere, compiled=compiled)
     assert torch.equal(kernel, elsewhere)
     assert kernel.abs().max() > 2**20
+    with mock.patch.object(torch_loop, "_AT_ONCE", 50):
+        torch_loop._by_operations(samples.view(5, 3, 7), factors, in_parts.view(3, 7))
+    assert torch.equal(kernel, in_parts)
 
 
 def _factors(samples: Any) -> Any:
