@@ -17,7 +17,9 @@ from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
-LONG = {"docs/correlated-noise.md", "docs/first-design.md", "docs/finite-runs.md", "docs/designs.md"}  #: to run
+LONG = [f"docs/{name}.md" for name in ("amplification", "correlated-noise", "designs", "finite-runs", "momentum")] + [
+    f"docs/first-{name}.md" for name in ("design", "model")
+]  #: whose examples are slow
 MADE = {"docs/claims.md"}  #: pages that the site makes
 FOLDERS = "docs|theory|solvers|simulations|figures|paper_checks|src|tests"
 _NUMBER = re.compile(r"# (-?\d[\d.]*(?:e[+-]?\d+)?)\b")

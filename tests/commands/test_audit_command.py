@@ -84,6 +84,7 @@ def test_what_is_refused(folder: Path, capsys: pytest.CaptureFixture[str], words
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_designs_that_cannot_be_audited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", str(tmp_path / "absent")]) == 2
     assert "DESIGN must be what corrnoise design --output has written, got " in capsys.readouterr().err

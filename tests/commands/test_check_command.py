@@ -353,6 +353,7 @@ def test_nothing_is_written_when_the_work_is_interrupted(papers, capsys, tmp_pat
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_thorough_searches_longer(papers, capsys):
     tried = []
     for arguments in ((), ("--thorough",)):
@@ -368,6 +369,7 @@ def test_thorough_searches_longer(papers, capsys):
 FEW = ("Lemma C.21", "Lemma F.17", "Property F.10", "Theorem C.18 (one noise)")
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_one_line_and_status_one(capsys, monkeypatch):
     monkeypatch.setattr(running, "_check", lambda *_, **__: os._exit(3))
     assert command_line.main(["check", *FEW, "--jobs", "2"]) == 1

@@ -265,6 +265,7 @@ def test_simulate_writes_each_point_beside_its_exact_error(tmp_path: Path, capsy
         assert float(score) == pytest.approx((float(mean) - float(known)) / float(error), rel=0.06, abs=0.01)
 
 
+@pytest.mark.slow
 def test_simulate_continues_and_repeats_itself_to_the_byte(tmp_path: Path) -> None:
     simulated(tmp_path / "a", "--seeds", "1")
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "a").glob("*.json")}

@@ -198,6 +198,7 @@ def test_a_run_of_any_length_has_buffers_for_others_and_no_coefficients(tmp_path
         assert "number of steps" in rows["strategy column", dtype]["refused"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_the_same_command_writes_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
@@ -239,6 +240,7 @@ def test_the_learning_rate_is_tuned_where_asked(tmp_path: Path) -> None:
     assert f"{best.best_error:.6g}" in note
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_what_is_judged_and_batches_of_a_problem(tmp_path: Path) -> None:
     found = made(tmp_path, *LONG, "--steps", "20", "--judged", "last", "--memory", "1", "--batch-size", "4")
@@ -399,6 +401,7 @@ def test_errors_are_one_line_of_the_command_line(tmp_path: Path, capsys: pytest.
     assert error.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_progress_is_shown_on_terminals_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

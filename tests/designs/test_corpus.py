@@ -295,6 +295,7 @@ def test_good_files_are_read_and_their_claims_compared(tmp_path: Path) -> None:
     assert sum(check_claims(path, read(path)) for path in files) == 2 * 5 + 1 + 3 * 3
 
 
+@pytest.mark.slow
 def test_mutants_are_refused_or_true(tmp_path: Path) -> None:
     found = fuzzed(tmp_path, 1000, seed=1)
     assert found["refused"] > 600

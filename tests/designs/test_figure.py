@@ -80,6 +80,7 @@ def test_learning_curves_are_exact_and_private_for_the_horizon() -> None:
     assert curves[NOTHING].y == pytest.approx(bias[curves[NOTHING].x.astype(int)], rel=1e-12)
 
 
+@pytest.mark.slow
 def test_noise_with_a_factor_for_each_step_has_a_learning_curve() -> None:
     found = made("a problem")
     comparison = found.comparison(0.5)
@@ -163,6 +164,7 @@ def test_extreme_problems_are_drawn(problem: Any) -> None:
     drawn(data_of(design(BUDGET, ENDLESS, problem), points=20))
 
 
+@pytest.mark.slow
 def test_a_label_says_what_is_compared_and_a_curve_that_rises_has_its_reason() -> None:
     rising = drawn(data_of(made("once"), points=20))
     tuned = drawn(data_of(made("once"), 10.0, points=20))
@@ -209,6 +211,7 @@ def test_points_are_checked() -> None:
 # -- alternatives ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_picture_shows_every_family_in_a_look_of_its_own_and_the_floor() -> None:
     found = made("a problem")
     curves = curve_data(found)

@@ -92,6 +92,7 @@ def test_no_memory_is_independent_noise() -> None:
     assert made("no memory").mechanism == DPSGD()
 
 
+@pytest.mark.slow
 def test_the_promise_of_the_order_is_kept() -> None:
     fixed = made("usual").program().sensitivity
     assert made("usual").program().participation == made("usual").optimum.participation == EPOCHED
@@ -102,6 +103,7 @@ def test_the_promise_of_the_order_is_kept() -> None:
     assert secret.program().sensitivity == design(BUDGET, EPOCHED, memory=2).program().sensitivity
 
 
+@pytest.mark.slow
 def test_users_with_several_examples_and_replace_one_take_more_noise() -> None:
     user = Participation.fixed_epochs(STEPS, epochs=4, unit="user", members=3)
     one, three = design(BUDGET, EPOCHED, memory=0), design(BUDGET, user, memory=0)
@@ -123,6 +125,7 @@ def test_a_problem_of_any_length_has_its_optimum() -> None:
     assert found.mechanism.coefficients(50) == pytest.approx(exact, rel=1e-2)
 
 
+@pytest.mark.slow
 def test_strongly_convex_designs_minimise_the_bound_of_the_objective_at_the_budget() -> None:
     problem = StronglyConvex(1.0, 10.0, 0.01, gradient_noise_std=3.0)
     found = design(BUDGET, ENDLESS, problem)

@@ -144,6 +144,7 @@ def program(
     return names
 
 
+@pytest.mark.slow
 def test_the_program_for_numpy_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = program(with_dpsgd(8.0), "any loop, with NumPy arrays", tmp_path, monkeypatch, size=3, total=np.zeros(3))
     assert found["run"].position == 48

@@ -50,6 +50,7 @@ def test_dpsgd_is_a_row_of_every_design_by_epsilon_and_delta(cyclic: Design) -> 
     assert design(Budget(epsilon=1.0, delta=1e-5, adjacency="replace-one"), ORDER, memory=1).dpsgd is None
 
 
+@pytest.mark.slow
 def test_the_crossover_is_in_the_report(cyclic: Design) -> None:
     limit = cyclic.crossover
     assert limit is not None

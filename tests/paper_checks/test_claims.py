@@ -23,17 +23,40 @@ CLAIMS = ledgers.claims()
 LARGEST_FALSE_ALARM_RATE = 1e-7
 
 
-#: Claims whose check takes more than two seconds.
+#: Claims whose check takes more than a second.
 LONG = {
+    "correlated-noise-equation-22-convention-of-f",
+    "correlated-noise-equation-51",
+    "correlated-noise-figure-3-optimized",
     "correlated-noise-lemma-c.21-ii-proof",
+    "correlated-noise-proposition-c.11",
+    "correlated-noise-proposition-c.13",
+    "correlated-noise-remark-f.7-sum",
+    "correlated-noise-theorem-3.1-cone-constraints",
     "correlated-noise-theorem-c.14",
     "corrnoise-a1",
+    "corrnoise-a1-others",
+    "corrnoise-a6-interval",
+    "corrnoise-l2",
+    "corrnoise-n3-sharpened-one-direction",
+    "corrnoise-p4",
+    "corrnoise-s3",
     "corrnoise-s4",
+    "corrnoise-theorem-2",
+    "corrnoise-tv2",
+    "momentum-aggregation-theorem-4-rdp",
+    "momentum-aggregation-theorem-8-rdp",
     "noise-cancellation-section-5-growing-noise",
-    "shuffled-gradients-lemma-d.8",
-    "shuffled-gradients-lemma-d.9",
+    "noise-cancellation-theorem-5.2-bound",
+    "noise-cancellation-theorem-5.2-quadratic-runs",
+    "shuffled-gradients-appendix-e.2-reshuffling",
+    "shuffled-gradients-corollary-d.15",
     "shuffled-gradients-lemma-d.12",
     "shuffled-gradients-lemma-d.13",
+    "shuffled-gradients-lemma-d.5",
+    "shuffled-gradients-lemma-d.8",
+    "shuffled-gradients-lemma-d.9",
+    "shuffled-gradients-theorem-d.14",
     "shuffled-gradients-theorem-d.14-public-records",
     "shuffled-gradients-theorem-g.7-public-records",
 }

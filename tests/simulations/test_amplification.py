@@ -124,6 +124,7 @@ def test_the_face(seed):
     assert certified.upper <= found.upper
 
 
+@pytest.mark.slow
 def test_an_interval_of_epsilon():
     curve = bins_curve(DPSGD(), cn.Participation.balls_in_bins(16, period=16))
     found = sampled_bound(curve, 1.0, "remove", delta=1e-3, samples=4000, rng=1, beta=1e-3)

@@ -303,6 +303,7 @@ class Durable:
         return np.asarray(release)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("after", "verdict", "cause"),
     [

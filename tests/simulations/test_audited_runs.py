@@ -130,6 +130,7 @@ def test_models_of_torch(model: str, share: float) -> None:
     assert found.cause == ("" if share == 1 else SMALL), found.report()
 
 
+@pytest.mark.slow
 def test_trees_of_jax() -> None:
     jax = pytest.importorskip("jax")
     tree = {"embedding": jax.numpy.ones((25, 10)), "dense": [jax.numpy.ones((4, 10)), jax.numpy.ones(10)]}
@@ -149,6 +150,7 @@ def test_trees_of_jax() -> None:
     assert found.cause == "", found.report()
 
 
+@pytest.mark.slow
 def test_the_transformation_of_optax() -> None:
     pytest.importorskip("optax")
     jax = pytest.importorskip("jax")

@@ -395,6 +395,7 @@ def test_a_diverging_curve_becomes_infinite_and_never_nan():
     assert not np.isnan(curve.standard_error).any()
 
 
+@pytest.mark.slow
 def test_standard_errors_of_curves_with_few_chains_are_honest():
     exact = PROBLEM.learning_curve(DPSGD(), 40)[39:40]
     z = np.array(

@@ -46,6 +46,7 @@ def hits(shift: int) -> int:
     return found
 
 
+@pytest.mark.slow
 def test_intervals_hold_as_often_as_they_say() -> None:
     """With a false-alarm rate of 1e-6; the mutant takes the quadrature for the weights."""
     least = binom.ppf(1e-6, 1000, 0.9)
@@ -87,6 +88,7 @@ def network() -> tuple[Any, Any, tuple[Any, Any]]:
     return model, torch.nn.functional.cross_entropy, data
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch's own
 @pytest.mark.parametrize("chunk_size", [None, 7])
 def test_the_hessian_of_a_module(chunk_size: int | None) -> None:

@@ -44,6 +44,7 @@ def test_lasso_logistic_regression_agrees_with_a_cone_solver():
     assert (x == 0).any() == (np.abs(z.value) < 1e-5).any()
 
 
+@pytest.mark.slow
 def test_a_risk_without_minimiser_is_refused():
     a = np.array([[1.0], [2.0]])
     separable = Task(LinearLoss("logistic", 1), Regulariser("none"), a, np.ones(2), a, np.ones(2))

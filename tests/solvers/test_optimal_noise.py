@@ -57,6 +57,7 @@ def excess(problem: QuadraticProblem, noise: ProductNoise) -> float:
 # -- it is the minimum -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", SMALL, ids=repr)
 def test_it_is_the_minimum_at_45_digits(problem):
     """Errors of 1e-15 in the gaps are errors of 1e-30 or so in the value, which falsified noise exceeds by far."""

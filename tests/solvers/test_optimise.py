@@ -93,6 +93,7 @@ def test_a_fixed_order_is_worth_more_than_a_separation() -> None:
         assert fixed.error < 0.99 * spread.error
 
 
+@pytest.mark.slow
 def test_random_orders_are_judged_by_their_worst_case() -> None:
     who = Participation.reshuffled(32, epochs=4)
     for one in everything(optimise(None, who, memory=4)):
@@ -208,6 +209,7 @@ def test_short_runs(steps: int, period: int, count: int) -> None:
     assert all(best.error <= one.error for one in best.alternatives)
 
 
+@pytest.mark.slow
 def test_long_runs_have_a_floor() -> None:
     for what, who in (
         (SGD(momentum=0.5), Participation.single(5000)),

@@ -89,6 +89,7 @@ def test_nu_at_40_digits(problem):
         assert scatter(problem, nu * (1 + mpf(10) ** -4)) / scatter(problem, low) - 1 > 1e-12
 
 
+@pytest.mark.slow
 @given(regressions(kurtosis=None))
 def test_no_other_nu_is_better(problem):
     nu = stationary_nu(problem)
@@ -127,6 +128,7 @@ def test_what_does_not_move_the_best_noise():
     assert stationary_nu(LinearRegression(spectrum, 0.1, kurtosis=1)) != pytest.approx(stationary_nu(plain), rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("criterion", CRITERIA)
 @pytest.mark.parametrize("std", [0.0, 2.0])
 def test_of_strongly_convex_losses_the_bound_is_minimised(criterion, std):

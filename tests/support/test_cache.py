@@ -44,6 +44,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
             kept(tmp_path, SETTINGS)
 
 
+@pytest.mark.slow
 def test_too_large_a_file_is_neither_written_nor_read(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a list has 1000001 items, more than 1000000"):
         keep(tmp_path, SETTINGS, np.zeros(10**6 + 1))

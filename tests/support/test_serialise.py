@@ -127,6 +127,7 @@ things = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(things, st.booleans())
 def test_what_comes_back_is_the_same_bit_for_bit(thing, text_only):
     kinds = TABLE | KINDS

@@ -126,6 +126,7 @@ def test_a_seed_decides_everything(short: SimulationRun, tmp_path: Path) -> None
     assert all((s.y != o.y).all() for s, o in zip(found, other, strict=True))
 
 
+@pytest.mark.slow
 def test_what_fails_is_named_and_left_out(short: SimulationRun, data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     own, calls = quadratic_problems.simulate_learning_curve, []
 
@@ -145,6 +146,7 @@ def test_what_fails_is_named_and_left_out(short: SimulationRun, data: Data, monk
     assert "simulated markers" in learning_curves.report(data + found)
 
 
+@pytest.mark.slow
 def test_curves_bounds_and_residuals_are_drawn(data: Data, simulated: Data) -> None:
     alone = learning_curves.draw(data)
     alone.draw_without_rendering()

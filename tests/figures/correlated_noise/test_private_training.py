@@ -20,6 +20,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figure, "prefix_error", lambda experiment, method, epsilon: len(method) / epsilon)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short")
 def test_small_runs_are_resumed_drawn_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = SimulationRun(tmp_path, seed=5, progress=False)

@@ -12,6 +12,7 @@ from corrnoise.simulations.federation.images import dealt_images
 from tests.figure_entries import check_entry
 
 
+@pytest.mark.slow
 def test_small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figure, "RATES", (0.3, 1.0))
     monkeypatch.setattr(figure, "CLIP_NORMS", (3.0,))

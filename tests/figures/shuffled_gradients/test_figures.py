@@ -118,6 +118,7 @@ def test_companions_name_the_figures_that_they_repeat() -> None:
     assert sources["shuffled_quarter"].startswith("Figures 5 and 6 of")
 
 
+@pytest.mark.slow
 def test_figures_say_that_their_data_are_stand_ins_and_have_the_papers_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """What ``--list`` shows names the stand-ins; ``--download`` asks for the paper's data sets, and for no other."""
     asked = []

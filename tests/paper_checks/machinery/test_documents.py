@@ -77,6 +77,7 @@ def test_headings_and_anchors():
     assert anchor("N3: ν-DP-FTRL with its constants") == "n3-ν-dp-ftrl-with-its-constants"
 
 
+@pytest.mark.slow
 def test_every_document_can_be_embedded():
     shelf = Library()
     for path in DOCS.glob("*.md"):

@@ -6,6 +6,7 @@ import pytest
 from corrnoise.simulations.auditing.layout import Layout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("canaries", "idle"), [(4, 16), (100, 200), (2244, 1000)])
 def test_scores_undo_gradients(canaries: int, idle: int) -> None:
     layout = Layout(canaries, idle)

@@ -39,6 +39,7 @@ def test_the_settings_are_those_of_the_paper() -> None:
         small(CIFAR_10, [], (0,))
 
 
+@pytest.mark.slow
 def test_the_network_and_every_method_run(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     assert sum(parameter.numel() for parameter in paper_network(0).parameters()) == 550_570

@@ -94,6 +94,7 @@ def test_bootstrap_intervals():
     assert paired_interval(np.full(10, 0.5)) == (0.5, 0.5)
 
 
+@pytest.mark.slow
 def test_noise_for_sampled_batches_is_the_one_that_the_accountant_covers() -> None:
     """The bands depend on ε, the multiplier is that of the program, and the error of prefix sums is written out."""
     found = comparison.amplified(LINEAR, CYCLIC, 8.0)

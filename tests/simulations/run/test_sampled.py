@@ -239,6 +239,7 @@ def test_what_sampling_does_not_cover_is_refused(who: Participation) -> None:
         assert run_of(who.worst, batches=given_).participation == who.worst
 
 
+@pytest.mark.slow
 def test_the_epsilon_of_a_sampled_run() -> None:
     """Below that of the worst case, within the budget, and never below what the accountant says."""
     who = Participation.poisson(12, 0.1)

@@ -428,6 +428,7 @@ def test_a_cluster_gives_the_same_results(start: Callable[..., str], tmp_path: P
     assert results(sweep(points[:3], directory=tmp_path / "kept")) == results(outcomes[:3])
 
 
+@pytest.mark.slow
 def test_a_cluster_without_workers_is_refused(start: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     address = start(0)
     monkeypatch.setattr("corrnoise.support.cluster.PATIENCE", 1.0)

@@ -215,6 +215,7 @@ def test_no_toeplitz_mechanism_is_below_the_lower_bound(workload, noise):
         assert best.lower_bound <= error(participation) * (1 + 1e-12)
 
 
+@pytest.mark.slow
 @given(workloads(kinds=("momentum",)), st.integers(0, 2**32 - 1))
 def test_structured_and_dense_ways_agree_for_momentum(workload, seed):
     v = np.exp(np.random.default_rng(seed).normal(size=workload.steps))

@@ -60,6 +60,7 @@ def test_the_largest_error_is_approached():
     assert of_means > 2.15  # the mutant minimises the mean
 
 
+@pytest.mark.slow
 def test_longer_runs_start_from_shorter_ones():
     objective, once = run_objective(PrefixSums(5000)), Participation.single(5000)
     assert error(best_time_varying(objective, once, 3), objective, once) < 3.47  # the floor is about 3.453

@@ -240,6 +240,7 @@ def test_columns_that_hold_and_that_do_not() -> None:
         handed_over(noise, once(100_000), "noising column", "float32", rates=rates)
 
 
+@pytest.mark.slow
 def test_the_most_accurate_fit_that_holds_is_taken() -> None:
     noise = NuFTRL(1e-3)
     rates = [1e-3, 1.0]

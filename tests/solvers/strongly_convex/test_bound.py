@@ -157,6 +157,7 @@ def test_bound_of_every_quadratic(problem, noise, criterion):
         assert found.value == pytest.approx(worst, rel=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(problems(1e-3), noises())
 def test_objective_is_tighter_than_distance(problem, noise):
@@ -409,6 +410,7 @@ def test_a_failing_cone_solver_is_an_error(monkeypatch):
         strongly_convex_bound(StronglyConvex(0.1, 1, 1), DPSGD(), method="socp", lags=5)
 
 
+@pytest.mark.slow
 def test_the_cone_program_is_solved_at_large_condition_numbers():
     """κ = 10⁴: the residuals of CLARABEL's answer leave 1e-8 open, and the grid overestimates the peak at 0."""
     found = strongly_convex_certificate(StronglyConvex(1e-4, 1, 1), DPSGD(), method="socp", lags=50)

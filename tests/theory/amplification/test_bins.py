@@ -143,6 +143,7 @@ def test_three_bins_and_the_trap_of_the_signs(signs):
     assert curve.delta(2.0, 1.0, "remove").lower > 0.0034771168
 
 
+@pytest.mark.slow
 @settings(max_examples=2)
 @given(st.floats(0.5, 4), st.floats(0.1, 2), st.sampled_from(DIRECTIONS), st.integers(2, 3))
 def test_brackets_contain_the_truth_and_fall_with_the_noise(sigma, epsilon, direction, number):
@@ -158,6 +159,7 @@ def test_brackets_contain_the_truth_and_fall_with_the_noise(sigma, epsilon, dire
     assert estimate[1] >= truth * (1 - 1e-4) - 1e-12
 
 
+@pytest.mark.slow
 def test_larger_moduli_give_larger_curves():
     small, large = (bins_curve(BandedStrategyNoise([1.0, c]), bins(6, 3)) for c in (0.3, 0.6))
     for direction in DIRECTIONS:
@@ -173,6 +175,7 @@ def test_one_bin_is_a_gaussian_mechanism():
         assert found.lower <= truth * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_correlated_noise_has_a_bracket_by_the_chain():
     curve = bins_curve(NuFTRL(1 / 16), bins(24, 6))
     for direction in DIRECTIONS:

@@ -197,6 +197,7 @@ def test_monotone(sigma: float, q: float, steps: int, epsilon: float, direction:
     assert bracket(curve((q, more, steps)), epsilon, sigma, direction)[1] >= low
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(**RUNS, direction=st.sampled_from(DIRECTIONS))
 def test_the_certificate_contains_the_estimate(
@@ -248,6 +249,7 @@ def test_laws_and_the_contour_agree(
         assert upper - lower < 0.02 * high
 
 
+@pytest.mark.slow
 def test_few_rare_steps_are_bounded_by_laws() -> None:
     one = curve((1e-4, 1.0, 3))
     assert planned(one.above, 1.0, 0.78, "remove").count == 0
@@ -329,6 +331,7 @@ def test_a_worse_sum_is_noticed_by_its_certificate(change: dict[str, Any]) -> No
     assert high - low > 1e-9 * EXACT
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(
     sigma=log_uniform(0.5, 5.0),
@@ -388,6 +391,7 @@ def test_a_budget_without_one_of_its_terms_is_wrong(name: str, monkeypatch: pyte
     assert not low <= EXACT <= high
 
 
+@pytest.mark.slow
 def test_dp_accounting_is_an_approximation() -> None:
     """Its connect-the-dots grid with its default truncation has errors of 1e-3 here, of either sign."""
     dp_accounting = pytest.importorskip("dp_accounting")

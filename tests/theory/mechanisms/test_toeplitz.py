@@ -240,6 +240,7 @@ def test_limit_of_nu_ftrl(nu):
         assert oracles.relative_error(ProductNoise([nu], [0.5]).limiting_sensitivity(), exact) < 1.5e-14
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(product_noises(1e-12))
 def test_limit_of_products(noise):
@@ -304,6 +305,7 @@ def test_privacy_never_errs_downwards(noise, steps, rho, adjacency):
         )
 
 
+@pytest.mark.slow
 @given(noises(), log_uniform(1e-9, 1e9))
 def test_privacy_never_errs_downwards_in_the_limit(noise, rho):
     with workdps(40):

@@ -115,6 +115,7 @@ def test_without_gap_is_what_it_says(b):
     assert oracles.relative_error(averaged_modulus(b * 1e-9, b), exact) < 1e-8
 
 
+@pytest.mark.slow
 @given(st.tuples(*[st.floats(-3, 3).map(lambda u: 10.0**u)] * 4))
 def test_complete_elliptic_integral_of_bulirsch(arguments):
     kc, q, a, c = arguments

@@ -124,6 +124,7 @@ def test_modulus(gap, omega):
     assert oracles.relative_error(modulus(gap, c, s)[0], exact) < 1e-15
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(gaps(1e-9), st.sampled_from([0.5, -0.5, 1.0]), rates(1e-9))
 def test_averages(gap, exponent, rate):

@@ -25,6 +25,7 @@ def total(objective, mechanism, offset, rho=1.0):
     )
 
 
+@pytest.mark.slow
 @given(regressions(most=4, kurtosis=None) | mean_estimations(), noises(), st.integers(1, 40), st.data())
 def test_toeplitz_noise_has_the_error_of_its_learning_curve(problem, noise, steps, data):
     weights = np.array(data.draw(st.lists(st.floats(0, 1), min_size=steps, max_size=steps)))

@@ -167,6 +167,7 @@ def test_a_curvature_above_the_stated_bound_breaks_the_claim():
 # -- strong convexity --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_strongly_convex_steps_forget():
     """Contraction 0.999 a step, n = 1000, K = 50, ε = 1: from 5.29 to 5.16, and to 0.52 where all Hessians are μI."""
 

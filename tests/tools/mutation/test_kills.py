@@ -55,6 +55,7 @@ LOOSE = claim(loose_trace)
 AT = {"eigenvalues": np.ones(5), "eta": 0.5}
 
 
+@pytest.mark.slow
 def test_the_functions_of_a_claim_are_its_own_and_those_with_formulas_of_papers():
     assert functions_of(SHARP, AT) == [sharp_trace, trace_bound]
     written_claim = claim_called("Theorem C.14")
@@ -99,6 +100,7 @@ def test_a_sharp_claim_kills_and_a_loose_one_does_not():
     assert sharp.fates["weaker"] > 0  # larger right sides
 
 
+@pytest.mark.slow
 def test_the_sample_is_seeded_and_has_all_kinds():
     first, second = kills(SHARP, most=9), kills(SHARP, most=9)
     assert first == second
@@ -123,6 +125,7 @@ def test_of_a_false_claim_there_are_no_mutants():
     assert kills(false) == Kills(source_of(false), 0)
 
 
+@pytest.mark.slow
 def test_the_record_is_read_as_it_is_written():
     found = {"b": kills(LOOSE, most=40), "a": Kills("0", 0)}
     assert read(written(found)) == found
@@ -184,6 +187,7 @@ def test_the_published_record_is_of_claims_of_the_ledger():
         assert sum(int(row[fate]) for fate in record.FATES) <= int(row["of"])
 
 
+@pytest.mark.slow
 def test_every_survivor_has_a_reason_and_every_reason_a_survivor():
     """Unless the claim has changed since; then the command that records says what is to be done."""
     reasons = record.reasons()
@@ -237,6 +241,7 @@ def test_dimension_free_versions_of_statements_about_the_dimension_are_rejected(
     assert "survived" not in fates
 
 
+@pytest.mark.slow
 def test_results_are_kept_and_not_computed_again(tmp_path, capsys, monkeypatch):
     for name in ("RECORD", "SUMS"):
         monkeypatch.setattr(record, name, tmp_path / name)
