@@ -362,6 +362,7 @@ def test_curves_depend_on_the_seed_and_on_nothing_else():
 # -- learning curves ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("p", "noise", "options"),
     [

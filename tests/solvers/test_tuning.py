@@ -222,6 +222,7 @@ def test_mean_estimation_without_correlation_at_40_digits(steps, offset, std):
         assert error(best * (1 + mpf(10) ** -3)) / error(best) - 1 > 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [optimal_noise, nu_ftrl, lambda p: AntiPGD(stationary_damping(p))])
 @pytest.mark.parametrize("steps", [1, 20, 300])
 def test_no_learning_rate_of_a_dense_grid_is_better(noise, steps):
@@ -240,6 +241,7 @@ def test_no_learning_rate_of_a_dense_grid_is_better(noise, steps):
     assert tuned.noise == noise(at(problem, tuned.learning_rate))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", [0.3, 1e4])
 @pytest.mark.parametrize("noise", [DPSGD(), NuFTRL(1e-3), optimal_noise], ids=["dp-sgd", "nu-ftrl", "optimum"])
 @pytest.mark.parametrize(

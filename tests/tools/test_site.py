@@ -59,6 +59,7 @@ def test_the_picture_of_the_readme_is_small_and_names_its_curves() -> None:
     assert f"({PICTURE.relative_to(ROOT).as_posix()})" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_draw(path: Path) -> None:
     try:

@@ -122,6 +122,7 @@ def test_every_step_of_full_batches(merged, monkeypatch):
     assert 0.98 < found / np.sqrt(diagonal).sum() ** 2 <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.parametrize("steps", [1000, 2049])
 def test_floors_exist_and_are_below_noise(name, steps):

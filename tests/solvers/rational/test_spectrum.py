@@ -43,6 +43,7 @@ def size(noise) -> int:
     return noise.poles.size if isinstance(noise, PoleNoise) else noise.values.size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("product", "kind", "most"), CASES, ids=lambda case: repr(case)[:40])
 def test_products(product, kind, most):
     reduced = reduced_noise(factorised(product), 1e-6)
