@@ -166,6 +166,7 @@ def test_noisy_sums_are_those_of_the_host(kind: Kind) -> None:
     host = ModelNoise(program, noise.size, 1)
     own = kind.maker()(program, noise.size)
     whole = rng.integers(-(2**31) + 1, 2**31, noise.size).astype(np.int32)
+    whole[1000:] = rng.integers(-100, 100, noise.size - 1000)  # so small that float32 shows each unit
     real = rng.normal(size=noise.size).astype(np.float32)
     for total, given, made, on_grid in (
         (real, None, noise.astype(np.float32), False),
