@@ -96,11 +96,13 @@ def test_noise_on_a_device_has_the_bits_of_the_host(mechanism: Mechanism, wide: 
     program = streaming(mechanism, ONCE)
     host: NoiseMaker = ModelNoise(program, 10_000, 1, spans=SPANS)
     own = kind.maker()(program, 10_000, spans=SPANS)
+    alone = kind.maker()(program, 10_000, spans=SPANS)  # keeps its memory, which is not rounded by the host
     for step in range(STEPS):
         first = host.made(SECRET, step, bytes([step]), 2.5, wide=wide)
         second = own.made(SECRET, step, bytes([step]), 2.5, wide=wide)
         assert second.device == own.device
         np.testing.assert_array_equal(own.on_host(second), first)
+        np.testing.assert_array_equal(alone.on_host(alone.made(SECRET, step, bytes([step]), 2.5, wide=wide)), first)
         np.testing.assert_array_equal(own.memory, host.memory)
         assert own.memory.dtype == host.memory.dtype
         one, other = host.memory, own.memory
