@@ -312,6 +312,9 @@ def test_noise_is_made_where_the_model_is() -> None:
     assert torch_noise.maker_for(mock.Mock(type="cpu")) is ModelNoise
     assert jax_noise.maker_for([here]) is ModelNoise
     assert jax_noise.maker_for([leaf, here]) is ModelNoise
+    elsewhere = mock.Mock()
+    elsewhere.devices.return_value = {mock.Mock(platform="gpu")}
+    assert jax_noise.maker_for([leaf, elsewhere]) is ModelNoise  # on several devices
     dense = streaming(MatrixNoise(np.tril(np.ones((4, 4)))), ONCE)
     for maker, name in ((torch_noise.maker_for(device), "torch_noise.TorchNoise"), (jax_noise.maker_for([leaf]), "")):
         assert maker is not ModelNoise, name

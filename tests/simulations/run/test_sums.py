@@ -242,6 +242,7 @@ def test_the_noise_is_that_of_a_run_of_floats(release: str) -> None:
         (np.zeros(5, np.int64), "numbers of int32, got .* of int64"),
         (np.zeros(4, np.int32), "5 numbers"),
         (np.array([2**31 - 1, 0, 0, 0, 0], np.int32), "at most .* units"),
+        (np.array([0, -(2**31), 0, 0, 0], np.int32), "at most .* units"),
         (np.full(5, 2**29, np.int32), "norm of at most 8, as the sum of 4 clipped gradients"),
     ],
 )
