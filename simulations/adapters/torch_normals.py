@@ -7,9 +7,11 @@ Other devices use the operations of ``array_normals``, whose bits are the same.
 from __future__ import annotations
 
 import shutil
+import sysconfig
 from collections.abc import Callable
 from functools import lru_cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,14 +42,19 @@ def program(function: Callable[..., Any], compiled: bool) -> Callable[..., Any]:
 
 
 def compiles(device: Any) -> bool:
-    """Whether functions are compiled for a device: for GPUs where Triton and a compiler of C are there.
+    """Whether functions are compiled for a device: for GPUs where Triton and what it needs are there.
+
+    Triton compiles C, against the headers of Python, which many machines lack.
 
     Parameters
     ----------
     device
         A device of PyTorch.
     """
-    return device.type == "cuda" and find_spec("triton") is not None and any(map(shutil.which, ("cc", "gcc", "clang")))
+    if device.type != "cuda" or find_spec("triton") is None:
+        return False
+    headers = Path(sysconfig.get_path("include"), "Python.h")
+    return headers.exists() and any(map(shutil.which, ("cc", "gcc", "clang")))
 
 
 def normals(seed: Any, index: Any, nu: Any) -> Any:

@@ -160,7 +160,7 @@ def test_a_device_that_makes_other_numbers_is_refused(mutant: str, kind: Kind, m
 
 @KINDS
 def test_noisy_sums_are_those_of_the_host(kind: Kind) -> None:
-    """Of floats, of integers, and on the grid; ties and an empty shard included."""
+    """Sums of floats and of integers, and releases on the grid, with ties and an empty shard."""
     program = streaming(NuFTRL(0.1), ONCE)
     grid = Grid(-21, "int32", 1000 * 2**21)
     rng = np.random.default_rng(0)

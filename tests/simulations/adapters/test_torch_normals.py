@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import shutil
+import sysconfig
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -162,3 +164,16 @@ def test_spans_are_filled_one_after_the_other(device: str, dtype: str, monkeypat
     values.zero_()
     torch_normals.fill_by_elements(values, seed, SPANS, torch_normals.normals)
     np.testing.assert_array_equal(values.cpu().numpy(), true)
+
+
+@pytest.mark.parametrize("missing", ["nothing", "triton", "headers", "compiler"])
+def test_functions_are_compiled_only_where_triton_can(
+    missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if missing != "headers":
+        (tmp_path / "Python.h").touch()
+    monkeypatch.setattr(torch_normals, "find_spec", lambda name: None if missing == "triton" else name)
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
+    monkeypatch.setattr(shutil, "which", lambda name: None if missing == "compiler" else name)
+    assert torch_normals.compiles(torch.device("cuda")) == (missing == "nothing")
+    assert not torch_normals.compiles(torch.device("cpu"))
