@@ -11,7 +11,7 @@ from graphlib import TopologicalSorter
 
 from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
 from corrnoise.paper_checks.machinery.papers import ListedClaim, Paper
-from corrnoise.paper_checks.machinery.verdicts import FALSE, NOT_CHECKABLE
+from corrnoise.paper_checks.machinery.verdicts import FALSE, UNDECIDED
 
 #: The kinds of evidence that a proof may rest on.
 PROOFS = ("proved", "certified")
@@ -66,7 +66,7 @@ class Foundations:
     def faults(self, claim: Claim) -> Iterator[str]:
         """Why the foundations of a claim cannot bear it: false, open, or weaker than a proof that rests on them."""
         for foundation in self.of(claim):
-            if foundation.recorded in (FALSE, NOT_CHECKABLE):
+            if foundation.recorded in (FALSE, *UNDECIDED):
                 yield f"{claim.name} rests on {foundation.name}, which is {foundation.recorded}"
             if foundation.conjecture and not claim.conjecture:
                 yield f"{claim.name} rests on {foundation.name}, which is a conjecture"

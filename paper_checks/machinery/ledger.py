@@ -120,6 +120,7 @@ class Claim(Named):
     constants: Mapping[str, Quantifier] = field(default_factory=dict)
     probability: str | None = None
     counterexample: Mapping[str, Any] | Family | None = None
+    undecided: verdicts.Undecided | None = None
     unverifiable: str | None = None
     sharp: str | None = None
     proved_constant: Any = None
@@ -149,8 +150,8 @@ class Claim(Named):
     @property
     def recorded(self) -> str:
         """The verdict as recorded, one of ``VERDICTS``."""
-        if self.unverifiable is not None:
-            return verdicts.NOT_CHECKABLE
+        if self.undecided is not None:
+            return self.undecided
         if self.counterexample is None:
             return verdicts.HOLDS
         return verdicts.CORRECTED if self.corrected is not None else verdicts.FALSE
@@ -330,8 +331,8 @@ class Claim(Named):
 
     def _verdict(self, true: bool, printed_false: bool) -> str:
         """The verdict, from whether the function's statement is true and the printed one is known to be false."""
-        if self.unverifiable is not None:
-            return verdicts.NOT_CHECKABLE
+        if self.undecided is not None:
+            return self.undecided
         if printed_false:
             return verdicts.CORRECTED if true and self.corrected is not None else verdicts.FALSE
         return verdicts.HOLDS if true else verdicts.FALSE
@@ -349,7 +350,7 @@ class Claim(Named):
             return f"only {worst.share:.2g} of the points drawn lie in the domain"
         if verdict != self.recorded:
             return f"the verdict is {verdict!r}, recorded is {self.recorded!r} (margin {worst.margin:.3g})"
-        if verdict == verdicts.NOT_CHECKABLE and not true:
+        if verdict in verdicts.UNDECIDED and not true:
             return f"what is checked instead fails (margin {worst.margin:.3g})"
         if certificate is not None and certificate.answer != ("proved" if true else "refuted"):
             return f"the certificate is {certificate.answer} after {certificate.boxes} boxes"

@@ -20,7 +20,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack, cast
 
 from corrnoise.paper_checks.machinery.names import Named
-from corrnoise.paper_checks.machinery.verdicts import IDENTITY, INEQUALITY, Evidence, Relation
+from corrnoise.paper_checks.machinery.verdicts import IDENTITY, INEQUALITY, Evidence, Relation, Undecided
 
 if TYPE_CHECKING:
     from corrnoise.paper_checks.machinery.domains import Axis
@@ -47,7 +47,8 @@ class Fields(TypedDict, total=False):
     #: the constants with which the function is the printed statement; by default ``printed`` or ``published`` is True
     as_printed: Mapping[str, Any]
     corrected: str  #: the true statement, where the printed one is false
-    unverifiable: str  #: why the statement cannot be checked, and what is checked instead
+    undecided: Undecided  #: the verdict where the statement as printed is neither true nor false
+    unverifiable: str  #: why it is undecided, and what is checked instead
     transcription: str | None  #: which signs an electronic copy lost and were restored
     outside: str  #: which part of the statement's domain is left out, and the argument there
     proof: str  #: the file and heading of a proof, or the section of the paper

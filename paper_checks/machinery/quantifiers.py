@@ -9,7 +9,7 @@ One rule decides alike everywhere.
 * An *unspecified* constant is one of which the paper does not say what it is (a constant of O(·), "up to constants").
   It is read as existential, which is the weakest reading, so that a refutation survives every other reading.
 
-A statement is not checkable if it has neither a choice that was checked over its whole domain nor such a family.
+A statement is undecided if it has neither a choice that was checked over its whole domain nor such a family.
 
 A family is evaluated for ``CHOICES`` of each constant.  That it violates the statement for all choices beyond them needs
 an argument, which the note of the claim gives.

@@ -9,7 +9,7 @@ from corrnoise.paper_checks.machinery.independence import shared
 from corrnoise.paper_checks.machinery.ledger import Claim, Sides
 from corrnoise.paper_checks.machinery.names import number_and_part
 from corrnoise.paper_checks.machinery.quantifiers import faults
-from corrnoise.paper_checks.machinery.verdicts import EVIDENCE, IDENTITY, INEQUALITY, Relation
+from corrnoise.paper_checks.machinery.verdicts import EVIDENCE, IDENTITY, INEQUALITY, UNDECIDED, Relation
 
 _AS_PRINTED = ("printed", "published")  #: arguments that make the printed statement of a function, if they are True
 
@@ -53,7 +53,15 @@ def written_claim(
         (not free <= axes <= (axes if open_ended else names), "its domain must have an axis for each argument"),
         (not changed <= names - axes, f"it has no constant {', '.join(sorted(changed - (names - axes)))}"),
         (claim.sharp and claim.relation != INEQUALITY, "only an inequality has a sharp constant"),
-        (claim.unverifiable is not None and false, "a claim that is not checkable has no counterexample"),
+        (
+            claim.undecided not in (None, *UNDECIDED),
+            f"undecided must be one of {', '.join(UNDECIDED)}, got {claim.undecided!r}",
+        ),
+        (
+            (claim.undecided is None) != (claim.unverifiable is None),
+            "what is undecided needs the reason in unverifiable",
+        ),
+        (claim.undecided is not None and false, "a claim that is undecided has no counterexample"),
         ((claim.corrected or claim.as_printed) and not false, "a correction needs a counterexample"),
         (
             isinstance(claim.counterexample, Mapping) and set(claim.counterexample) != axes,

@@ -3,12 +3,16 @@
 from typing import Literal
 
 Evidence = Literal["proved", "certified", "exact", "searched", "simulated"]
+Undecided = Literal["open", "no data", "vacuous"]
 Relation = Literal["<=", "="]
 
 HOLDS = "holds"
 CORRECTED = "holds corrected"
 FALSE = "false"
-NOT_CHECKABLE = "not checkable"
+OPEN: Undecided = "open"
+NO_DATA: Undecided = "no data"
+VACUOUS: Undecided = "vacuous"
+UNDECIDED = (OPEN, NO_DATA, VACUOUS)
 ERROR = "error"  #: the verdict of a check that could not be carried out
 INEQUALITY: Relation = "<="
 IDENTITY: Relation = "="
@@ -18,7 +22,9 @@ VERDICTS = {
     HOLDS: "true as printed; a root or fraction bar that only an electronic copy lost is restored first, and noted",
     CORRECTED: "false as printed, with a counterexample; a repair that keeps its purpose is true",
     FALSE: "the purpose for which it was printed fails too",
-    NOT_CHECKABLE: "open, or constants are unspecified; the note says which statement was checked instead",
+    OPEN: "neither proved nor refuted; the note says which statement was checked instead",
+    NO_DATA: "the paper does not give the constants or settings that decide it; another statement was checked instead",
+    VACUOUS: "nothing satisfies its hypotheses, or it draws from a false statement; another was checked instead",
 }
 #: The kinds of evidence and their meaning, strongest first.
 EVIDENCE: dict[Evidence, str] = {

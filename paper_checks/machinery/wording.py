@@ -14,7 +14,7 @@ from corrnoise.paper_checks.machinery.ledger import Claim, Counterexample, Outco
 from corrnoise.paper_checks.machinery.margins import margin
 from corrnoise.paper_checks.machinery.quantifiers import chosen
 from corrnoise.paper_checks.machinery.quotations import place
-from corrnoise.paper_checks.machinery.verdicts import IDENTITY, NOT_CHECKABLE
+from corrnoise.paper_checks.machinery.verdicts import IDENTITY
 from corrnoise.theory.numerics.records import Record
 
 Line = tuple[str, str]  #: a title, and a text that may be empty
@@ -69,7 +69,7 @@ def reason(outcome: Outcome) -> str:
     found = outcome.counterexample
     if not outcome.agrees:
         return f"DISAGREES: {outcome.reason}"
-    if claim.recorded == NOT_CHECKABLE:
+    if claim.undecided is not None:
         return _first_clause(claim.unverifiable or "")
     if found is not None:
         left, right = _violated(found, claim)
@@ -136,7 +136,7 @@ def statement(claim: Claim) -> list[Line]:
         ("read as", claim.reading or ""),
         ("constants", quantifiers),
         ("as corrected", claim.corrected or ""),
-        ("not checkable", claim.unverifiable or ""),
+        (claim.undecided or "", claim.unverifiable or ""),
     ]
 
 

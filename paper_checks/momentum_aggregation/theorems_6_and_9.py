@@ -101,7 +101,8 @@ def theorem_6(
 
 @PAPER.inequality(
     "Theorem 9",
-    unverifiable=r"Open as printed: the noise of its algorithm lacks L, and $\delta > 1/e$ and $\epsilon > 5$ are neither proved nor "
+    undecided="open",
+    unverifiable=r"the noise of its algorithm lacks L, and $\delta > 1/e$ and $\epsilon > 5$ are neither proved nor "
     r"refuted; checked and proved instead is the printed bound with $2 \eta N L$ for $2 \eta N$ in the noise, a new order in every epoch, "
     r"$N \ge 2$, and T, which need not be whole, at least N, for $\delta \le 1/e$ and $\epsilon \le 5$",
     rests_on=("Lemma 5", "Lemma 7", "Lemma 11", "corrnoise: M5"),

@@ -60,7 +60,13 @@ def small_papers():
         """Convexity."""
         return v * v, float(factor) * v + 0 * problem.learning_rate
 
-    @good.identity("Lemma C.21", printed="$x = O(x)$", unverifiable="The constant of $O(x)$ is open.", domain=domain)
+    @good.identity(
+        "Lemma C.21",
+        printed="$x = O(x)$",
+        undecided="no data",
+        unverifiable="The constant of $O(x)$ is open.",
+        domain=domain,
+    )
     def open_constants(x):
         """An identity."""
         return x, x
@@ -111,7 +117,7 @@ def test_filters(papers, capsys):
         (("--verdict", "holds"), ["Lemma C.2 (i)", "Theorem 2", "Table 2"]),
         (("--verdict", "holds-corrected", "--verdict", "FALSE"), ["Lemma C.2 (ii)", "Theorem 1"]),
         (("--evidence", "certified"), ["Lemma C.2 (i)"]),
-        (("--evidence", "exact", "--verdict", "not checkable"), ["Lemma C.21"]),
+        (("--evidence", "exact", "--verdict", "no data"), ["Lemma C.21"]),
         (("bad-paper", "--evidence", "searched", "--verdict", "holds"), ["Theorem 2", "Table 2"]),
         (("bad-paper", "Table", "2"), ["Table 2"]),
     ):
@@ -128,7 +134,7 @@ def test_filters(papers, capsys):
         (("Theorem 1", "xyzzy"), "there is no paper or claim 'xyzzy'; corrnoise check --list shows all"),
         (("",), "there is no paper or claim ''"),
         (("Lemma C.2 (i)", "--verdict", "false"), "no claim has the requested verdict and evidence"),
-        (("--verdict", "maybe"), "'maybe' is none of holds, holds corrected, false, not checkable"),
+        (("--verdict", "maybe"), "'maybe' is none of holds, holds corrected, false, open, no data, vacuous"),
         (("good-paper", "Theorem 1"), "there is no claim 'Theorem 1' in good-paper, but there is one in another paper"),
         (("--evidence", "sure"), "'sure' is none of proved, certified, exact, searched, simulated"),
         (("--jobs", "0"), "'0' is no number of processes, which is 1, 2, ... or -1 for one a core"),
@@ -146,7 +152,7 @@ def test_misuse_is_explained_and_ends_with_status_two(papers, capsys, arguments,
 
 
 def test_the_table_has_a_reason_for_each_verdict(papers, capsys):
-    assert check("good", "bad", "--verdict", "holds corrected", "--verdict", "not-checkable", "--verdict", "false") == 0
+    assert check("good", "bad", "--verdict", "holds corrected", "--verdict", "no-data", "--verdict", "false") == 0
     assert capsys.readouterr().out.startswith("Lemma C.2 (ii), good-paper (arXiv 7)")  # three are shown in full
     assert check() == 1
     output = capsys.readouterr().out
@@ -157,7 +163,7 @@ def test_the_table_has_a_reason_for_each_verdict(papers, capsys):
     assert [row[:3] for row in cells] == [
         ["Lemma C.2 (i)", "holds", "certified"],
         ["Lemma C.2 (ii)", "holds corrected", "searched"],
-        ["Lemma C.21", "not checkable", "exact"],
+        ["Lemma C.21", "no data", "exact"],
         ["Theorem 1", "false", "searched"],
         ["Theorem 2", "false", "searched"],
         ["Table 2", "error", "searched"],
@@ -173,12 +179,17 @@ def test_the_table_has_a_reason_for_each_verdict(papers, capsys):
     assert reasons[5].startswith("DISAGREES: ZeroDivisionError")
     meant = [re.split(r"  +", line)[0] for line in legend.splitlines()]
     assert [word for word in meant if word] == [
-        *("holds", "holds corrected", "false", "not checkable"),
+        *("holds", "holds corrected", "false", "no data"),
         *("certified", "exact", "searched"),  # and no "simulated", which does not occur
     ]
     assert summary.splitlines() == [
-        "6 claims: 1 holds, 1 holds corrected, 1 not checkable, 2 false, 1 error; 2 not as recorded",
-        "evidence: 1 certified, 1 exact, 4 searched; 33 % on more than a search",
+        "6 claims: 1 holds, 1 holds corrected, 1 no data, 2 false, 1 error; 2 not as recorded",
+        "holds            1 certified",
+        "holds corrected  1 searched",
+        "no data          1 exact",
+        "false            2 searched",
+        "error            1 searched",
+        "all              1 certified, 1 exact, 4 searched; 33 % on more than a search",
     ]
     assert ESCAPE not in output
 
@@ -216,7 +227,7 @@ def test_few_claims_are_shown_in_detail(papers, capsys, monkeypatch):
         "smaller side      [0.66015625, 0.]",
         "larger side       [0.40625, 0.]",
     ]
-    assert "not checkable     The constant of O(x) is open." in third
+    assert "no data           The constant of O(x) is open." in third
     assert any(line.startswith("difference        0, relative") for line in third)
     assert not any(line.startswith(("counterexample", "certificate", "sharp")) for line in third)
 
@@ -229,7 +240,7 @@ def test_a_disagreement_and_an_error_are_named_and_the_rest_is_checked(papers, c
     assert first == f"{start}Theorem 2: the verdict is 'false', recorded is 'holds' (margin -0.5)"
     assert re.fullmatch(f"{start}Table 2: ZeroDivisionError: (float )?division by zero; x = 0.0", second)
     assert output.out.count("DISAGREES") == 2
-    assert "; 2 not as recorded\nevidence: " in output.out
+    assert "; 2 not as recorded\nholds            1 certified\n" in output.out
     assert check("Theorem 2") == 1
     assert "  disagrees         the verdict is 'false'" in capsys.readouterr().out
 
@@ -274,7 +285,7 @@ def test_lines_of_a_table_are_cut_at_the_edge_of_a_terminal_only(papers, monkeyp
     monkeypatch.setenv("NO_COLOR", "1")
     out, _ = streams(monkeypatch, terminal)
     assert check() == 1
-    *lines, _, _ = out.getvalue().splitlines()  # all but the summary
+    *lines, _ = out.getvalue().partition("6 claims: ")[0].splitlines()  # all but the summary
     assert (max(map(len, lines)) <= 80) == terminal
     assert any(line.endswith("…") for line in lines) == terminal
 

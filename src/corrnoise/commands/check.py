@@ -24,7 +24,15 @@ if TYPE_CHECKING:
 SUMMARY = "check the claims of the papers: verdict, evidence, sharp constant, counterexamples"
 EXAMPLE = "corrnoise check Lemma C.21 --thorough"
 _DETAILED = 3  # claims at most that are shown in detail without being asked
-_COLOURS = {"holds": "32", "holds corrected": "33", "false": "31", "not checkable": "36", "error": "31"}
+_COLOURS = {
+    "holds": "32",
+    "holds corrected": "33",
+    "false": "31",
+    "open": "36",
+    "no data": "36",
+    "vacuous": "36",
+    "error": "31",
+}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -143,13 +151,21 @@ def _summary(outcomes: Sequence[Outcome]) -> str:
 
 
 def _evidence(outcomes: Sequence[Outcome]) -> str:
-    """How many claims rest on which evidence, and which share on more than a search."""
+    """How many claims of each verdict rest on which evidence, and which share of all on more than a search."""
+    verdicts = dict.fromkeys(outcome.verdict for outcome in outcomes)
+    width = max(map(len, verdicts))
+    lines = [f"{verdict:<{width}}  {_kinds([o for o in outcomes if o.verdict == verdict])}" for verdict in verdicts]
+    weak = sum(outcome.claim.evidence in ("searched", "simulated") for outcome in outcomes)
+    share = 100 * (len(outcomes) - weak) // len(outcomes)
+    return "\n".join([*lines, f"{'all':<{width}}  {_kinds(outcomes)}; {share} % on more than a search"])
+
+
+def _kinds(outcomes: Sequence[Outcome]) -> str:
+    """How many claims rest on which evidence."""
     from corrnoise.paper_checks.machinery.verdicts import EVIDENCE
 
     counts = Counter(outcome.claim.evidence for outcome in outcomes)
-    weak = counts["searched"] + counts["simulated"]
-    kinds = ", ".join(f"{counts[kind]} {kind}" for kind in EVIDENCE if counts[kind])
-    return f"evidence: {kinds}; {100 * (len(outcomes) - weak) // len(outcomes)} % on more than a search"
+    return ", ".join(f"{counts[kind]} {kind}" for kind in EVIDENCE if counts[kind])
 
 
 def _wrapped(title: str, text: str, width: int, indent: str = "  ") -> list[str]:

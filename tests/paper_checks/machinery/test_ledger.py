@@ -13,7 +13,7 @@ from flint import arb
 import corrnoise.paper_checks.machinery.ledger as machinery
 from corrnoise.paper_checks import claims
 from corrnoise.paper_checks.machinery.domains import linear, noises, regressions
-from corrnoise.paper_checks.machinery.verdicts import CORRECTED, ERROR, FALSE, HOLDS, NOT_CHECKABLE
+from corrnoise.paper_checks.machinery.verdicts import CORRECTED, ERROR, FALSE, HOLDS, OPEN, VACUOUS
 from tests.small_claims import below, claim, small
 
 NAN = math.nan
@@ -53,7 +53,7 @@ def test_a_false_statement_without_a_repair_is_false():
     assert (outcome.verdict, outcome.agrees) == (FALSE, True)
 
 
-OPEN = {"unverifiable": "Constants are open."}
+UNDECIDED = {"undecided": "open", "unverifiable": "Constants are open."}
 NONE = {"as_printed": {"c": 0.5}, "counterexample": {"x": 0.4}}
 
 
@@ -64,8 +64,8 @@ NONE = {"as_printed": {"c": 0.5}, "counterexample": {"x": 0.4}}
         (1.0, NONE, HOLDS, "the verdict is 'holds', recorded is 'false'"),
         (1.0, {**NONE, "corrected": "better"}, HOLDS, "the verdict is 'holds', recorded is 'holds corrected'"),
         (1.0, {**NONE, "as_printed": {"c": NAN}}, HOLDS, "the verdict is 'holds', recorded is 'false'"),
-        (1.0, OPEN, NOT_CHECKABLE, ""),
-        (0.9, OPEN, NOT_CHECKABLE, "what is checked instead fails (margin -"),
+        (1.0, UNDECIDED, OPEN, ""),
+        (0.9, UNDECIDED, OPEN, "what is checked instead fails (margin -"),
     ],
 )
 def test_what_disagrees_with_the_record(constant, fields, verdict, reason):
@@ -280,7 +280,8 @@ def test_names_and_what_is_recorded():
         ({}, HOLDS),
         (REPAIR, CORRECTED),
         ({"counterexample": {"x": 0.5}}, FALSE),
-        ({"unverifiable": "open"}, NOT_CHECKABLE),
+        (UNDECIDED, OPEN),
+        ({**UNDECIDED, "undecided": "vacuous"}, VACUOUS),
     ):
         assert claim(below, **fields).recorded == recorded
 

@@ -62,7 +62,13 @@ def small_paper():
         """Not so."""
         return two, x
 
-    @paper.identity("Lemma 4", printed=r"$x = O(x)$", unverifiable="Constants are open; $x = x$ instead.", domain=UNIT)
+    @paper.identity(
+        "Lemma 4",
+        printed=r"$x = O(x)$",
+        undecided="open",
+        unverifiable="Constants are open; $x = x$ instead.",
+        domain=UNIT,
+    )
     def open_constants(x):
         """An identity."""
         return x, x
@@ -140,7 +146,7 @@ def test_every_verdict_and_counterexample_is_shown(page):
         "holds",
         "holds-corrected",
         "false",
-        "not-checkable",
+        "open",
     ]
     assert "as printed it says 0.660156 ≤ 0.40625 at <code>x = 0.8125</code>, <code>factor = 0.5</code>" in page
     assert "<code>0.66015625</code>" in page  # 0.8125², in full
@@ -266,7 +272,7 @@ def in_frame(page, tmp_path, script, width, query=""):
 
 
 VISIBLE = "[...document.querySelectorAll('article')].filter(a => !a.hidden).map(a => a.dataset.verdict)"
-EVERY = ["holds", "holds-corrected", "false", "not-checkable"]
+EVERY = ["holds", "holds-corrected", "false", "open"]
 
 
 def searched(phrase):
@@ -292,7 +298,7 @@ def searched(phrase):
             searched("nothing like this") + "; document.dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape'}))",
             EVERY,
         ),
-        ("document.querySelector('[data-value=exact]').click()", ["not-checkable"]),
+        ("document.querySelector('[data-value=exact]').click()", ["open"]),
     ],
 )
 def test_claims_are_filtered_and_searched(page, tmp_path, action, expected):
