@@ -53,7 +53,7 @@ from corrnoise.paper_checks.machinery.sharpness import Interval, equality, inter
 from corrnoise.theory.numerics.checks import Array
 
 _NUDGE = 1e-6  #: relative change of one side that makes the mutant of an identity without other mutants
-_FEW = 64  #: a finite domain with at most this many points is evaluated completely
+FEW = 64  #: a finite domain with at most this many points is evaluated completely
 _FEWEST = 0.05  #: least share of the points drawn that must lie in the domain
 
 Sides = tuple[Any, Any]
@@ -201,7 +201,7 @@ class Claim(Named):
             evaluations=evaluations,
             seed=seed,
             enough=-self.tolerance,
-            points=self.domain.all_points(max(evaluations, _FEW)),
+            points=self.domain.all_points(max(evaluations, FEW)),
         )
 
     def all_mutants(self) -> tuple[Mapping[str, Any], ...]:

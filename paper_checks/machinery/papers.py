@@ -38,7 +38,9 @@ class Fields(TypedDict, total=False):
     domain: Mapping[str, Axis]  #: an axis for each argument of the function, in order
     constants: Mapping[str, Quantifier]  #: the quantifier of each constant of the statement; see quantifiers.py
     probability: str  #: the argument p of a statement that holds with probability 1 − p; see margins.py
-    evidence: Evidence  #: by default "proved" with a proof, else "searched" for an inequality, "exact" for an identity
+    #: by default "proved" with a proof; without one an identity is "exact", and an inequality "computed" where its domain
+    #: has at most 64 points, otherwise "searched"
+    evidence: Evidence
     mutants: Sequence[Mapping[str, Any]]  #: false neighbours: constants with which the check must fail
     sharp: str  #: the constant whose sharp value is found
     proved_constant: float | str  #: the constant for which there is a proof or certificate, if not the stated one

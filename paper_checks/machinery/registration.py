@@ -6,7 +6,7 @@ from typing import Any
 
 from corrnoise.paper_checks.machinery.domains import Domain
 from corrnoise.paper_checks.machinery.independence import shared
-from corrnoise.paper_checks.machinery.ledger import Claim, Sides
+from corrnoise.paper_checks.machinery.ledger import FEW, Claim, Sides
 from corrnoise.paper_checks.machinery.names import number_and_part
 from corrnoise.paper_checks.machinery.quantifiers import faults
 from corrnoise.paper_checks.machinery.verdicts import EVIDENCE, IDENTITY, INEQUALITY, UNDECIDED, Relation
@@ -31,6 +31,8 @@ def written_claim(
         "mutants": tuple(fields.get("mutants", ())),
         "rests_on": tuple(fields.get("rests_on", ())),
     }
+    if fields["evidence"] == "searched" and derived["domain"].all_points(FEW) is not None:
+        derived["evidence"] = "computed"
     claim = Claim(paper=paper, source=source, function=function, relation=relation, **{**fields, **derived})
     open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters)
     names = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
@@ -39,12 +41,14 @@ def written_claim(
     changed = {constant for given in (*claim.mutants, claim.as_printed) for constant in given}
     changed |= {claim.sharp} if claim.sharp else set()
     certifiable = claim.relation == INEQUALITY and claim.domain.ball and axes
+    endless = claim.domain.all_points(FEW) is None
     false = claim.counterexample is not None
     unpinned = false and all(mutant == claim.as_printed for mutant in claim.all_mutants())
     proved = claim.proof is not None or claim.evidence == "certified"
     same = "" if claim.independent else ", ".join(sorted(shared(claim)))
     for wrong, why in (
         (claim.evidence not in EVIDENCE, f"evidence must be one of {', '.join(EVIDENCE)}, got {claim.evidence!r}"),
+        (claim.evidence == "computed" and endless, "only a finite domain can be computed"),
         (claim.evidence == "certified" and not certifiable, "only an inequality over scalar axes can be certified"),
         (not claim.printed.strip(), "it needs the statement as printed"),
         (not claim.note, "it needs a docstring"),

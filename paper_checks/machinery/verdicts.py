@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-Evidence = Literal["proved", "certified", "exact", "searched", "simulated"]
+Evidence = Literal["proved", "certified", "exact", "computed", "searched", "simulated"]
 Undecided = Literal["open", "no data", "vacuous"]
 Relation = Literal["<=", "="]
 
@@ -31,6 +31,7 @@ EVIDENCE: dict[Evidence, str] = {
     "proved": "a proof is written down in the place named; a search over the domain found nothing against it",
     "certified": "proved over the stated domain by ball arithmetic; the note gives the argument outside of it",
     "exact": "an identity or an enumeration, to rounding",
+    "computed": "both sides were computed at each point of a finite domain",
     "searched": "a search for the worst case over the domain found no violation",
     "simulated": "the smaller side is a confidence limit; the note states the rate of false alarms",
 }

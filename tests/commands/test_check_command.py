@@ -136,7 +136,7 @@ def test_filters(papers, capsys):
         (("Lemma C.2 (i)", "--verdict", "false"), "no claim has the requested verdict and evidence"),
         (("--verdict", "maybe"), "'maybe' is none of holds, holds corrected, false, open, no data, vacuous"),
         (("good-paper", "Theorem 1"), "there is no claim 'Theorem 1' in good-paper, but there is one in another paper"),
-        (("--evidence", "sure"), "'sure' is none of proved, certified, exact, searched, simulated"),
+        (("--evidence", "sure"), "'sure' is none of proved, certified, exact, computed, searched, simulated"),
         (("--jobs", "0"), "'0' is no number of processes, which is 1, 2, ... or -1 for one a core"),
         (("--jobs", "x"), "'x' is no number of processes"),
     ],
@@ -189,7 +189,7 @@ def test_the_table_has_a_reason_for_each_verdict(papers, capsys):
         "no data          1 exact",
         "false            2 searched",
         "error            1 searched",
-        "all              1 certified, 1 exact, 4 searched; 33 % on more than a search",
+        "all              1 certified, 1 exact, 4 searched; 33 % proved, certified or exact",
     ]
     assert ESCAPE not in output
 

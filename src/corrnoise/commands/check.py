@@ -151,13 +151,13 @@ def _summary(outcomes: Sequence[Outcome]) -> str:
 
 
 def _evidence(outcomes: Sequence[Outcome]) -> str:
-    """How many claims of each verdict rest on which evidence, and which share of all on more than a search."""
+    """How many claims of each verdict rest on which evidence, and the share of the three strongest."""
     verdicts = dict.fromkeys(outcome.verdict for outcome in outcomes)
     width = max(map(len, verdicts))
     lines = [f"{verdict:<{width}}  {_kinds([o for o in outcomes if o.verdict == verdict])}" for verdict in verdicts]
-    weak = sum(outcome.claim.evidence in ("searched", "simulated") for outcome in outcomes)
-    share = 100 * (len(outcomes) - weak) // len(outcomes)
-    return "\n".join([*lines, f"{'all':<{width}}  {_kinds(outcomes)}; {share} % on more than a search"])
+    strong = sum(outcome.claim.evidence in ("proved", "certified", "exact") for outcome in outcomes)
+    share = 100 * strong // len(outcomes)
+    return "\n".join([*lines, f"{'all':<{width}}  {_kinds(outcomes)}; {share} % proved, certified or exact"])
 
 
 def _kinds(outcomes: Sequence[Outcome]) -> str:

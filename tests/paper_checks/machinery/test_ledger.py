@@ -12,7 +12,7 @@ from flint import arb
 
 import corrnoise.paper_checks.machinery.ledger as machinery
 from corrnoise.paper_checks import claims
-from corrnoise.paper_checks.machinery.domains import linear, noises, regressions
+from corrnoise.paper_checks.machinery.domains import integers, linear, noises, regressions
 from corrnoise.paper_checks.machinery.verdicts import CORRECTED, ERROR, FALSE, HOLDS, OPEN, VACUOUS
 from tests.small_claims import below, claim, small
 
@@ -276,6 +276,8 @@ def test_names_and_what_is_recorded():
     assert claim(below, proof="docs/accuracy.md").evidence == "proved"
     assert claim(below, "identity", proof="docs/accuracy.md").evidence == "proved"
     assert claim(below, proof="docs/accuracy.md", evidence="searched").evidence == "searched"
+    assert claim(below, domain={"x": integers(0, 1)}).evidence == "computed"
+    assert claim(below, domain={"x": integers(0, 100)}).evidence == "searched"
     for fields, recorded in (
         ({}, HOLDS),
         (REPAIR, CORRECTED),

@@ -23,11 +23,15 @@ def register(relation="inequality", function=below, name="Lemma 1", **fields):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"evidence": "sure"}, "evidence must be one of proved, certified, exact, searched, simulated, got 'sure'"),
+        (
+            {"evidence": "sure"},
+            "evidence must be one of proved, certified, exact, computed, searched, simulated, got 'sure'",
+        ),
         ({"evidence": "proved"}, "what is proved needs the place of its proof"),
         ({"proved_constant": 2.0}, "proved_constant needs the name of it in sharp"),
         ({"proved_constant": 2.0, "sharp": "c"}, "proved_constant needs a proof or a certificate"),
         ({"evidence": "certified", "domain": {"x": integers(1, 3)}}, "only an inequality over scalar axes"),
+        ({"evidence": "computed"}, "only a finite domain can be computed"),
         ({"printed": " "}, "it needs the statement as printed"),
         ({"mutants": []}, "it needs a mutant that its check rejects"),
         ({"mutants": [{"d": 1}]}, "it has no constant d"),
