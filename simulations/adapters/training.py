@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,10 +21,7 @@ from corrnoise.simulations.adapters.identity import of_arrays, of_function
 from corrnoise.simulations.run.batches import AnyBatches, batches
 from corrnoise.simulations.run.durable import Carry
 from corrnoise.simulations.run.folder import Folder
-from corrnoise.simulations.run.noise import ModelNoise, NoiseMaker
 from corrnoise.simulations.run.private import PrivateRun
-from corrnoise.simulations.run.ranks import Ranks
-from corrnoise.simulations.run.sums import Release, Sums
 from corrnoise.support.reading import json_value
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.numerics import checks
@@ -160,8 +157,8 @@ class DataRun(PrivateRun):
         As for ``PrivateRun``.
     order
         The batches, from ``source``.
-    maker, ranks, sums, release
-        As for ``PrivateRun``.
+    options
+        Further ones of ``PrivateRun``.
     """
 
     def __init__(
@@ -176,10 +173,7 @@ class DataRun(PrivateRun):
         mechanism: Mechanism | None,
         order: AnyBatches,
         folder: str | os.PathLike[str] | Folder | None,
-        maker: Callable[..., NoiseMaker] = ModelNoise,
-        ranks: Ranks | None = None,
-        sums: Sums = "float32",
-        release: Release = "float",
+        **options: Any,
     ) -> None:
         self.data = data
         self._parts = Parts({**parts, "generators": HostGenerators()})
@@ -189,21 +183,8 @@ class DataRun(PrivateRun):
             named = data.identity() if folder.data is None else {"data": folder.data}
             settings = {**about, **named, **of_function("loss", loss)}
             carry = self._parts
-        who = order.participation
-        super().__init__(
-            budget,
-            who,
-            mechanism,
-            size,
-            batches=order,
-            folder=folder,
-            carry=carry,
-            settings=settings,
-            maker=maker,
-            ranks=ranks,
-            sums=sums,
-            release=release,
-        )
+        options |= {"batches": order, "folder": folder, "carry": carry, "settings": settings}
+        super().__init__(budget, order.participation, mechanism, size, **options)
 
     def rows(self, batch: ArrayLike, *, at_least: int = 0) -> tuple[Any, ...]:
         """The examples of the batch that was handed out last; ``ValueError`` for another batch.

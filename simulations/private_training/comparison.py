@@ -26,9 +26,10 @@ from numpy.typing import NDArray
 from corrnoise.simulations.datasets import load, standardised
 from corrnoise.simulations.private_training.networks import Floats, Network, Runs, Task, trained
 from corrnoise.simulations.run.batches import batches
+from corrnoise.solvers.catalogue import DENSE
 from corrnoise.solvers.families.toeplitz import damped_root, nu_ftrl
 from corrnoise.solvers.objectives import RunObjective, run_objective
-from corrnoise.solvers.optimise import DENSE, optimise
+from corrnoise.solvers.optimise import optimise
 from corrnoise.solvers.optimum import Optimum
 from corrnoise.solvers.sampled import ways
 from corrnoise.theory.mechanisms.base import Mechanism

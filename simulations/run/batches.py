@@ -98,6 +98,11 @@ class Batches(Record):
         return self.participation.length
 
     @property
+    def largest_batch(self) -> int:
+        """The largest number of examples of a batch."""
+        return self.batch_size
+
+    @property
     def left_out(self) -> int:
         """How many examples take no part in an epoch (in the run, if the order is one)."""
         return max(0, self.examples - _period(self.participation) * self.batch_size)
@@ -198,6 +203,26 @@ def check_not_sampled(participation: Participation) -> None:
             "batches are independent of each other (H2) and secret (H4), so that a run draws them; take PrivateRun or "
             "make_private, or promise participation.worst"
         )
+
+
+def check_kept(given: AnyBatches | None, promise: Participation) -> None:
+    """Refuse batches of a run, or a loop that makes its own (None), that do not keep the promise of its noise."""
+    drawn = isinstance(given, SampledBatches)
+    if given is not None and not drawn:
+        checks.instance("batches", given, Batches)
+    if promise.sampled and not drawn:
+        why = (
+            "the sampler's secret is the run's own (H4), and batches that the caller makes are not covered"
+            if given is None
+            else "equal-size random batches are not covered, because their examples depend on each other (H2)"
+        )
+        raise ValueError(
+            f"batches must be cn.batches(participation, examples) for the kind {promise.kind!r}, got "
+            f"{type(given).__name__}: {why}; participation.worst takes any"
+        )
+    if given is not None and not given.participation.keeps(promise):
+        how = "have exactly" if promise.sampled else "be covered by"
+        raise ValueError(f"batches must {how} the participation of the run, {promise!r}, got {given.participation!r}")
 
 
 def _kept(participation: object) -> Participation:

@@ -36,31 +36,30 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.run import draws
-from corrnoise.simulations.run.batches import AnyBatches, Batches
+from corrnoise.simulations.run.arithmetic import Arithmetic
+from corrnoise.simulations.run.batches import AnyBatches, check_kept
 from corrnoise.simulations.run.durable import Carry, Durable
-from corrnoise.simulations.run.engines import Memory, step_scale, streaming
+from corrnoise.simulations.run.engines import Memory, streaming
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.guard import Guarded
-from corrnoise.simulations.run.noise import ModelNoise, NoiseMaker, deviation
+from corrnoise.simulations.run.noise import ModelNoise, NoiseMaker
 from corrnoise.simulations.run.ranks import Alone, Ranks
 from corrnoise.simulations.run.sampled import SampledBatches
-from corrnoise.simulations.run.sums import Grid, Release, Sums, grid_of
+from corrnoise.simulations.run.sums import Grid, Release, Sums
 from corrnoise.simulations.run.termination import Termination
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
-from corrnoise.theory.numerics.rounding import UNITS, Dtype
+from corrnoise.theory.numerics.rounding import Dtype
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget, gaussian_epsilon
 
-_SLACK = 1e-3  # of the norm of a sum, for the rounding errors of clipping and adding
-_COARSEST = 2.0**-10  # rounding error of a sum, in standard deviations of the noise
 _TERMINATED = 143  # exit status after SIGTERM
 
 
@@ -163,13 +162,9 @@ class PrivateRun(Guarded):
         if asked is not None:
             checks.instance("mechanism", asked, Mechanism)  # type: ignore[type-abstract]
         self._size = checks.integer("size", size, 1)
-        self._batches = _checked_batches(batches, promised)
-        self._sums = checks.choice("sums", sums, get_args(Sums))
-        self._release = checks.choice("release", release, get_args(Release))
-        if sums == "exact" and batches is None:
-            raise ValueError("batches must be given for exact sums, whose grid depends on the size of a batch")
-        if release == "grid" and sums != "exact":
-            raise ValueError(f"sums must be 'exact' for releases on a grid, got {sums!r}")
+        check_kept(batches, promised)
+        self._batches = batches
+        self._arithmetic = Arithmetic(sums, release, with_batches=batches is not None)
         self._steps = promised.steps if self._batches is None else self._batches.steps
         self._position = self._examples = 0
         self._handed = self._closed = False
@@ -212,10 +207,8 @@ class PrivateRun(Guarded):
             self._program = durable.program(asked, dtype)
         chosen = self._program if durable is None else durable
         self._multiplier = chosen.multiplier(self._budget)
-        self._grid: Grid | None = None
-        if self._sums == "exact":
-            spread = self.scale * deviation(self._program)
-            self._grid = grid_of(self._budget.clip_norm, self.largest_batch, self._size, spread)
+        largest = None if self._batches is None else self._batches.largest_batch
+        self._arithmetic.bound(self._program, self.scale, self._budget.clip_norm, largest, self._size)
         self._noise = noise_of(self._program, self._size, spans=self._ranks.spans)
         if durable is None:
             self._secret = self._ranks.share(lambda: draws.fresh(draws.KEY_BYTES))
@@ -250,13 +243,9 @@ class PrivateRun(Guarded):
     @property
     def largest_batch(self) -> int:
         """The largest number of examples that a batch can have; a run without batches has none."""
-        order = self._batches
-        if order is None:
+        if self._batches is None:
             raise ValueError("run must have batches here, got one without")
-        if not isinstance(order, SampledBatches):
-            return order.batch_size
-        capacity = order.participation.capacity
-        return order.examples if capacity is None else min(capacity, order.examples)
+        return self._batches.largest_batch
 
     @property
     def device(self) -> Any:
@@ -301,26 +290,26 @@ class PrivateRun(Guarded):
     @property
     def sums(self) -> Sums:
         """``"exact"`` where sums are integers on the grid of the run, otherwise ``"float32"``."""
-        return self._sums
+        return self._arithmetic.sums
 
     @property
     def release(self) -> Release:
         """``"grid"`` where noisy sums are on the grid of the sums, otherwise ``"float"``."""
-        return self._release
+        return self._arithmetic.release
 
     @property
     def grid(self) -> Grid | None:
         """The grid of exact sums; None where sums are floats."""
-        return self._grid
+        return self._arithmetic.grid
 
     @property
     def level(self) -> str:
         """The arithmetic that the guarantee is about: ``"idealised"``, ``"exact sums"`` or ``"grid"``."""
-        return "grid" if self._release == "grid" else "exact sums" if self._sums == "exact" else "idealised"
+        return self._arithmetic.level
 
     def report(self) -> dict[str, Any]:
         """The guarantee of the run and its costs, values of JSON types by their names."""
-        budget, grid = self._budget, self._grid
+        budget, grid = self._budget, self.grid
         private = {name: value for name, value in budget.arguments().items() if value is not None}
         return {
             **private,
@@ -461,79 +450,30 @@ class PrivateRun(Guarded):
             self._check_open()
             if not self._handed:
                 raise RuntimeError(f"no batch was handed out for step {self.position}: noise is added once to each")
-            values = self._checked(total, examples)
+            if self._batches is not None:
+                if examples not in (None, self._examples):
+                    raise ValueError(f"examples must be the {self._examples} of the batch, got {examples}")
+                examples = self._examples
+            values = self._arithmetic.checked(total, self._noise, self.position, examples)
             with self._making():
                 noisy = self._noisy(self.position, values)
                 self._position += 1
                 self._handed = False
             return noisy
 
-    def _checked(self, total: Any, examples: int | None) -> NDArray[Any]:
-        """The sum, if the noise of the run covers it."""
-        if self.device is not None and getattr(total, "device", None) != self.device:
-            raise ValueError(f"total must be an array on {self.device}, got {type(total).__name__}")
-        values: Any = np.asarray(total) if self.device is None else total
-        shape = tuple(values.shape)
-        dtype: Any = str(values.dtype).removeprefix("torch.")
-        kinds: tuple[str, ...] = ("float32", "float64") if self._grid is None else (self._grid.dtype,)
-        if shape != (self._noise.size,) or dtype not in kinds:
-            raise ValueError(
-                f"total must be a vector of {self._noise.size} numbers of {' or '.join(kinds)}, got shape {shape} of "
-                f"{dtype}"
-            )
-        if self._batches is not None:
-            if examples not in (None, self._examples):
-                raise ValueError(f"examples must be the {self._examples} of the batch, got {examples}")
-            examples = self._examples
-        if self._grid is not None:
-            return self._checked_integers(values, self._grid)
-        norm = self._noise.norm(values)
-        if not np.isfinite(norm):
-            raise ValueError("total must be finite")
-        if examples is None:
-            return values
-        count = checks.integer("examples", examples, 0)
-        largest = count * self._budget.clip_norm
-        if norm > largest * (1 + _SLACK):
-            raise ValueError(
-                f"total must have a norm of at most {largest:.6g}, as the sum of {count} clipped gradients has, got "
-                f"{norm:.6g}"
-            )
-        error = largest * UNITS[dtype] / step_scale(self._program, self.scale, self.position)
-        if error > _COARSEST:
-            raise ValueError(
-                f"total must be of a type that is precise beside the noise, got {dtype}, whose rounding errors "
-                f"are up to {error:.2g} standard deviations: sum in float64"
-            )
-        return values
-
-    def _checked_integers(self, values: Any, grid: Grid) -> Any:
-        """An exact sum, if it can be that of the batch."""
-        smallest, largest_number = self._noise.extremes(values) if len(values) else (0, 0)
-        if max(-smallest, largest_number) > grid.largest:
-            raise ValueError(f"total must have numbers of at most {grid.largest} units of the grid of the run")
-        norm = grid.unit * self._noise.norm(values)
-        largest = self._examples * self._budget.clip_norm
-        if norm > largest * (1 + _SLACK):
-            raise ValueError(
-                f"total must have a norm of at most {largest:.6g}, as the sum of {self._examples} clipped gradients "
-                f"has, got {norm:.6g}"
-            )
-        return values
-
     def _made(self, secret: bytes, step: int, nonce: bytes) -> NDArray[Any]:
         """The noise of a step."""
-        return self._noise.made(secret, step, nonce, self.scale, wide=self._release == "grid")
+        return self._noise.made(secret, step, nonce, self.scale, wide=self._arithmetic.on_grid)
 
     def _noisy(self, step: int, values: NDArray[Any]) -> NDArray[Any]:
         """The noisy sum of a step, noted before its noise is drawn."""
         durable = self._durable
         nonce = b"" if durable is None else durable.nonce(step)
         noise = self._made(self._secret, step, nonce)
-        noisy = self._noise.noisy(values, noise, self._grid, on_grid=self._release == "grid")
+        noisy = self._noise.noisy(values, noise, self.grid, on_grid=self._arithmetic.on_grid)
         following = b"" if durable is None else durable.noted(step + 1)
         if self._prefetch and step + 1 != self.steps and following is not None:
-            self._noise.prefetch(self._secret, step + 1, following, wide=self._release == "grid")
+            self._noise.prefetch(self._secret, step + 1, following, wide=self._arithmetic.on_grid)
         if durable is None:
             return noisy
         if not durable.keeps:
@@ -583,24 +523,3 @@ class PrivateRun(Guarded):
             f"PrivateRun({self._budget!r}, {self.participation!r}, {self._program.mechanism!r:.60}, size={self._size}, "
             f"position={self.position} of {self.steps}, multiplier={self._multiplier!r})"
         )
-
-
-def _checked_batches(given: AnyBatches | None, promise: Participation) -> AnyBatches | None:
-    """The batches, if they keep the promise."""
-    drawn = isinstance(given, SampledBatches)
-    if given is not None and not drawn:
-        checks.instance("batches", given, Batches)
-    if promise.sampled and not drawn:
-        why = (
-            "the sampler's secret is the run's own (H4), and batches that the caller makes are not covered"
-            if given is None
-            else "equal-size random batches are not covered, because their examples depend on each other (H2)"
-        )
-        raise ValueError(
-            f"batches must be cn.batches(participation, examples) for the kind {promise.kind!r}, got "
-            f"{type(given).__name__}: {why}; participation.worst takes any"
-        )
-    if given is not None and not given.participation.keeps(promise):
-        how = "have exactly" if promise.sampled else "be covered by"
-        raise ValueError(f"batches must {how} the participation of the run, {promise!r}, got {given.participation!r}")
-    return given

@@ -98,6 +98,12 @@ class SampledBatches(Record):
         return self.participation.length
 
     @property
+    def largest_batch(self) -> int:
+        """The largest number of examples that a batch can have."""
+        capacity = self.participation.capacity
+        return self.examples if capacity is None else min(capacity, self.examples)
+
+    @property
     def identity(self) -> str:
         """A name that two objects share only if one secret gives them the same batches: 32 hexadecimal digits."""
         return digest([repr(self.participation), self.examples, self.batch_size])[:32]

@@ -1,0 +1,120 @@
+"""The arithmetic of a run: sums that its noise covers, and noisy sums.
+
+Its level is one of three.  Sums and releases of floats are *idealised*: the guarantee holds for real numbers.  *Exact
+sums* are integers on a grid, whose sensitivity is exactly the clip norm.  Releases on the *grid* of such sums are
+post-processing of the Gaussian mechanism (``sums``).
+"""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import numpy as np
+
+from corrnoise.simulations.run.engines import step_scale
+from corrnoise.simulations.run.noise import NoiseMaker, deviation
+from corrnoise.simulations.run.sums import Grid, Release, Sums, grid_of
+from corrnoise.theory.mechanisms.program import Program
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.rounding import UNITS
+
+_SLACK = 1e-3  # of the norm of a sum, for the rounding errors of clipping and adding
+_COARSEST = 2.0**-10  # rounding error of a sum, in standard deviations of the noise
+
+
+class Arithmetic:
+    """The sums that a run takes and the noisy sums that it returns.
+
+    Parameters
+    ----------
+    sums, release : as for ``PrivateRun``
+    with_batches : whether the run knows its batches; exact sums need them
+
+    Attributes
+    ----------
+    grid : of exact sums, once the run is ``bound`` to its noise; None where sums are floats
+    """
+
+    def __init__(self, sums: Sums, release: Release, *, with_batches: bool) -> None:
+        self.sums: Sums = checks.choice("sums", sums, get_args(Sums))
+        self.release: Release = checks.choice("release", release, get_args(Release))
+        self.grid: Grid | None = None
+        if sums == "exact" and not with_batches:
+            raise ValueError("batches must be given for exact sums, whose grid depends on the size of a batch")
+        if release == "grid" and sums != "exact":
+            raise ValueError(f"sums must be 'exact' for releases on a grid, got {sums!r}")
+
+    @property
+    def on_grid(self) -> bool:
+        """Whether noisy sums are on the grid; their noise is then made in float64."""
+        return self.release == "grid"
+
+    @property
+    def level(self) -> str:
+        """The arithmetic that the guarantee is about: ``"idealised"``, ``"exact sums"`` or ``"grid"``."""
+        return "grid" if self.on_grid else "exact sums" if self.sums == "exact" else "idealised"
+
+    def bound(self, program: Program, scale: float, clip_norm: float, largest_batch: int | None, size: int) -> None:
+        """Choose the grid of a run.
+
+        Parameters
+        ----------
+        program, scale : the noise, and the standard deviation of its independent draws
+        clip_norm, size : of the gradients
+        largest_batch : the largest number of examples that a batch can have; None where sums are floats
+        """
+        self._program = program
+        self._scale = scale
+        self._clip_norm = clip_norm
+        if self.sums == "exact":
+            assert largest_batch is not None
+            self.grid = grid_of(clip_norm, largest_batch, size, scale * deviation(program))
+
+    def checked(self, total: Any, noise: NoiseMaker, step: int, examples: int | None) -> Any:
+        """A sum of clipped gradients, if the noise of the run covers it.
+
+        Parameters
+        ----------
+        total : shape (noise.size,), on the device of the noise
+        noise : the maker of the noise of the run
+        step : the number of the step
+        examples : how many gradients it is the sum of; None where that is not known
+
+        Raises
+        ------
+        ValueError
+            As for ``PrivateRun.add_noise``.
+        """
+        if noise.device is not None and getattr(total, "device", None) != noise.device:
+            raise ValueError(f"total must be an array on {noise.device}, got {type(total).__name__}")
+        values: Any = np.asarray(total) if noise.device is None else total
+        shape = tuple(values.shape)
+        dtype: Any = str(values.dtype).removeprefix("torch.")
+        kinds: tuple[str, ...] = ("float32", "float64") if self.grid is None else (self.grid.dtype,)
+        if shape != (noise.size,) or dtype not in kinds:
+            raise ValueError(
+                f"total must be a vector of {noise.size} numbers of {' or '.join(kinds)}, got shape {shape} of {dtype}"
+            )
+        if self.grid is not None and noise.size:
+            smallest, largest = noise.extremes(values)
+            if max(-smallest, largest) > self.grid.largest:
+                raise ValueError(f"total must have numbers of at most {self.grid.largest} units of the grid of the run")
+        norm = noise.norm(values) * (1.0 if self.grid is None else self.grid.unit)
+        if not np.isfinite(norm):
+            raise ValueError("total must be finite")
+        if examples is None:
+            return values
+        count = checks.integer("examples", examples, 0)
+        longest = count * self._clip_norm
+        if norm > longest * (1 + _SLACK):
+            raise ValueError(
+                f"total must have a norm of at most {longest:.6g}, as the sum of {count} clipped gradients has, got "
+                f"{norm:.6g}"
+            )
+        error = longest * UNITS[dtype] / step_scale(self._program, self._scale, step) if self.grid is None else 0.0
+        if error > _COARSEST:
+            raise ValueError(
+                f"total must be of a type that is precise beside the noise, got {dtype}, whose rounding errors "
+                f"are up to {error:.2g} standard deviations: sum in float64"
+            )
+        return values
