@@ -11,8 +11,8 @@ from corrnoise.designs import make
 from corrnoise.designs.design import Design
 from corrnoise.designs.make import design
 from corrnoise.designs.report import best_of_families, everything, gains, report
+from corrnoise.solvers.catalogue import USUAL_MEMORY
 from corrnoise.solvers.optimal_noise import optimal_noise
-from corrnoise.solvers.optimise import USUAL_MEMORY
 from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL

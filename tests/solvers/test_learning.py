@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corrnoise.solvers.catalogue import BANDS, DENSE, TIME_VARYING
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds, fixed_epochs_strategy
-from corrnoise.solvers.optimise import BANDS, DENSE, TIME_VARYING, optimise
+from corrnoise.solvers.optimise import optimise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget

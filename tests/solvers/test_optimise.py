@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corrnoise.solvers.catalogue import BANDS, DENSE, FAMILIES, TIME_VARYING
 from corrnoise.solvers.certified.coarse_floor import coarse_lower_bound
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
 from corrnoise.solvers.learning import STATIONARY
 from corrnoise.solvers.objectives import run_objective, workload_of_weights
-from corrnoise.solvers.optimise import BANDS, DENSE, FAMILIES, TIME_VARYING, best_within, epoch_weights, optimise
+from corrnoise.solvers.optimise import best_within, optimise
 from corrnoise.solvers.optimum import Certificate, Optimum
 from corrnoise.solvers.sampled import BUFFERS, INDEPENDENT, TOEPLITZ
 from corrnoise.theory.participation import Participation
@@ -157,25 +158,6 @@ def test_optima_of_problems_without_an_end() -> None:
     assert bound.floor is None
     assert bound.gap is None
     assert "none is computed" in bound.floor_in_words()
-
-
-def test_epoch_weights_beat_equal_ones_and_random_ones() -> None:
-    rng = np.random.default_rng(1)
-    for size in (2, 3, 7):
-        factor = rng.normal(size=(size, size))
-        powers = factor @ factor.T + np.diag(np.arange(1.0, size + 1) ** 3)
-
-        def value(weights: np.ndarray, powers: np.ndarray = powers) -> float:
-            u = weights**-0.5
-            return float(u @ powers @ u)
-
-        best = epoch_weights(powers)
-        assert best.sum() == pytest.approx(1)
-        others = [np.full(size, 1 / size), *rng.dirichlet(np.ones(size), 200)]
-        assert value(best) <= min(map(value, others)) * (1 + 1e-9)
-        diagonal = np.diag(np.diag(powers))  # then p_e is proportional to the root of Q_ee
-        roots = np.sqrt(np.diag(powers))
-        assert epoch_weights(diagonal) == pytest.approx(roots / roots.sum(), rel=1e-3)
 
 
 def test_epochs_of_learning_are_spent_late() -> None:

@@ -237,7 +237,7 @@ def _participation(arguments: Namespace, problem: Problem | None) -> tuple[Parti
 
 def _sampled(arguments: Namespace, order: Participation) -> list[Participation]:
     """The order, or the ways of sampling of the kind that is asked for, with batches of the same mean size."""
-    from corrnoise.solvers.optimise import USUAL_MEMORY
+    from corrnoise.solvers.catalogue import USUAL_MEMORY
     from corrnoise.solvers.sampled import ways
 
     kind = arguments.sampling.replace("-", " ")

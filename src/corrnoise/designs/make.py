@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from corrnoise.designs.design import Design, Objective
+from corrnoise.solvers.catalogue import USUAL_MEMORY
 from corrnoise.solvers.learning import STATIONARY, STRONGLY_CONVEX, strongly_convex_optimum
 from corrnoise.solvers.optimal_noise import check_stable
-from corrnoise.solvers.optimise import USUAL_MEMORY, best_within, optimise
+from corrnoise.solvers.optimise import best_within, optimise
 from corrnoise.solvers.optimum import Certificate, Optimum
 from corrnoise.solvers.sampled import ways
 from corrnoise.support.memory import memory as memory_of_this_machine
