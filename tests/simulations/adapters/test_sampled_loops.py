@@ -24,7 +24,7 @@ from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
-from tests.simulations.adapters.test_torch import made_by
+from tests.simulations.adapters.processes import made_by
 from tests.simulations.run.sources import counted, known_key, worst_case
 
 torch = pytest.importorskip("torch")
@@ -237,7 +237,6 @@ import sys
 import torch
 torch.set_num_threads(1)
 from tests.simulations.adapters.test_sampled_loops import KINDS, by_opacus
-from tests.simulations.adapters.test_torch import made_by
 from tests.simulations.run.sources import worst_case
 file, rank = sys.argv[1], int(sys.argv[2])
 torch.distributed.init_process_group("gloo", init_method="file://" + file, rank=rank, world_size=2)
