@@ -19,7 +19,6 @@ precision.  ``jax_run`` has runs that keep parameters, optimizer and data, too.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -27,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from corrnoise.simulations.adapters import array_noise, array_normals
-from corrnoise.simulations.adapters.training import batches_of, due
+from corrnoise.simulations.adapters.training import batches_of, chunks, due
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.batches import check_not_sampled
@@ -39,15 +38,15 @@ from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
-_FEWEST_ROWS = 8  # to which a sampled batch is padded
-
 Memory = tuple[Any, ...]
 
 
 # -- a private run ----------------------------------------------------------------------------------------------------
 
 
-def private_gradient(run: PrivateRun, loss: Callable[..., Any], parameters: Any, *batch: Any) -> Any:
+def private_gradient(
+    run: PrivateRun, loss: Callable[..., Any], parameters: Any, *batch: Any, chunk_size: int | None = None
+) -> Any:
     """The sum of the clipped gradients of a batch plus the noise of the step, over the batch size.
 
     Parameters
@@ -60,8 +59,10 @@ def private_gradient(run: PrivateRun, loss: Callable[..., Any], parameters: Any,
         A tree of arrays of float32 or float64, with as many numbers as the run; of any type of floats where the run
         has a grid.
     batch
-        Arrays with the examples along the first axis.  Of a sampled run, rows beyond the examples of the step count as
-        zero: padded to few sizes (``padded_size``), batches of many sizes are compiled a few times.
+        Arrays with the examples along the first axis.
+    chunk_size
+        How many examples are computed at once.  None for all, as far as their gradients fit into 1 GiB, and for a
+        quarter of the expected number of a sampled batch.  Exact sums are those of the whole batch, whatever it is.
 
     Returns
     -------
@@ -79,15 +80,17 @@ def private_gradient(run: PrivateRun, loss: Callable[..., Any], parameters: Any,
     check_parameters(leaves, exact=run.grid is not None)
     if (found := sum(leaf.size for leaf in leaves)) != run.size:
         raise ValueError(f"parameters must be {run.size} numbers during the whole run, got {found}")
-    batches = batches_of(run)
     expected = due(run)
-    sizes = {len(each) for each in batch}
-    padded = len(sizes) == 1 and sizes <= {expected, padded_size(run)}
-    if not padded:
+    if {len(each) for each in batch} != {expected}:
         found_sizes = ", ".join(str(len(each)) for each in batch)
         raise ValueError(f"batch must be arrays of the {expected} examples of the step, got {found_sizes}")
-    takes_part = np.arange(len(batch[0])) < expected
-    total = jax.tree.leaves(_clipped_sum(loss, run.budget.clip_norm, run.grid)(parameters, takes_part, *batch))
+    total = _zeros(leaves, run.grid)
+    summed = _clipped_sum(loss, run.budget.clip_norm, run.grid)
+    for places, count in chunks(run, chunk_size, run.size):
+        takes_part = np.arange(len(places)) < count
+        some = jax.tree.leaves(summed(parameters, takes_part, *(each[places] for each in batch)))
+        with jax.enable_x64(True):
+            total = [before + more for before, more in zip(total, some, strict=True)]
     if run.grid is None:
         _check_types("sums", total)
     ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
@@ -101,27 +104,20 @@ def private_gradient(run: PrivateRun, loss: Callable[..., Any], parameters: Any,
             )
             parts = jax.numpy.split(noisy_sum, ends)
     noisy = [
-        jax.numpy.asarray(part.reshape(leaf.shape) / batches.batch_size, leaf.dtype)
+        jax.numpy.asarray(part.reshape(leaf.shape) / batches_of(run).batch_size, leaf.dtype)
         for leaf, part in zip(leaves, parts, strict=True)
     ]
     return jax.tree.unflatten(tree, noisy)
 
 
-def padded_size(run: PrivateRun) -> int:
-    """The number of rows to which the next batch of a run is padded.
-
-    A sampled batch has the capacity, or the next multiple of a quarter of the expected size, and of 8 at least.
-
-    Parameters
-    ----------
-    run
-        A private run with batches.
-    """
-    order, size = batches_of(run), due(run)
-    if not order.participation.sampled:
-        return size
-    unit = order.participation.capacity or max(math.ceil(order.batch_size / 4), _FEWEST_ROWS)
-    return max(-(-size // unit), 1) * unit
+def _zeros(leaves: list[Any], grid: Grid | None) -> list[Any]:
+    """The sum of no gradients."""
+    jax = extra_module("jax", "jax")
+    with jax.enable_x64(True):
+        return [
+            jax.numpy.zeros(leaf.shape, jax.numpy.promote_types(leaf.dtype, "float32") if grid is None else grid.dtype)
+            for leaf in leaves
+        ]
 
 
 def check_parameters(leaves: list[Any], *, exact: bool) -> None:

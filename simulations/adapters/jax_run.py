@@ -13,18 +13,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from corrnoise.simulations.adapters.jax import check_parameters, padded_size, private_gradient
+from corrnoise.simulations.adapters.jax import check_parameters, private_gradient
 from corrnoise.simulations.adapters.jax_noise import maker_for
 from corrnoise.simulations.adapters.training import Arrays, DataRun, source
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.sums import Release, Sums
 from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.numerics import checks
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
@@ -34,7 +36,7 @@ class JaxRun(DataRun):
 
     Parameters
     ----------
-    parameters, optimizer, key, loss
+    parameters, optimizer, key, loss, chunk_size
         As for ``make_private``.
     data, options
         As for ``DataRun``.
@@ -48,7 +50,14 @@ class JaxRun(DataRun):
     """
 
     def __init__(
-        self, parameters: Any, optimizer: Any, key: Any, loss: Callable[..., Any], data: Arrays, **options: Any
+        self,
+        parameters: Any,
+        optimizer: Any,
+        key: Any,
+        loss: Callable[..., Any],
+        data: Arrays,
+        chunk_size: int | None,
+        **options: Any,
     ) -> None:
         jax = extra_module("jax", "jax")
         self.parameters = jax.tree.map(jax.numpy.asarray, parameters)
@@ -56,6 +65,7 @@ class JaxRun(DataRun):
         self.state = optimizer.init(self.parameters)
         self.loss = loss
         self._key = key
+        self._chunk_size = None if chunk_size is None else checks.integer("chunk_size", chunk_size, 1)
         self._update = jax.jit(optimizer.update)
         parts = {"parameters": _Tree(self, "parameters"), "optimizer": _Tree(self, "state")}
         about = {
@@ -82,11 +92,12 @@ class JaxRun(DataRun):
         RuntimeError
             No batch was handed out for this step, or the run is over.
         """
-        rows = self.rows(batch, at_least=padded_size(self))
+        rows = self.rows(batch)
         if self._key is not None:
             random = extra_module("jax.random", "jax")
-            rows = (*rows, random.split(random.fold_in(self._key, self.position), len(rows[0])))
-        return private_gradient(self, self.loss, self.parameters, *rows)
+            of_step = random.fold_in(self._key, self.position)
+            rows = (*rows, extra_module("jax", "jax").vmap(partial(random.fold_in, of_step))(self.mine(batch)))
+        return private_gradient(self, self.loss, self.parameters, *rows, chunk_size=self._chunk_size)
 
     def step(self, batch: ArrayLike) -> None:
         """Take a step of the optimizer along the gradient of ``gradient``, to new ``parameters`` and ``state``.
@@ -158,6 +169,7 @@ def make_private(
     key: Any = None,
     sums: Sums = "exact",
     release: Release = "grid",
+    chunk_size: int | None = None,
 ) -> JaxRun:
     """A private run that trains parameters, and that the same command goes on with after a crash.
 
@@ -191,6 +203,9 @@ def make_private(
     sums, release
         ``"exact"`` and ``"grid"``: sums are integers, and releases are on their grid.  ``"float32"`` and ``"float"``
         for floats; parameters of half precision need exact sums.
+    chunk_size
+        How many examples of a batch are computed at once.  None for all, as far as their gradients fit into 1 GiB, and
+        for a quarter of the expected number of a sampled batch.
 
     Returns
     -------
@@ -213,6 +228,7 @@ def make_private(
         key,
         loss,
         own,
+        chunk_size,
         budget=budget,
         mechanism=mechanism,
         order=source(epochs, len(own), batch_size),

@@ -25,10 +25,10 @@ from functools import cache, partial
 from typing import Any
 
 from corrnoise.simulations.adapters import torch_state
-from corrnoise.simulations.adapters.torch import check_parameters, clipped_sum, trainable_size
+from corrnoise.simulations.adapters.torch import add_noise, check_parameters, clipped_sum, trainable_size
 from corrnoise.simulations.adapters.torch_noise import maker_for
-from corrnoise.simulations.adapters.torch_shards import Group, add_noise
-from corrnoise.simulations.adapters.training import DataRun, Parts, batches_of, due, source
+from corrnoise.simulations.adapters.torch_shards import group_of
+from corrnoise.simulations.adapters.training import DataRun, batches_of, due, source
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
@@ -126,8 +126,7 @@ class CorrelatedNoise:
 
     def add_noise(self) -> None:
         """Add the noise of the step to the sum of the clipped gradients, over all processes."""
-        ranks = self.run.ranks
-        expected = len(range(ranks.rank, due(self.run), ranks.count))
+        expected = due(self.run)
         if self._examples != expected:
             raise RuntimeError(f"a step must have the {expected} examples of its batch, got {self._examples}")
         parameters = self._trained()
@@ -232,13 +231,6 @@ class RunLoader:
         return len(self.run)
 
 
-def _group(model: Any) -> Group | None:
-    """The processes of a job of several, of which each has the whole model; None elsewhere."""
-    module = extra_module("torch.distributed", "torch")
-    several = module.is_available() and module.is_initialized() and module.get_world_size() > 1
-    return Group(model.parameters()) if several else None
-
-
 def make_private(
     model: Any,
     optimizer: Any,
@@ -299,10 +291,8 @@ def make_private(
     extra_module("opacus.validators", "opacus").ModuleValidator.validate(model, strict=True)
     torch_state.check_model(model, optimizer, sums)
     own, dataset = torch_state.dataset_of(data)
-    group = _group(model)
-    parts = torch_state.parts(model, optimizer, carry)
-    if group is not None and group.rank:
-        del parts["torch"]  # generators, which only the first process goes on with
+    group = group_of(model)
+    parts = torch_state.parts(model, optimizer, carry, group)
     run = DataRun(
         loss,
         own,
@@ -319,8 +309,6 @@ def make_private(
         release=release,
     )
     if group is not None:
-        whole = Parts({name: parts[name] for name in parts if name != "torch"})
-        whole.load(group.share(whole.save))
         model = extra_module("opacus.distributed", "opacus").DifferentiallyPrivateDistributedDataParallel(model)
     reduction = _reduction(loss)
     wrapped = extra_module("opacus.grad_sample", "opacus").GradSampleModule(model, loss_reduction=reduction)

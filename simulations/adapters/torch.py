@@ -29,7 +29,8 @@ from contextlib import ExitStack
 from typing import Any, Literal, get_args
 
 from corrnoise.simulations.adapters import torch_ghost, torch_normals
-from corrnoise.simulations.adapters.training import batches_of, due
+from corrnoise.simulations.adapters.torch_shards import Group, layout_of
+from corrnoise.simulations.adapters.training import batches_of, chunks, due
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.sums import MARGIN, Grid, Sums, add_truncated
@@ -197,24 +198,63 @@ def _squared_norms(rows: Any) -> Any:
 
 
 def add_noise(run: PrivateRun, sums: Sequence[Any]) -> list[Any]:
-    """The sums of a step plus its noise, a tensor for each parameter.
+    """The sums of a step plus its noise, a tensor for each parameter; several processes call it together.
 
     Parameters
     ----------
     run
-        The private run, which has handed out the batch.
+        The private run, which has handed out the batch; its ``ranks`` is a ``Group`` where there are several processes.
     sums
-        Tensors of float32 or float64, or of the integers of ``run.grid``, for which the noisy sums are float32.
+        A tensor for each trained parameter, of float32 or float64, or of the integers of ``run.grid``, for which the
+        noisy sums are float32.  Those of cut parameters are cut in the same way and have the examples of all processes;
+        those of whole parameters have the examples of this process.
+
+    Raises
+    ------
+    ValueError
+        The sums are not those of the parameters of the group, or not covered by the noise.
     """
+    group = run.ranks
+    if not isinstance(group, Group):
+        return _noisy(run, sums)
+    if [layout_of(each) for each in sums] != group.layouts:
+        raise ValueError("sums must have the shapes, meshes and placements of the parameters of the group")
+    if group.cut:
+        noisy = _noisy(run, [each.to_local() for each in sums])
+        whole = extra_module("torch.distributed.tensor", "torch").DTensor.from_local
+        return [
+            whole(part, each.device_mesh, each.placements, shape=each.shape, stride=each.stride())
+            for each, part in zip(sums, noisy, strict=True)
+        ]
+    if run.grid is None:
+        check_types("sums", sums)
+    total = extra_module("torch", "torch").cat([each.detach().reshape(-1) for each in sums])
+    if not bool(total.isfinite().all()):
+        raise ValueError("sums must be finite, also where other processes add the noise")
+    first, length = group.spans[0] if len(group.spans) else (0, 0)
+    if run.grid is None:
+        own = total[first : first + length]
+        own.copy_(_noisy(run, [own])[0])
+    else:  # integers are added before the noise, so that the release is on the grid
+        group.add(total)
+        own = _noisy(run, [total[first : first + length]])[0]
+        total = own.new_zeros(group.size)
+        total[first : first + length] = own
+    group.add(total)
+    return _cut_as(sums, total)
+
+
+def _noisy(run: PrivateRun, sums: Sequence[Any]) -> list[Any]:
+    """The sums of the coordinates of this process plus their noise."""
     torch = extra_module("torch", "torch")
     if run.grid is None:
         check_types("sums", sums)
     total = torch.cat([each.detach().reshape(-1).to(run.device or "cpu") for each in sums])
     noisy = run.add_noise(total.numpy() if run.device is None else total)
-    return cut_as(sums, torch.as_tensor(noisy))
+    return _cut_as(sums, torch.as_tensor(noisy))
 
 
-def cut_as(sums: Sequence[Any], total: Any) -> list[Any]:
+def _cut_as(sums: Sequence[Any], total: Any) -> list[Any]:
     """A vector as tensors like some sums; those of integers become float32."""
     parts = total.split([each.numel() for each in sums])
     return [
@@ -245,9 +285,10 @@ def private_gradient(
         A function of outputs and targets that returns a number, such as ``torch.nn.functional.cross_entropy``.  It is
         called with batches of one example.
     inputs, targets
-        Tensors with the examples of the batch along the first axis.
+        Tensors with the examples of the batch along the first axis, those of this process where there are several.
     chunk_size
-        How many gradients are computed at once; None for all.
+        How many examples are computed at once.  None for all, as far as their gradients fit into 1 GiB, and for a
+        quarter of the expected number of a sampled batch.  Exact sums are those of the whole batch, whatever it is.
     clipping
         ``"ghost"`` for sums without the gradients of examples (``torch_ghost``), in a run without a grid.
 
@@ -259,25 +300,45 @@ def private_gradient(
     RuntimeError
         No batch was handed out for this step, or the run is over.
     """
+    torch = extra_module("torch", "torch")
     check_layers(model)
     trained = {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
     check_parameters(run, list(trained.values()))
-    batches = batches_of(run)
     if not len(inputs) == len(targets) == (expected := due(run)):
         raise ValueError(
             f"inputs and targets must be the {expected} examples of the batch, got {len(inputs)} and {len(targets)}"
         )
 
-    clip_norm = run.budget.clip_norm
-    if check_clipping(clipping, run.sums) == "ghost":
-        sums = torch_ghost.clipped_sum(model, loss, inputs, targets, clip_norm, run.largest_batch)
-    else:
-        samples = example_gradients(model, loss, inputs, targets, chunk_size=chunk_size)
-        sums = clipped_sum(list(samples.values()), clip_norm, run.grid)
+    check_clipping(clipping, run.sums)
+    sums = [_zeros(each, run.grid, clipping) for each in trained.values()]
+    for places, count in chunks(run, chunk_size, 0 if clipping == "ghost" else run.size):
+        some = [each[torch.as_tensor(places, device=each.device)] for each in (inputs, targets)]
+        for total, part in zip(sums, _sums_of(run, model, loss, some, count, clipping), strict=True):
+            total += part
     noisy = add_noise(run, sums)
     by_name = dict(model.named_parameters())
     for name, total in zip(trained, noisy, strict=True):
-        by_name[name].grad = (total / batches.batch_size).to(by_name[name].dtype)
+        by_name[name].grad = (total / batches_of(run).batch_size).to(by_name[name].dtype)
+
+
+def _zeros(parameter: Any, grid: Grid | None, clipping: Clipping) -> Any:
+    """The sum of no gradients."""
+    torch = extra_module("torch", "torch")
+    wide = clipping == "ghost" or parameter.dtype == torch.float64
+    dtype = ("float64" if wide else "float32") if grid is None else grid.dtype
+    return torch.zeros(parameter.shape, dtype=getattr(torch, dtype), device=parameter.device)
+
+
+def _sums_of(
+    run: PrivateRun, model: Any, loss: Callable[[Any, Any], Any], rows: list[Any], count: int, clipping: Clipping
+) -> list[Any]:
+    """The sums of the clipped gradients of the first examples of a chunk."""
+    clip_norm = run.budget.clip_norm
+    inputs, targets = rows
+    if clipping == "ghost":
+        return torch_ghost.clipped_sum(model, loss, inputs, targets, clip_norm, run.largest_batch, count)
+    samples = example_gradients(model, loss, inputs, targets)
+    return clipped_sum([each[:count] for each in samples.values()], clip_norm, run.grid)
 
 
 def example_gradients(
@@ -287,8 +348,10 @@ def example_gradients(
 
     Parameters
     ----------
-    model, loss, inputs, targets, chunk_size
+    model, loss, inputs, targets
         As for ``private_gradient``.
+    chunk_size
+        How many gradients are computed at once; None for all.
     """
     func = extra_module("torch.func", "torch")
     trained = {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}

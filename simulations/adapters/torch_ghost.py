@@ -98,7 +98,13 @@ def squared_norm(a: Any, b: Any, *, weight: bool = True, bias: bool = False) -> 
 
 
 def clipped_sum(
-    model: Any, loss: Callable[[Any, Any], Any], inputs: Any, targets: Any, clip_norm: float, largest_batch: int
+    model: Any,
+    loss: Callable[[Any, Any], Any],
+    inputs: Any,
+    targets: Any,
+    clip_norm: float,
+    largest_batch: int,
+    count: int | None = None,
 ) -> list[Any]:
     """The sum of the gradients of examples, each clipped to the clip norm.
 
@@ -109,7 +115,10 @@ def clipped_sum(
     clip_norm
         Largest norm of the gradient of an example, over all parameters together.
     largest_batch
-        The largest number of examples that a batch of the run can have.
+        The largest number of examples that a batch of the run can have.  The sums of a batch may be added up from those
+        of its parts.
+    count
+        How many examples count, from the first; None for all.
 
     Returns
     -------
@@ -143,6 +152,7 @@ def clipped_sum(
     factors = (clip_norm * MARGIN / squares.sqrt()).clamp(max=1.0)
     factors = torch.minimum(factors, clip_norm * largest_ratio(terms, largest_batch) / kappa.sqrt())
     factors = torch.where(whole, factors, 0.0)
+    factors[len(factors) if count is None else count :] = 0.0
 
     for layer, a, b in zip(layers, activations, gradients, strict=True):
         weighted = (factors[:, None, None] * _finite(b, whole)).flatten(0, 1)

@@ -19,10 +19,12 @@ from numpy.typing import ArrayLike
 from corrnoise.simulations.adapters import torch_state
 from corrnoise.simulations.adapters.torch import Clipping, check_clipping, private_gradient, trainable_size
 from corrnoise.simulations.adapters.torch_noise import maker_for
+from corrnoise.simulations.adapters.torch_shards import group_of
 from corrnoise.simulations.adapters.training import DataRun, source
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.sums import Release, Sums
 from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.numerics import checks
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
@@ -32,7 +34,7 @@ class TorchRun(DataRun):
 
     Parameters
     ----------
-    model, optimizer, loss, clipping
+    model, optimizer, loss, clipping, chunk_size
         As for ``make_private``.
     arguments, options
         Of ``DataRun``, without the loss.
@@ -45,12 +47,14 @@ class TorchRun(DataRun):
         loss: Callable[[Any, Any], Any],
         *arguments: Any,
         clipping: Clipping = "example",
+        chunk_size: int | None = None,
         **options: Any,
     ) -> None:
         self.model = model
         self.optimizer = optimizer
         self.loss = loss
         self.clipping: Clipping = clipping
+        self.chunk_size = chunk_size
         super().__init__(loss, *arguments, **options)
 
     def gradient(self, batch: ArrayLike) -> None:
@@ -69,7 +73,9 @@ class TorchRun(DataRun):
             No batch was handed out for this step, or the run is over.
         """
         inputs, targets = (each.to(next(self.model.parameters()).device) for each in self.rows(batch))
-        private_gradient(self, self.model, self.loss, inputs, targets, clipping=self.clipping)
+        private_gradient(
+            self, self.model, self.loss, inputs, targets, chunk_size=self.chunk_size, clipping=self.clipping
+        )
 
     def step(self, batch: ArrayLike) -> None:
         """Set the gradients as ``gradient`` does, and take a step of the optimizer.
@@ -98,6 +104,7 @@ def make_private(
     sums: Sums = "exact",
     release: Release = "grid",
     clipping: Clipping = "example",
+    chunk_size: int | None = None,
 ) -> TorchRun:
     """A private run that trains a model, and that the same command goes on with after a crash.
 
@@ -134,6 +141,9 @@ def make_private(
     clipping
         ``"ghost"`` for sums without the gradients of examples, in less time and memory, of floats; ``"example"`` for
         gradients of examples.
+    chunk_size
+        How many examples of a batch are computed at once.  None for all, as far as their gradients fit into 1 GiB, and
+        for a quarter of the expected number of a sampled batch.
 
     Returns
     -------
@@ -152,18 +162,25 @@ def make_private(
     -----
     Checkpoints hold the generators of PyTorch (CPU and CUDA), NumPy and Python, so that dropout and random changes of
     the examples go on as without the crash.  Generators that the caller has made are not among them.
+
+    In a job of several processes (``torch.distributed`` is initialised) all call this function with the same arguments
+    and a whole model, and share each batch and the noise.  All see the folder, which the first holds; the others begin
+    with its model and optimizer, and their generators are not kept.
     """
     check_clipping(clipping, sums)
     torch_state.check_model(model, optimizer, sums)
     own, _ = torch_state.dataset_of(data)
     if isinstance(data, tuple) and len(data) != 2:
         raise ValueError(f"data must be a tuple of inputs and targets, got {len(data)} tensors")
+    if chunk_size is not None:
+        checks.integer("chunk_size", chunk_size, 1)
+    group = group_of(model)
     return TorchRun(
         model,
         optimizer,
         loss,
         own,
-        torch_state.parts(model, optimizer, carry),
+        torch_state.parts(model, optimizer, carry, group),
         {**torch_state.about(model, optimizer, carry), "clipping": clipping},
         trainable_size(model),
         budget=budget,
@@ -173,5 +190,7 @@ def make_private(
         sums=sums,
         release=release,
         clipping=clipping,
+        chunk_size=chunk_size,
+        ranks=group,
         maker=maker_for(next(model.parameters()).device),
     )

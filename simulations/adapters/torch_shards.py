@@ -17,14 +17,12 @@ to the checkpoint, and ``carry.load`` is called with it in all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
 
-from corrnoise.simulations.adapters import torch as adapter
 from corrnoise.simulations.extras import extra_module
-from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.ranks import Ranks
 from corrnoise.simulations.run.spans import checked, rectangle, tiled
 
@@ -63,7 +61,7 @@ class Group(Ranks):
         self.count = self._distributed.get_world_size(group)
         trained = [each for each in parameters if each.requires_grad]
         self.size = sum(each.numel() for each in trained)
-        self.layouts = [_layout(each) for each in trained]
+        self.layouts = [layout_of(each) for each in trained]
         self.cut = all(placements for *_, placements in self.layouts)
         if self.cut:
             firsts = np.cumsum([0, *(each.numel() for each in trained)]).tolist()
@@ -102,7 +100,34 @@ class Group(Ranks):
         self._distributed.all_reduce(total, group=self._group)
 
 
-def _layout(tensor: Any) -> tuple[Any, ...]:
+def group_of(model: Any) -> Group | None:
+    """The processes of a job of several, of which each has the whole model; None for one process.
+
+    Parameters
+    ----------
+    model
+        A ``torch.nn.Module``.
+
+    Raises
+    ------
+    ValueError
+        The parameters are cut among the processes, or the model adds gradients up itself.
+    """
+    module = extra_module("torch.distributed", "torch")
+    if not (module.is_available() and module.is_initialized() and module.get_world_size() > 1):
+        return None
+    if isinstance(model, extra_module("torch.nn.parallel", "torch").DistributedDataParallel):
+        raise ValueError("model must be given without DistributedDataParallel, which adds gradients without noise")
+    group = Group(model.parameters())
+    if group.cut and group.layouts:
+        raise ValueError(
+            "model must be whole in each process, got parameters that are cut: take PrivateRun(…, ranks=Group(…)) and "
+            "add_noise for these"
+        )
+    return group
+
+
+def layout_of(tensor: Any) -> tuple[Any, ...]:
     """The shape of a tensor, and how it is cut."""
     return tensor.shape, getattr(tensor, "device_mesh", None), getattr(tensor, "placements", None)
 
@@ -116,50 +141,3 @@ def _shard(parameter: Any, first: int) -> Any:
     local = extra_module("torch.distributed.tensor._utils", "torch").compute_local_shape_and_global_offset
     shape, offset = local(parameter.shape, parameter.device_mesh, parameter.placements)
     return rectangle(tuple(parameter.shape), offset, shape, first)
-
-
-def add_noise(run: PrivateRun, sums: Sequence[Any]) -> list[Any]:
-    """The sums of a step plus its noise; where several processes share the run, all call it together.
-
-    Parameters
-    ----------
-    run
-        A private run, whose ``ranks`` is a ``Group`` where there are several processes.
-    sums
-        A tensor for each trained parameter, of float32 or float64, or of the integers of ``run.grid``.  Those of cut
-        parameters are cut in the same way and have the examples of all processes; those of whole parameters have the
-        examples of this process.
-
-    Raises
-    ------
-    ValueError
-        The sums are not those of the parameters of the group, or not covered by the noise.
-    """
-    group = run.ranks
-    if not isinstance(group, Group):
-        return adapter.add_noise(run, sums)
-    if [_layout(each) for each in sums] != group.layouts:
-        raise ValueError("sums must have the shapes, meshes and placements of the parameters of the group")
-    if group.cut:
-        noisy = adapter.add_noise(run, [each.to_local() for each in sums])
-        whole = extra_module("torch.distributed.tensor", "torch").DTensor.from_local
-        return [
-            whole(part, each.device_mesh, each.placements, shape=each.shape, stride=each.stride())
-            for each, part in zip(sums, noisy, strict=True)
-        ]
-    if run.grid is None:
-        adapter.check_types("sums", sums)
-    total = extra_module("torch", "torch").cat([each.detach().reshape(-1) for each in sums])
-    if not bool(total.isfinite().all()):
-        raise ValueError("sums must be finite, also where other processes add the noise")
-    first, length = group.spans[0] if len(group.spans) else (0, 0)
-    if run.grid is None:
-        own = total[first : first + length]
-        own.copy_(adapter.add_noise(run, [own])[0])
-    else:  # integers are added before the noise, so that the release is on the grid
-        group.add(total)
-        own = adapter.add_noise(run, [total[first : first + length]])[0]
-        total = own.new_zeros(group.size)
-        total[first : first + length] = own
-    group.add(total)
-    return adapter.cut_as(sums, total)

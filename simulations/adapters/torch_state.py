@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from corrnoise.simulations.adapters.identity import of_arrays, of_examples, simple
 from corrnoise.simulations.adapters.torch import check_layers, check_optimizer, check_products, check_types
+from corrnoise.simulations.adapters.torch_shards import Group
 from corrnoise.simulations.adapters.training import Arrays, Data, HostGenerators, Parts
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.durable import Carry
@@ -174,13 +175,15 @@ def check_model(model: Any, optimizer: Any, sums: Sums) -> None:
     check_products()
 
 
-def parts(model: Any, optimizer: Any, carry: Mapping[str, Any] | None) -> dict[str, Carry]:
-    """The content of a checkpoint.
+def parts(model: Any, optimizer: Any, carry: Mapping[str, Any] | None, group: Group | None) -> dict[str, Carry]:
+    """The content of a checkpoint.  All processes of a job begin with what the first one has.
 
     Parameters
     ----------
     model, optimizer, carry
         As for ``make_private``.
+    group
+        The processes of the job; None for one.  Only the first goes on with its generators.
     """
     own = {"model": model, "optimizer": optimizer}
     more = {} if carry is None else dict(carry)
@@ -189,7 +192,11 @@ def parts(model: Any, optimizer: Any, carry: Mapping[str, Any] | None) -> dict[s
             hasattr(each, "state_dict") and hasattr(each, "load_state_dict")
         ):
             raise ValueError(f"carry must be objects with state_dict and load_state_dict by their names, got {name!r}")
-    return {**{name: State(each) for name, each in (own | more).items()}, "torch": TorchGenerators()}
+    found: dict[str, Carry] = {name: State(each) for name, each in (own | more).items()}
+    if group is not None:
+        whole = Parts(found)
+        whole.load(group.share(whole.save))
+    return found if group is not None and group.rank else {**found, "torch": TorchGenerators()}
 
 
 def about(model: Any, optimizer: Any, carry: Mapping[str, Any] | None) -> dict[str, str]:

@@ -9,9 +9,10 @@ goes on, and the generators of NumPy and Python, which a checkpoint holds, too.
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,6 +28,9 @@ from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
+
+_AT_ONCE = 2**28  # floats, 1 GiB
+_FEWEST = 8  # rows of a chunk of a sampled batch
 
 
 class Data(Protocol):
@@ -186,21 +190,29 @@ class DataRun(PrivateRun):
         options |= {"batches": order, "folder": folder, "carry": carry, "settings": settings}
         super().__init__(budget, order.participation, mechanism, size, **options)
 
-    def rows(self, batch: ArrayLike, *, at_least: int = 0) -> tuple[Any, ...]:
-        """The examples of the batch that was handed out last; ``ValueError`` for another batch.
+    def rows(self, batch: ArrayLike) -> tuple[Any, ...]:
+        """The examples of this process in the batch that was handed out last; ``ValueError`` for another batch.
 
         Parameters
         ----------
         batch
             The numbers of the examples.
-        at_least
-            How many rows are returned at least; further ones are those of the first example of the data.
+        """
+        return self.data.rows(self.mine(batch))
+
+    def mine(self, batch: ArrayLike) -> NDArray[np.int64]:
+        """The numbers of the examples of this process in the batch that was handed out last.
+
+        Parameters
+        ----------
+        batch
+            The numbers of all examples.
         """
         chosen = np.asarray(batch)
         order = batches_of(self)
         if self.position < order.steps and not np.array_equal(chosen, order.batch(self.position)):
             raise ValueError(f"batch must be the one that the run has handed out for step {self.position}")
-        return self.data.rows(np.pad(chosen, (0, max(0, at_least - chosen.size))))
+        return chosen[self.ranks.rank :: self.ranks.count]
 
 
 def batches_of(run: PrivateRun) -> AnyBatches:
@@ -211,8 +223,47 @@ def batches_of(run: PrivateRun) -> AnyBatches:
 
 
 def due(run: PrivateRun) -> int:
-    """The number of examples of the batch whose noise comes next; ``RuntimeError`` after the last step."""
+    """The number of examples of this process in the batch whose noise comes next.
+
+    Raises
+    ------
+    RuntimeError
+        The last step was made.
+    """
     order = batches_of(run)
     if run.position == order.steps:
         raise RuntimeError(f"the run has made its {run.steps} steps: a further step is not covered by its noise")
-    return order.batch(run.position).size
+    return len(range(run.ranks.rank, order.batch(run.position).size, run.ranks.count))
+
+
+def chunks(run: PrivateRun, chunk_size: int | None, numbers: int) -> Iterator[tuple[NDArray[np.int64], int]]:
+    """The examples of this process in the batch whose noise comes next, in chunks that are computed one after another.
+
+    The shape of a chunk does not depend on who takes part, since a library may choose by it how it computes.  So the
+    chunks of sampled batches have all the same number of rows.
+
+    Parameters
+    ----------
+    run
+        A private run with batches.
+    chunk_size
+        The number of examples of a chunk.  None for the batch, or a quarter of the expected size of a sampled one, but
+        at most as many as need 1 GiB.
+    numbers
+        How many floats of memory an example takes.
+
+    Yields
+    ------
+    The places of the rows in the batch, of which those at the end may be repeated, and how many rows count.
+    """
+    order, count = batches_of(run), due(run)
+    sampled = order.participation.sampled
+    if chunk_size is None:
+        share = order.batch_size / run.ranks.count
+        usual = max(math.ceil(share / 4), _FEWEST) if sampled else math.ceil(share)
+        size = max(min(usual, _AT_ONCE // max(numbers, 1)), 1)
+    else:
+        size = checks.integer("chunk_size", chunk_size, 1)
+    for first in range(0, count, size):
+        places = np.arange(first, first + size if sampled else min(first + size, count))
+        yield np.where(places < count, places, first), min(size, count - first)

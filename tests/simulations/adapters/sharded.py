@@ -17,7 +17,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
-from corrnoise.simulations.adapters.torch_shards import Group, add_noise
+from corrnoise.simulations.adapters.torch import add_noise
+from corrnoise.simulations.adapters.torch_shards import Group
 from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder

@@ -98,7 +98,8 @@ def test_a_gradient_is_that_of_the_batch_and_its_keys(monkeypatch: pytest.Monkey
         by_hand = command(None)
     for _ in range(2):
         batch = run.next_batch()
-        keys = jax.random.split(jax.random.fold_in(jax.random.key(7), by_hand.position), 12)
+        of_step = jax.random.fold_in(jax.random.key(7), by_hand.position)
+        keys = jax.numpy.stack([jax.random.fold_in(of_step, number) for number in batch])
         assert np.array_equal(by_hand.next_batch(), batch)
         expected = private_gradient(by_hand, with_dropout, PARAMETERS, *(each[batch] for each in DATA), keys)
         found = run.gradient(batch)

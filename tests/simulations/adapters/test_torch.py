@@ -19,21 +19,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.simulations.adapters import torch as torch_loop
-from corrnoise.simulations.adapters.torch import clipped_sum, private_gradient, trainable_size
+from corrnoise.simulations.adapters import torch_ghost
+from corrnoise.simulations.adapters.torch import clipped_sum, example_gradients, private_gradient, trainable_size
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.sums import MARGIN, Grid, add_truncated, grid_of
+from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 from tests.simulations.adapters.small_network import (
     BATCH,
     BUDGET,
+    EPOCHS,
     EXAMPLES,
     NOISE,
     by_hand,
     data,
     network,
 )
+from tests.simulations.run.sources import known_key
 
 torch = pytest.importorskip("torch")
 opacus = pytest.importorskip("opacus")
@@ -181,6 +186,56 @@ def test_the_gradient_is_that_of_single_examples_clipped_plus_noise() -> None:
         gradient = torch.cat([each.grad.reshape(-1) for each in model.parameters()]).double().numpy()
         expected += gradient * min(1.0, MARGIN / np.linalg.norm(gradient))
     np.testing.assert_allclose(found, expected / BATCH, atol=1e-6)
+
+
+@pytest.mark.parametrize("chunk_size", [1, 5, 50])
+def test_exact_sums_are_those_of_the_batch_whatever_the_chunks(chunk_size: int) -> None:
+    inputs, _ = data()
+    targets = torch.randn(EXAMPLES, 3, generator=torch.Generator().manual_seed(1)) / 100
+    found = []
+    for size in (None, chunk_size):
+        model = torch.nn.Linear(6, 3, bias=False)
+        with known_key():
+            order = batches(EPOCHS, EXAMPLES, BATCH, 0)
+            run = PrivateRun(BUDGET, EPOCHS, NOISE, 18, batches=order, sums="exact", release="grid")
+        batch = run.next_batch()
+        private_gradient(  # a gradient is one product of two numbers in each coordinate
+            run, model, lambda outputs, target: (outputs * target).sum(), inputs[batch], targets[batch], chunk_size=size
+        )
+        found.append(model.weight.grad)
+    assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("clipping", ["example", "ghost"])
+def test_the_rows_of_a_chunk_do_not_tell_who_takes_part(clipping: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sampled batches of all sizes are computed in chunks of 8 rows, and rows that fill one up do not count."""
+    who = Participation.poisson(20, 0.25)
+    shapes = set()
+    owner, name = (torch_loop, "example_gradients") if clipping == "example" else (torch_ghost, "_passes")
+    made = getattr(owner, name)
+
+    def seen(model: Any, loss: Any, inputs: Any, *others: Any) -> Any:
+        shapes.add(len(inputs))
+        return made(model, loss, inputs, *others)
+
+    monkeypatch.setattr(owner, name, seen)
+    model = torch.nn.Linear(6, 3)
+    with known_key():
+        run = PrivateRun(Budget(epsilon=50.0, delta=1e-5), who, DPSGD(), 21, batches=batches(who, EXAMPLES))
+    inputs, targets = data()
+    sizes = set()
+    loss = torch.nn.functional.cross_entropy
+    for batch in run:
+        monkeypatch.setattr(torch_loop, "add_noise", lambda _, sums: [each.float() for each in sums])
+        private_gradient(run, model, loss, inputs[batch], targets[batch], clipping=clipping)
+        run.add_noise(np.zeros(21, np.float32))
+        samples = [each.flatten(1) for each in example_gradients(model, loss, inputs[batch], targets[batch]).values()]
+        expected = clipped_sum(samples, 1.0)
+        for parameter, total in zip(model.parameters(), expected, strict=True):
+            np.testing.assert_allclose(parameter.grad.flatten(), total.flatten() / 12.5, atol=1e-4)
+        sizes.add(len(batch))
+    assert len(sizes) > 5
+    assert shapes == {8}
 
 
 def test_layers_that_mix_examples_are_refused() -> None:

@@ -7,6 +7,7 @@ import random
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -20,7 +21,8 @@ from corrnoise.simulations.run.folder import Folder
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
-from tests.simulations.run.sources import counted
+from tests.simulations.adapters.processes import made_by
+from tests.simulations.run.sources import counted, known_key
 
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
@@ -365,3 +367,63 @@ def test_shorter_products_are_refused_before_there_is_a_folder(tmp_path: Path) -
     finally:
         torch.set_float32_matmul_precision("highest")
     assert not (tmp_path / "run").exists()
+
+
+# -- several processes -------------------------------------------------------------------------------------------------
+
+JOB = """
+import sys
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from corrnoise.simulations.run.folder import Folder
+from tests.simulations.adapters.test_torch_run import job
+job(Path(sys.argv[1]), int(sys.argv[2]))
+"""
+
+
+def trained(place: Path | None, stop: int = 12, seed: int = 0, **options: Any) -> TorchRun:
+    """A run of a network without dropout, to a step."""
+    torch.manual_seed(seed)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Tanh(), torch.nn.Linear(4, 3))
+    with mock.patch.object(training, "batches", partial(batches, rng=0)), known_key():
+        run = command(place, model=model, optimizer=torch.optim.Adam(model.parameters(), lr=0.05), **options)
+    for batch in run:
+        run.step(batch)
+        if run.position == stop:
+            break
+    return run
+
+
+FLOATS: dict[str, Any] = {"sums": "float32", "release": "float"}
+
+
+def job(place: Path, rank: int) -> None:
+    distributed = torch.distributed
+    distributed.init_process_group("gloo", init_method=f"file://{place}/meet", rank=rank, world_size=2)
+    torch.save(flat(trained(None, chunk_size=4, seed=rank)), place / f"exact {rank}")
+    torch.save(flat(trained(None, **FLOATS, seed=rank)), place / f"floats {rank}")
+    torch.save(flat(trained(None, **FLOATS, clipping="ghost", seed=rank)), place / f"ghost {rank}")
+    run = trained(place, 7, seed=rank)
+    assert run._durable is not None
+    run._durable.home.close()  # the processes die
+    torch.save(flat(trained(place, seed=rank)), place / f"resumed {rank}")
+    model = torch.nn.Linear(6, 3)
+    for wrong, message in (
+        (torch.nn.parallel.DistributedDataParallel(model), "without DistributedDataParallel"),
+        (torch.distributed.fsdp.fully_shard(torch.nn.Linear(6, 3)), "whole in each process"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            command(None, model=wrong, optimizer=torch.optim.SGD(wrong.parameters(), lr=0.1))
+    distributed.destroy_process_group()
+
+
+def test_two_processes_train_the_model_of_one(tmp_path: Path) -> None:
+    """They share batches of 12 and one of an odd number; the second begins with other parameters."""
+    made_by(JOB, *([str(tmp_path), str(rank)] for rank in range(2)))
+    for name, options in (("exact", {}), ("floats", FLOATS), ("ghost", {**FLOATS, "clipping": "ghost"})):
+        one, two = (torch.load(tmp_path / f"{name} {rank}", weights_only=False) for rank in range(2))
+        np.testing.assert_array_equal(one, two)
+        np.testing.assert_allclose(one, flat(trained(None, **options)), atol=2e-5)
+    one, two = (torch.load(tmp_path / f"resumed {rank}", weights_only=False) for rank in range(2))
+    np.testing.assert_array_equal(one, two)

@@ -14,8 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corrnoise.simulations.adapters.training import Arrays, HostGenerators, Parts, source
+from corrnoise.simulations.adapters.training import Arrays, HostGenerators, Parts, chunks, source
+from corrnoise.simulations.run.private import PrivateRun
+from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 
 SCRIPT = Path(__file__).with_name("killed.py")
 ROOT = Path(__file__).parents[3]
@@ -104,3 +107,32 @@ def test_batches_are_those_of_whole_epochs_or_of_a_participation() -> None:
     for wrong in ({"batch_size": 18}, {"batch_size": 0}, {"epochs": 0}):
         with pytest.raises(ValueError, match=f"{next(iter(wrong))} must"):
             source(**{"epochs": 1, "examples": 17, "batch_size": 4} | wrong)
+
+
+def test_chunks_are_the_batch_in_order() -> None:
+    once = Participation.single(3)
+    run = PrivateRun(Budget(0.5), once, DPSGD(), 10, batches=source(once, 12, 4))
+    for size, lengths in ((None, [4]), (1, [1, 1, 1, 1]), (3, [3, 1]), (9, [4])):
+        found = list(chunks(run, size, 10))
+        assert np.concatenate([places for places, _ in found]).tolist() == [0, 1, 2, 3]
+        assert [count for _, count in found] == lengths
+    assert [count for _, count in chunks(run, None, 2**27)] == [2, 2]  # 1 GiB
+    assert [count for _, count in chunks(run, None, 2**40)] == [1, 1, 1, 1]
+    for wrong in (0, 1.5):
+        with pytest.raises((ValueError, TypeError), match="chunk_size"):
+            list(chunks(run, wrong, 10))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("capacity", [None, 100])
+def test_chunks_of_a_sampled_batch_have_one_shape(capacity: int | None) -> None:
+    who = Participation.poisson(30, 0.1, capacity=capacity, examples=capacity and 400)
+    run = PrivateRun(Budget(epsilon=5.0, delta=1e-5), who, DPSGD(), 2, batches=source(who, 400, 40))
+    sizes = set()
+    for batch in run:
+        found = list(chunks(run, None, 2))
+        rows = np.concatenate([places[:count] for places, count in found])
+        assert rows.tolist() == list(range(len(batch)))
+        assert {len(places) for places, _ in found} == {10}
+        sizes.add(len(batch))
+        run.add_noise(np.zeros(2))
+    assert len(sizes) > 5
