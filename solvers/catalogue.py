@@ -62,11 +62,12 @@ USUAL_MEMORY = 16  #: arrays that a run may keep if no limit is given
 _FEW_BUFFERS = 6
 _MOST_COEFFICIENTS = 64  # of noise with few coefficients, whose search takes O(p²) memory
 _MOST_BANDS = 64  # in runs of more than LARGEST_MATRIX steps, beside those that are asked for
-_LONG = 100_000  # steps, beyond which only a _FEW of both are tried, unless more are asked for
-_FEW = 8
+_LONG = 20_000  # steps, beyond which only a _FEW of both are tried, unless more are asked for
+_FEW = 2
+_LONGEST = 200_000  # steps, beyond which noise with few coefficients is made only if it is asked for
 _MOST_EPOCHS = 64  # for which weights are sought
-_FEW_TIME_VARYING = (1, 2, 3, 4)  # buffers; in long runs
-_LONG_TIME_VARYING = (2, 4)
+#: The numbers of time-varying buffers that are tried in runs of at most so many steps.
+_TIME_VARYING = {LARGEST_MATRIX: (1, 2, 3, 4), _LONGEST: (2, 4), math.inf: (4,)}
 _LARGEST_SYSTEM = 20_000_000  # steps times groups of a linear system, at about 10 bytes and 10 microseconds for each
 
 
@@ -145,7 +146,8 @@ def _few_buffers(run: Search, memory: float | None) -> list[int]:
 
 
 def _coefficients(run: Search, memory: float | None) -> list[int]:
-    return _upto(min(_MOST_COEFFICIENTS if run.steps <= _LONG else _FEW, run.steps - 1), memory)
+    most = _MOST_COEFFICIENTS if run.steps <= _LONG else _FEW if run.steps <= _LONGEST else 0
+    return _upto(min(most, run.steps - 1), memory)
 
 
 def _bands(run: Search, memory: float | None) -> list[int]:
@@ -174,8 +176,8 @@ def _any_bands(run: Search, memory: int) -> Mechanism:
 def few_time_varying(run: Search, memory: float | None) -> list[int]:
     """The numbers of buffers that are tried; none where the form is no linear system, or one of too many numbers."""
     n = run.steps
-    most = min(_FEW_TIME_VARYING[-1] if memory is None or math.isinf(memory) else memory, MOST_TIME_VARYING, n - 1)
-    usual = _FEW_TIME_VARYING if n <= LARGEST_MATRIX else _LONG_TIME_VARYING
+    usual = next(numbers for longest, numbers in _TIME_VARYING.items() if n <= longest)
+    most = min(usual[-1] if memory is None or math.isinf(memory) else memory, MOST_TIME_VARYING, n - 1)
     system = run.what.recursion() if n * _groups(run.what) <= _LARGEST_SYSTEM else None
     return [] if system is None else sorted({one for one in usual if one <= most} | {int(most)} - {0})
 

@@ -10,8 +10,9 @@ minimised, and its gradient in ς, o, i and θ is that at fixed scales plus Σ_r
 steps t of the class, with the derivatives D_t of the logarithm of the error in log d_t.
 
 Long runs start from the result for a shorter one: blocks of steps of the linear system are merged, and knots and decays
-are carried over in logarithms of distances.  A search for d buffers starts from equally spaced decays, and from the
-result for d − 1 with a decay between.  The largest error of a step is approached by p-norms of the squared errors.
+are carried over in logarithms of distances.  They also start from the best buffers of constant numbers, where these are
+known.  A search for d buffers starts from equally spaced decays, and from the result for d − 1 with a decay between.
+The largest error of a step is approached by p-norms of the squared errors.
 The search is local: a floor certifies it.
 """
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import NamedTuple
 
@@ -27,8 +29,10 @@ import numpy as np
 from scipy import sparse
 
 from corrnoise.solvers.certified.fixed_epochs import in_fixed_epochs
+from corrnoise.solvers.families.buffers import best_buffers
 from corrnoise.solvers.objectives import RunObjective
 from corrnoise.theory.mechanisms import time_varying_sums as sums
+from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
@@ -39,12 +43,14 @@ MOST = 16  #: buffers
 _EPOCHS = 32  # up to which each has knots of its own
 _SHORT = 512  # steps of the shortest run that others start from
 _SHORT_EPOCH = 4  # steps of an epoch of it
-_LONGER = 4  # how many times longer the next is
+_LONGER = 16  # how many times longer the next is
 _COARSE = 4.0  # the ratio of knots
 _FINER = (2.0, 1.25)  # ratios of further knots
 _FINE = 4096  # steps up to which there are further knots
 _ITERATIONS = (8, 100)  # of a search
-_WORK = 1_200_000  # steps of all its iterations
+_WORK = 800_000  # steps of all its iterations
+_BESIDE = 200_000  # steps up to which searches run beside each other, each with its own memory
+_SEARCHES = 4  # about as many are made for the shortest run
 _POWERS = (8.0, 32.0, 128.0, 512.0)  # of the norms for the largest error
 _PAIRS = 20  # of steps and changes of the gradient
 _HALVINGS = 20
@@ -166,10 +172,12 @@ class _Search:
     def _saturated(self, point: _Point) -> tuple[tuple[Array, Array, Array, Array], Array, Array]:
         """θ, o, i and ς; the squares of the classes; the states before each step."""
         d = point.rates.size
-        values = np.exp(np.clip(self.matrix @ point.values, -_LARGEST, _LARGEST))
+        values = self.matrix @ point.values
+        np.exp(np.clip(values, -_LARGEST, _LARGEST, out=values), out=values)
         theta = np.exp(-np.exp(np.minimum(point.rates, _FASTEST)))
         outputs, inputs = np.ascontiguousarray(values[:, :d]), np.ascontiguousarray(values[:, d : 2 * d])
-        columns = np.ascontiguousarray(values[:, 2 * d])
+        columns = values[:, 2 * d].copy()
+        del values
         bases, slopes, states = np.empty(columns.size), np.empty(outputs.shape), np.empty(outputs.shape)
         squares = np.empty(min(self.period, columns.size))
         sums.gains(theta, outputs, inputs, columns, bases, slopes)
@@ -200,9 +208,11 @@ class _Search:
         shares = np.bincount(classes, of_scales, squares.size) / (2 * squares)
         of_squares = tuple(np.empty_like(one) for one in strategy)
         sums.class_gradient(strategy, states, self.period, shares, of_squares)
-        of_steps = np.column_stack(
-            [(of_error[k] + of_squares[k]) * strategy[k] for k in (1, 2)] + [of_squares[3] * strategy[3] - of_scales]
-        )
+        of_steps = np.empty((n, 2 * d + 1))
+        for k, place in ((1, slice(0, d)), (2, slice(d, 2 * d))):
+            np.add(of_error[k], of_squares[k], out=of_error[k])
+            np.multiply(of_error[k], strategy[k], out=of_steps[:, place])
+        of_steps[:, 2 * d] = of_squares[3] * strategy[3] - of_scales
         of_rates = -(of_error[0] + of_squares[0]) * strategy[0] * np.exp(point.rates)
         return value, np.concatenate([of_rates, (self.transposed @ of_steps).ravel()])
 
@@ -292,8 +302,9 @@ def _levels(system: Recursion, period: int) -> list[_Level]:
     """Runs of increasing length, the last of which is the one that is meant."""
     found = [_Level(system, period)]
     steps = system.steps
-    while found[0].system.steps > _SHORT and found[0].period > _SHORT_EPOCH:
-        shorter = math.ceil(max(_SHORT * period / steps, _SHORT_EPOCH, found[0].period / _LONGER))
+    shortest = math.ceil(max(_SHORT * period / steps, _SHORT_EPOCH))
+    while found[0].period > shortest:
+        shorter = max(shortest, math.ceil(found[0].period / _LONGER))
         found.insert(0, _Level(merged(system, period, shorter), shorter))
     return found
 
@@ -328,6 +339,27 @@ def _carried(point: _Point, old: Knots, new: Knots) -> _Point:
     return _Point(point.rates * (1 + stretch), values)
 
 
+def _constant(noise: PoleNoise, buffers: int, knots: Knots) -> _Point:
+    """The point of buffers of constant numbers, with weak ones for those that are missing."""
+    strategy = noise.buffers()
+    known = strategy.buf_decay > 0
+    weights = 0.5 * np.log(strategy.output_scale[known])
+    values = np.tile(np.concatenate([weights, weights, [0.0]]), (knots.epochs.size * knots.places.size, 1))
+    point = _Point(np.log(-np.log(strategy.buf_decay[known])), values)
+    while point.rates.size < buffers:
+        point = _with_another(point, knots.steps)
+    return point
+
+
+def _better(search: _Search, starts: Sequence[_Point], iterations: int) -> _Point:
+    """The least value of a search that tries each start and goes on from the best."""
+    if len(starts) == 1:
+        return search.minimum(starts[0], iterations)[1]
+    some = iterations // 2
+    _, best = min((search.minimum(start, some) for start in starts), key=lambda found: found[0])
+    return search.minimum(best, iterations - some)[1]
+
+
 def _iterations(steps: int) -> int:
     return min(max(_WORK // steps, _ITERATIONS[0]), _ITERATIONS[1])
 
@@ -339,7 +371,8 @@ def _shortest(search: _Search, most: int) -> Iterator[_Point]:
     for buffers in range(1, most + 1):
         starts = [_equally_spaced(buffers, steps, search.knots)]
         starts += [] if last is None else [_with_another(last, steps)]
-        _, last = min((search.minimum(start, _iterations(steps)) for start in starts), key=lambda found: found[0])
+        found = (search.minimum(start, _iterations(_SEARCHES * steps)) for start in starts)
+        _, last = min(found, key=lambda one: one[0])
         yield last
 
 
@@ -364,21 +397,29 @@ def time_varying_buffers(
     if system is None:
         raise ValueError(f"objective must be a linear system for time-varying buffers, got {objective.what!r:.80}")
     who = in_fixed_epochs(participation)
-    levels = _levels(system, system.steps if who.once else who.period)
-    longer = [level.search(_COARSE) for level in levels[1:]]
-    if system.steps <= _FINE:
-        longer += [levels[-1].search(ratio) for ratio in _FINER]
+    first, *levels = _levels(system, system.steps if who.once else who.period)
+    longer = [level.search(_COARSE) for level in levels]
+    last = longer[-1] if longer else None
+    finer = [(levels or [first])[-1].search(ratio) for ratio in _FINER] if system.steps <= _FINE else []
     if objective.kind == "max":
-        longer += [levels[-1].search(_COARSE if system.steps > _FINE else _FINER[0], power) for power in _POWERS]
-    first = levels[0].search(_COARSE)
-    for point in _shortest(first, max(memories, default=0)):
-        if point.rates.size in memories:
-            search = first
-            for following in longer:
-                start = _carried(point, search.knots, following.knots)
-                search = following
-                _, point = search.minimum(start, _iterations(search.knots.steps))
-            yield search.mechanism(point)
+        ratio = _COARSE if system.steps > _FINE else _FINER[0]
+        finer += [(levels or [first])[-1].search(ratio, power) for power in _POWERS]
+    shortest = first.search(_COARSE)
+
+    def searched(point: _Point) -> TimeVaryingBuffers:
+        buffers = point.rates.size
+        search = shortest
+        for following in (*longer, *finer):
+            starts = [_carried(point, search.knots, following.knots)]
+            search = following
+            if search is last and objective.toeplitz:
+                starts.append(_constant(best_buffers(objective, who, buffers), buffers, search.knots))
+            point = _better(search, starts, _iterations(search.knots.steps))
+        return search.mechanism(point)
+
+    points = [point for point in _shortest(shortest, max(memories, default=0)) if point.rates.size in memories]
+    with ThreadPoolExecutor(None if system.steps <= _BESIDE else 1) as pool:
+        yield from pool.map(searched, points)
 
 
 def best_time_varying(objective: RunObjective, participation: Participation, memory: int) -> TimeVaryingBuffers:

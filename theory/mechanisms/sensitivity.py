@@ -72,8 +72,14 @@ def norm(values: Array) -> float:
 # -- Toeplitz strategies -----------------------------------------------------------------------------------------------
 
 
-def _window_sums(coefficients: Array, min_sep: int, count: int) -> Array:
-    """Σ_{j<k} c_{t−jb}, for each t, from sums of 1, 2, 4, … terms: additions only, O(n log k)."""
+def window_sums(coefficients: Array, min_sep: int, count: int) -> Array:
+    """The pattern sums Σ_{j<k} c_{t−jb}, for each t, from sums of 1, 2, 4, … terms: additions only, O(n log k).
+
+    Parameters
+    ----------
+    coefficients : c, shape (n,)
+    min_sep, count : b and k, (k − 1) b < n
+    """
     total = np.zeros_like(coefficients)
     doubled, width = coefficients, 1  # sums of ``width`` terms
     taken = 0  # terms in the total
@@ -116,8 +122,8 @@ def toeplitz_sensitivity(coefficients: ArrayLike, participation: Participation, 
     spread = math.sqrt(n) if tail.any() else 1.0
     rounding = k * spread * error + _NORM + 4 * math.ceil(math.log2(k)) * _UNIT
     alternated = c * (-1.0) ** np.arange(n)
-    value = max(norm(_window_sums(signed, b, k)) for signed in (c, alternated))
-    found = bracket_of(value, norm(_window_sums(majorant, b, k)), rounding)
+    value = max(norm(window_sums(signed, b, k)) for signed in (c, alternated))
+    found = bracket_of(value, norm(window_sums(majorant, b, k)), rounding)
     if found.exact or participation.kind == "min-sep" or n * k > MOST_PRODUCTS:
         return found
     closer = fixed_epochs_sensitivity(c, participation, error=error)

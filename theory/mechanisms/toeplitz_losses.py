@@ -27,6 +27,7 @@ from typing import Literal
 
 import numpy as np
 
+from corrnoise.theory.mechanisms.sensitivity import window_sums
 from corrnoise.theory.numerics import checks, power_series
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Participation
@@ -103,19 +104,11 @@ def noising_error(noising: Array, weights: Array) -> tuple[float, Array]:
     return float(weighted @ sums), 2 * np.cumsum(weighted[::-1])[::-1]
 
 
-def repeated(strategy: Array, participation: Participation) -> Array:
-    """The pattern sum v = Σ_{j<k} S^{jb} c, cut off after n steps; both of shape (n,)."""
-    total = strategy.copy()
-    for first in participation.largest[1:]:
-        total[first:] += strategy[: strategy.size - first]
-    return total
-
-
 def squared_sensitivity(strategy: Array, participation: Participation) -> tuple[float, Array]:
     """‖v‖² for the pattern 0, b, 2b, …, and its gradient in c; both over all n steps, shape (n,)."""
-    total = repeated(strategy, participation)
+    total = window_sums(strategy, participation.period, participation.count)
     # The transpose of a shift is a shift in reversed time.
-    return float(total @ total), 2 * repeated(total[::-1], participation)[::-1]
+    return float(total @ total), 2 * window_sums(total[::-1], participation.period, participation.count)[::-1]
 
 
 def squared_sensitivity_bound(strategy: Array, participation: Participation) -> tuple[float, Array]:

@@ -1,10 +1,20 @@
 """The search for time-varying buffers, against optima of any form, differences and the published ratios."""
 
+import itertools
+import math
+from unittest import mock
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from corrnoise.solvers.families import time_varying
+from corrnoise.solvers.families.buffers import best_buffers
 from corrnoise.solvers.families.time_varying import (
     Knots,
+    _equally_spaced,
+    _levels,
     _Point,
     _Search,
     best_time_varying,
@@ -64,6 +74,33 @@ def test_the_largest_error_is_approached():
 def test_longer_runs_start_from_shorter_ones():
     objective, once = run_objective(PrefixSums(5000)), Participation.single(5000)
     assert error(best_time_varying(objective, once, 3), objective, once) < 3.47  # the floor is about 3.453
+
+
+@settings(max_examples=200)
+@given(st.integers(2, 10**7), st.integers(1, 2000))
+def test_the_ladder_of_runs_ends(steps, epochs):
+    """The shortest is short; each next one is longer, and the last is the run."""
+    period = -(-steps // epochs)
+    with mock.patch.object(time_varying, "merged", lambda system, period, shorter: system):
+        levels = _levels(mock.Mock(steps=steps), period)
+    periods = [level.period for level in levels]
+    assert periods[-1] == period
+    assert all(shorter < longer <= time_varying._LONGER * shorter for shorter, longer in itertools.pairwise(periods))
+    assert periods[0] <= max(math.ceil(time_varying._SHORT * period / steps), time_varying._SHORT_EPOCH, 1)
+
+
+@pytest.mark.parametrize("epochs", [4, 50])
+def test_long_runs_are_better_than_buffers_of_constant_numbers(epochs):
+    """The result for a shorter run alone is worse: its decays lie otherwise."""
+    who = Participation.fixed_epochs(20_000, epochs=epochs)
+    objective = run_objective(PrefixSums(20_000))
+    found, plain = (error(best(objective, who, 4), objective, who) for best in (best_time_varying, best_buffers))
+    assert found < 0.985 * plain
+    with mock.patch.object(
+        time_varying, "_constant", lambda _, buffers, knots: _equally_spaced(buffers, 20_000, knots)
+    ):
+        worse = error(best_time_varying(objective, who, 4), objective, who)
+    assert found < 0.999 * worse
 
 
 def test_noise_for_learning_is_better_than_noise_for_prefix_sums():
