@@ -41,6 +41,7 @@ from corrnoise.solvers.optimum import Certificate, Optimum, unit_square
 from corrnoise.solvers.rational.approximation import rational
 from corrnoise.solvers.sampled import BUFFERS, INDEPENDENT, NU, ROOT, TOEPLITZ
 from corrnoise.theory.mechanisms.base import LARGEST_MATRIX, Mechanism
+from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
@@ -60,6 +61,7 @@ UNIT, WEIGHTED = "unit columns", "epoch weights"
 TIME_VARYING, BANDS, DENSE = "time-varying buffers", "any bands", "dense"
 USUAL_MEMORY = 16  #: arrays that a run may keep if no limit is given
 _FEW_BUFFERS = 6
+_FEWER_BUFFERS = 4  # in long runs without closed forms
 _MOST_COEFFICIENTS = 64  # of noise with few coefficients, whose search takes O(p²) memory
 _MOST_BANDS = 64  # in runs of more than LARGEST_MATRIX steps, beside those that are asked for
 _LONG = 20_000  # steps, beyond which only a _FEW of both are tried, unless more are asked for
@@ -95,6 +97,7 @@ class Search:
         self.prefix = isinstance(self.what, PrefixSums)
         #: Searches know patterns of min-sep and of fixed epochs; whatever they find is judged under the promise.
         self.start = Participation.min_sep(n, self.who.period) if self.who.kind == "reshuffled" else self.who
+        self._buffers: dict[int, PoleNoise] = {}
 
     @cached_property
     def nu(self) -> NuFTRL:
@@ -104,6 +107,12 @@ class Search:
     def root(self) -> NuFTRL | None:
         """Where searches for coefficients start."""
         return None if self.prefix else self.nu
+
+    def buffers(self, count: int) -> PoleNoise:
+        """The best buffers of constant numbers, which are searched once."""
+        if count not in self._buffers:
+            self._buffers[count] = best_buffers(self.objective, self.start, count)
+        return self._buffers[count]
 
     @cached_property
     def floor(self) -> tuple[float | None, bool, Certificate | str]:
@@ -141,7 +150,8 @@ def _upto(most: int, memory: float | None) -> list[int]:
 
 def _few_buffers(run: Search, memory: float | None) -> list[int]:
     finite = memory is not None and math.isfinite(memory)
-    most = min(max(int(memory or 0), _FEW_BUFFERS), 8) if finite else _FEW_BUFFERS
+    usual = _FEW_BUFFERS if run.objective.precise or run.steps <= LARGEST_MATRIX else _FEWER_BUFFERS
+    most = min(max(int(memory or 0), usual), 8) if finite else usual
     return list(range(1, min(most, run.steps // 2) + 1))
 
 
@@ -224,7 +234,7 @@ FAMILIES: dict[str, Family] = {
     NU: Family(rational_nu),
     "anti-PGD": Family(lambda run, _: toeplitz.anti_pgd(run.objective, run.start)),
     BUFFERS: Family(
-        lambda run, memory: best_buffers(run.objective, run.start, memory),
+        lambda run, memory: run.buffers(memory),
         _few_buffers,
         lambda run: min(MOST_BUFFERS, run.steps // 2),
     ),

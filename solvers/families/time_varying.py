@@ -22,7 +22,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -55,8 +55,10 @@ _POWERS = (8.0, 32.0, 128.0, 512.0)  # of the norms for the largest error
 _PAIRS = 20  # of steps and changes of the gradient
 _HALVINGS = 20
 _DECREASE = 1e-10  # of the logarithm of the squared error, at which a search ends
+_GROUPS = 16  # of a linear system in a search
 _LARGEST = 50.0  # logarithm of a number
 _FASTEST = 6.0  # logarithm of −log θ
+_LEAST_GAP = 1e-15  # 1 − θ at the start
 _LARGE = 1e6  # the logarithm of an error that overflows
 
 
@@ -136,6 +138,27 @@ def merged(system: Recursion, period: int, shorter: int) -> Recursion:
     power = np.linalg.matrix_power(moved, round(block))
     weights = np.add.reduceat(system.weights, first, axis=0)
     return Recursion(power[..., :states, :states], power[..., :states, states] / round(block), weights)
+
+
+def condensed(system: Recursion) -> Recursion:
+    """The linear system of a search: groups of one state whose transitions are close are one group.
+
+    Rates 1 − Φ are cut into intervals of equal logarithms.  A group has the sum of their weights, and the mean of the
+    logarithms of their rates by these weights.
+    """
+    groups = system.weights.shape[1]
+    rates = 1 - system.transition[0, :, 0, 0]
+    simple = system.transition.shape == (1, groups, 1, 1) and (system.input == 1).all() and (rates > 0).all()
+    if groups <= _GROUPS or not simple:
+        return system
+    logarithms = np.log(rates)
+    edges = np.linspace(logarithms.min(), logarithms.max(), _GROUPS + 1)
+    places = np.unique(np.digitize(logarithms, edges[1:-1]), return_inverse=True)[1]
+    members = (places == np.arange(places.max() + 1)[:, np.newaxis]).astype(float)
+    shares = members * np.maximum(system.weights.sum(axis=0), 1e-300)
+    means = shares @ logarithms / shares.sum(axis=1)
+    kept = (-np.expm1(means))[np.newaxis, :, np.newaxis, np.newaxis]
+    return Recursion(kept, np.ones((1, means.size, 1)), system.weights @ members.T)
 
 
 # -- the error and its gradient ----------------------------------------------------------------------------------------
@@ -342,10 +365,11 @@ def _carried(point: _Point, old: Knots, new: Knots) -> _Point:
 def _constant(noise: PoleNoise, buffers: int, knots: Knots) -> _Point:
     """The point of buffers of constant numbers, with weak ones for those that are missing."""
     strategy = noise.buffers()
-    known = strategy.buf_decay > 0
+    known = np.flatnonzero(strategy.buf_decay > 0)
+    gaps = np.maximum(noise.zeros[known], _LEAST_GAP)
     weights = 0.5 * np.log(strategy.output_scale[known])
     values = np.tile(np.concatenate([weights, weights, [0.0]]), (knots.epochs.size * knots.places.size, 1))
-    point = _Point(np.log(-np.log(strategy.buf_decay[known])), values)
+    point = _Point(np.log(-np.log1p(-gaps)), values)
     while point.rates.size < buffers:
         point = _with_another(point, knots.steps)
     return point
@@ -360,8 +384,10 @@ def _better(search: _Search, starts: Sequence[_Point], iterations: int) -> _Poin
     return search.minimum(best, iterations - some)[1]
 
 
-def _iterations(steps: int) -> int:
-    return min(max(_WORK // steps, _ITERATIONS[0]), _ITERATIONS[1])
+def _iterations(search: _Search, searches: int = 1) -> int:
+    """How many iterations a search has where so many are made."""
+    steps, groups = search.system[2].shape
+    return min(max(round(_WORK / (searches * steps * (groups + 3) / 4)), _ITERATIONS[0]), _ITERATIONS[1])
 
 
 def _shortest(search: _Search, most: int) -> Iterator[_Point]:
@@ -371,13 +397,16 @@ def _shortest(search: _Search, most: int) -> Iterator[_Point]:
     for buffers in range(1, most + 1):
         starts = [_equally_spaced(buffers, steps, search.knots)]
         starts += [] if last is None else [_with_another(last, steps)]
-        found = (search.minimum(start, _iterations(_SEARCHES * steps)) for start in starts)
+        found = (search.minimum(start, _iterations(search, _SEARCHES)) for start in starts)
         _, last = min(found, key=lambda one: one[0])
         yield last
 
 
 def time_varying_buffers(
-    objective: RunObjective, participation: Participation, memories: Sequence[int]
+    objective: RunObjective,
+    participation: Participation,
+    memories: Sequence[int],
+    constant: Callable[[int], PoleNoise] | None = None,
 ) -> Iterator[TimeVaryingBuffers]:
     """The best time-varying buffers of these numbers that a search finds.
 
@@ -390,12 +419,15 @@ def time_varying_buffers(
     objective : the quadratic form of the run
     participation : who takes part when
     memories : numbers of arrays from 1 to 16, in ascending order
+    constant : the best buffers of constant numbers, by the number of arrays, if they are known; None to search them
     """
+    known = constant or partial(best_buffers, objective, in_fixed_epochs(participation))
     for memory in memories:
         checks.integer("memories", memory, 1, largest=MOST)
-    system = objective.what.recursion()
-    if system is None:
+    whole = objective.what.recursion()
+    if whole is None:
         raise ValueError(f"objective must be a linear system for time-varying buffers, got {objective.what!r:.80}")
+    system = condensed(whole)
     who = in_fixed_epochs(participation)
     first, *levels = _levels(system, system.steps if who.once else who.period)
     longer = [level.search(_COARSE) for level in levels]
@@ -413,8 +445,8 @@ def time_varying_buffers(
             starts = [_carried(point, search.knots, following.knots)]
             search = following
             if search is last and objective.toeplitz:
-                starts.append(_constant(best_buffers(objective, who, buffers), buffers, search.knots))
-            point = _better(search, starts, _iterations(search.knots.steps))
+                starts.append(_constant(known(buffers), buffers, search.knots))
+            point = _better(search, starts, _iterations(search))
         return search.mechanism(point)
 
     points = [point for point in _shortest(shortest, max(memories, default=0)) if point.rates.size in memories]

@@ -18,6 +18,7 @@ from corrnoise.solvers.families.time_varying import (
     _Point,
     _Search,
     best_time_varying,
+    condensed,
     descended,
     graded,
     merged,
@@ -171,3 +172,17 @@ def test_a_point_holds_what_is_searched():
     noise = search.mechanism(_Point(np.array([-2.0]), np.zeros((knots, 3))))
     np.testing.assert_allclose(noise.decays, np.exp(-np.exp(-2.0)))
     np.testing.assert_allclose(noise.outputs, 1.0)
+
+
+def test_groups_of_close_rates_are_one_in_a_search():
+    of = LearningObjective(LinearRegression(1 / np.arange(1.0, 101), 0.3), 64)
+    few = condensed(of.recursion())
+    assert few.weights.shape[1] <= 16
+    np.testing.assert_allclose(few.weights.sum(), of.recursion().weights.sum(), rtol=1e-12)
+    objective = run_objective(of)
+    found = best_time_varying(objective, EPOCHS, 2)
+    with mock.patch.object(time_varying, "condensed", lambda system: system):
+        slow = best_time_varying(objective, EPOCHS, 2)
+    assert error(found, objective, EPOCHS) < 1.005 * error(slow, objective, EPOCHS)
+    for same in (PrefixSums(64).recursion(), COOL.recursion()):
+        assert condensed(same) is same
