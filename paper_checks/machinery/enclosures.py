@@ -39,6 +39,13 @@ def inverse_mean_by_depth(depth: Any) -> Any:
     return elliptic.mean_inverse_modulus(gap(depth)) / depth
 
 
+@monotone(+1, within=[("1e-310", "1")])
+def elliptic_ratio(a: Any) -> Any:
+    """E(k)/K(k) at k = 1 − a rises with a in (0, 1], because E falls and K rises with k."""
+    kc = arithmetic(a).sqrt(a * (2 - a))
+    return elliptic.cel(kc, 1, 1, kc * kc) / elliptic.cel(kc, 1, 1, 1)
+
+
 def ratio_integral(depth_a: Any, depth_b: Any) -> Any:
     """I(a, b) of Lemma C.21 for 0 < a <= b <= 1; for balls a ball from 0 to the largest value.
 

@@ -367,16 +367,89 @@ def sharpened_d11(
 
 
 @PAPER.inequality(
+    "Conjecture (means)",
+    printed=r"$\frac{\pi}{2} (2 - x) \gamma_\infty^2(x) \ge \frac{2 \mathrm{artanh} \sqrt{1 - x}}{\sqrt{1 - x}}$ for $0 < x \le 0.53$",
+    proof=f"{PROOFS}#the-conjecture",
+    domain={"x": log_scale("1e-300", "0.53")},
+    evidence="certified",
+    outside=r"Below $10^{-300}$: by Property F.10 and Landen's transformation the left side is $K(k) \ge \log \frac{4}{k'}$ with $k' = \frac{x}{2 - x}$; the right side is "
+    r"at most $(1 + x) \log \frac{4}{x}$, and $\log(2 - x) \ge x \log \frac{4}{x}$.",
+    sharp="constant",
+    mutants=[{"constant": "1.003"}],
+)
+def conjecture_means(x: Any, constant: str = "1") -> Sides:
+    """Both sides are multiplied by √(1 − x).  They are equal at x = 0.536316528, and their quotient tends to 1 as x → 0."""
+    m = arithmetic(x)
+    root = m.sqrt(1 - x)
+    least = 2 * m.log(1 + root) - m.log(x)  # 2 artanh √(1 − x)
+    return m.number(constant) * least, m.pi / 2 * (2 - x) * root * enclosures.inverse_mean(x)
+
+
+@PAPER.inequality(
+    "Conjecture (falls)",
+    printed=r"$\frac{2 - x}{1 - x} \gamma_\infty^2(x)$ falls for $0 < x \le 0.25$: $\frac{E(1 - x)}{K(1 - x)} \ge x (3 - x)$",
+    proof=f"{PROOFS}#the-conjecture",
+    domain={"x": log_scale("1e-300", "0.25")},
+    evidence="certified",
+    outside=r"Below $10^{-300}$: $E \ge 1$ and $K \le \log \frac{8}{x} + 1$, so that the quotient is above $3 x$.",
+    sharp="constant",
+    mutants=[{"constant": "1.02"}],
+)
+def conjecture_falls(x: Any, constant: str = "1") -> Sides:
+    """The two sides are equal at x = 0.25157, where the function has its least value."""
+    return arithmetic(x).number(constant) * x * (3 - x), enclosures.elliptic_ratio(x)
+
+
+@PAPER.inequality(
+    "Conjecture (right of 0.2)",
+    printed=r"$\frac{2 - x}{1 - x} \gamma_\infty^2(x) \le 2.89$ for $0.2 \le x \le \frac{1}{3}$",
+    proof=f"{PROOFS}#the-conjecture",
+    domain={"x": linear("0.2", "0.3334")},
+    evidence="certified",
+    sharp="constant",
+    mutants=[{"constant": "2.85"}],
+)
+def conjecture_right(x: Any, constant: str = "2.89") -> Sides:
+    """It is an equality near x = 1/3: the domain ends at 0.3334."""
+    return (1 + 1 / (1 - x)) * enclosures.inverse_mean(x), arithmetic(x).number(constant) + 0 * x
+
+
+@PAPER.inequality(
+    "Conjecture (left of 1/3)",
+    printed=r"$\pi \frac{2 - x}{1 - x} \frac{\gamma_\infty^2(x)^2}{\log(8/x)} \ge 2.89$ for $0 < x \le \frac{1}{3}$",
+    proof=f"{PROOFS}#the-conjecture",
+    domain={"depth": log_scale("3.178", enclosures.DEEPEST)},
+    evidence="certified",
+    outside=r"For $\log(8/x) > 690$ the left side is at least $2 \gamma_\infty^2(x) \ge \frac{2}{\pi} \log(8/x)$, by γ (lower).",
+    sharp="constant",
+    mutants=[{"constant": "3.1"}],
+)
+def conjecture_left(depth: Any, constant: str = "2.89") -> Sides:
+    """In terms of log(8/x)."""
+    m = arithmetic(depth)
+    share = enclosures.inverse_mean_by_depth(depth)  # γ²/log(8/x)
+    return m.number(constant) + 0 * depth, m.pi * (1 + 1 / (1 - enclosures.gap(depth))) * share * share * depth
+
+
+@PAPER.inequality(
     "Conjecture",
-    printed=r"$\frac{F_\infty(\nu = \eta \mu)}{\min_\beta F_\infty} \le \frac{\log(8/(\eta \mu))}{\sum_j \lambda_j \log(8/x_j)/\mathrm{Tr}[H]}$ without residuals",
-    conjecture=True,
+    printed=r"$\frac{F_\infty(\nu = \eta \mu)}{\min_\beta F_\infty} \le \frac{\log(8/(\eta \mu))}{\sum_j \lambda_j \log(8/x_j)/\mathrm{Tr}[H]}$ for Gaussian inputs without residuals and $\eta R^2 \le 1$",
+    proof=f"{PROOFS}#the-conjecture",
+    rests_on=[
+        "E3 (no noise is better)",
+        "γ (lower)",
+        "Conjecture (means)",
+        "Conjecture (falls)",
+        "Conjecture (right of 0.2)",
+        "Conjecture (left of 1/3)",
+    ],
     domain=QUIET,
     mutants=[{"factor": 0.97}],
     tolerance=1e-10,
     evaluations=1024,
 )
 def conjecture(problem: LinearRegression, factor: float = 1.0) -> Sides:
-    """Not proved.  It is an equality for H = λ I, and no violation was found."""
+    """Conjectured first, and proved.  It is an equality for H = λ I."""
     x = problem.rates
     eigenvalues = problem.eigenvalues
     average = float((eigenvalues * np.log(8 / x)).sum()) / float(eigenvalues.sum())
