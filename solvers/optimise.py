@@ -131,7 +131,7 @@ def optimise(
     Examples
     --------
     >>> epochs = Participation.fixed_epochs(400, epochs=4)
-    >>> best = optimise(PrefixSums(400), epochs, memory=4)
+    >>> best = optimise(SGD(), epochs, memory=4)
     >>> best.family, best.memory, round(best.ratio, 3)
     ('time-varying buffers', 4, 1.046)
     """
