@@ -218,7 +218,7 @@ def dense_optimum(run: Search) -> Optimum:
     return run.judged(DENSE, mechanism)
 
 
-def stationary_noise(run: Search) -> ToeplitzNoise:
+def rational_optimum(run: Search) -> ToeplitzNoise:
     """Rational noise in place of the stationary optimum of the problem of a run; ``ValueError`` without a problem."""
     if not isinstance(run.what, LearningObjective):
         raise ValueError(f"objective must be a problem or that of learning for {STATIONARY!r}, got {run.what!r:.80}")
@@ -230,7 +230,7 @@ def stationary_noise(run: Search) -> ToeplitzNoise:
 #: All families but ``DENSE``; those that are Toeplitz have members with factors for each step as well.
 FAMILIES: dict[str, Family] = {
     INDEPENDENT: Family(lambda run, _: DPSGD()),
-    STATIONARY: Family(lambda run, _: stationary_noise(run)),
+    STATIONARY: Family(lambda run, _: rational_optimum(run)),
     NU: Family(rational_nu),
     "anti-PGD": Family(lambda run, _: toeplitz.anti_pgd(run.objective, run.start)),
     BUFFERS: Family(

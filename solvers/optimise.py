@@ -6,9 +6,9 @@ the step (``families.time_varying``) hold all others of few arrays: buffers with
 other factors of steps.  These factors are tried under promises for which the search does not know the worst pattern,
 and for other forms.
 
-The floor is a lower bound for *every* strategy: a dual bound of the form for fixed epochs (``certified.fixed_epochs``
-for prefix sums, ``certified.coarse_floor`` for the rest).  Its patterns are patterns of any participation with the same
-count k and a separation of at most ceil(n/k), so that it bounds these too.
+The floor (``certified.floor``) is a lower bound for *every* strategy: a dual bound of the form for fixed epochs.  Its
+patterns are patterns of any participation with the same count k and a separation of at most ceil(n/k), so that it
+bounds these too.
 
 Where batches are sampled an accountant takes the place of the sensitivity, and no floor is known (``sampled``).
 """
@@ -34,8 +34,8 @@ from corrnoise.solvers.catalogue import (
     dense_optimum,
     few_time_varying,
     rational_nu,
+    rational_optimum,
     scaled_members,
-    stationary_noise,
 )
 from corrnoise.solvers.families import toeplitz
 from corrnoise.solvers.families.time_varying import time_varying_buffers
@@ -216,7 +216,7 @@ def _compared(run: Search, memory: float | None, show: Progress) -> Iterator[Opt
 def _toeplitz(run: Search, memory: float | None, with_scales: bool, show: Progress) -> Iterator[Optimum]:
     """The Toeplitz mechanisms that are compared, also with a factor for each step."""
     if isinstance(run.what, LearningObjective) and run.what.problem.instability() < 1:
-        yield run.judged(STATIONARY, stationary_noise(run))
+        yield run.judged(STATIONARY, rational_optimum(run))
     show(f"mechanisms: {NU}")
     yield run.judged(NU, rational_nu(run, 0))
     for name in (BUFFERS, INVERSE, TOEPLITZ):
