@@ -25,7 +25,13 @@ from functools import cache, partial
 from typing import Any
 
 from corrnoise.simulations.adapters import torch_state
-from corrnoise.simulations.adapters.torch import add_noise, check_parameters, clipped_sum, trainable_size
+from corrnoise.simulations.adapters.torch import (
+    add_noise,
+    begin_generators,
+    check_parameters,
+    clipped_sum,
+    trainable_size,
+)
 from corrnoise.simulations.adapters.torch_noise import maker_for
 from corrnoise.simulations.adapters.torch_shards import group_of
 from corrnoise.simulations.adapters.training import DataRun, batches_of, due, source
@@ -201,7 +207,10 @@ class RunSampler:
         ranks = self.run.ranks
         order = batches_of(self.run)
         coming = map(order.batch, range(self.run.position, order.steps)) if self._workers else self.run
-        return (batch[ranks.rank :: ranks.count].tolist() for batch in coming)
+        for batch in coming:
+            if order.participation.sampled and not self._workers:
+                begin_generators(self.run, "loop")
+            yield batch[ranks.rank :: ranks.count].tolist()
 
     def __len__(self) -> int:
         return len(self.run)
@@ -225,7 +234,10 @@ class RunLoader:
     def __iter__(self) -> Iterator[Any]:
         fetched = iter(self.loader)
         for _ in self.run:
-            yield next(fetched)
+            found = next(fetched)
+            if batches_of(self.run).participation.sampled:
+                begin_generators(self.run, "loop")
+            yield found
 
     def __len__(self) -> int:
         return len(self.run)
@@ -314,12 +326,14 @@ def make_private(
     wrapped = extra_module("opacus.grad_sample", "opacus").GradSampleModule(model, loss_reduction=reduction)
     wrapped.forbid_grad_accumulation()
     library = extra_module("torch.utils.data", "torch")
+    generator = extra_module("torch", "torch").Generator()  # so that a loop draws nothing from that of the run
+    generator.manual_seed(run.seed("workers"))  # from which workers draw
     loader = library.DataLoader(
         dataset,
         batch_sampler=RunSampler(run, workers=workers > 0),
         num_workers=workers,
         collate_fn=partial(torch_state.collated, dataset),
-        generator=extra_module("torch", "torch").Generator(),  # so that a loop draws nothing from that of the run
+        generator=generator,
     )
     return (
         wrapped,

@@ -24,13 +24,16 @@ float64: a sum that is rounded once to bfloat16 changes by up to 6 clip norms wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, get_args
+
+import numpy as np
 
 from corrnoise.simulations.adapters import torch_ghost, torch_normals
 from corrnoise.simulations.adapters.torch_shards import Group, layout_of
-from corrnoise.simulations.adapters.training import batches_of, chunks, due
+from corrnoise.simulations.adapters.training import HostGenerators, batches_of, chunks, due
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.sums import MARGIN, Grid, Sums, add_truncated
@@ -311,14 +314,58 @@ def private_gradient(
 
     check_clipping(clipping, run.sums)
     sums = [_zeros(each, run.grid, clipping) for each in trained.values()]
-    for places, count in chunks(run, chunk_size, 0 if clipping == "ghost" else run.size):
-        some = [each[torch.as_tensor(places, device=each.device)] for each in (inputs, targets)]
-        for total, part in zip(sums, _sums_of(run, model, loss, some, count, clipping), strict=True):
-            total += part
+    with secret_generators(run, "loss"):
+        for places, count in chunks(run, chunk_size, 0 if clipping == "ghost" else run.size):
+            some = [each[torch.as_tensor(places, device=each.device)] for each in (inputs, targets)]
+            for total, part in zip(sums, _sums_of(run, model, loss, some, count, clipping), strict=True):
+                total += part
     noisy = add_noise(run, sums)
     by_name = dict(model.named_parameters())
     for name, total in zip(trained, noisy, strict=True):
         by_name[name].grad = (total / batches_of(run).batch_size).to(by_name[name].dtype)
+
+
+def begin_generators(run: PrivateRun, purpose: str) -> None:
+    """Begin the generators of PyTorch, NumPy and Python anew, from the secret of a run.
+
+    What an example of a sampled batch draws (dropout, a random change of an image) depends on its place in the batch,
+    and so on who else takes part.  Nobody outside knows these numbers then, and all places are alike.
+
+    Parameters
+    ----------
+    run
+        A private run.
+    purpose
+        As for ``run.seed``.
+    """
+    seed = run.seed(purpose)
+    extra_module("torch", "torch").manual_seed(seed)
+    random.seed(seed)
+    np.random.seed([seed & 0xFFFFFFFF, seed >> 32])  # noqa: NPY002  # of the user's code
+
+
+@contextmanager
+def secret_generators(run: PrivateRun, purpose: str) -> Iterator[None]:
+    """A block that draws from the secret of a run where batches are sampled; afterwards all generators are as before.
+
+    Parameters
+    ----------
+    run, purpose
+        As for ``begin_generators``.
+    """
+    if not batches_of(run).participation.sampled:
+        yield
+        return
+    torch = extra_module("torch", "torch")
+    host = HostGenerators()
+    before = host.save()
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    with torch.random.fork_rng(devices):
+        begin_generators(run, purpose)
+        try:
+            yield
+        finally:
+            host.load(before)
 
 
 def _zeros(parameter: Any, grid: Grid | None, clipping: Clipping) -> Any:

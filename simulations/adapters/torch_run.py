@@ -17,7 +17,13 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from corrnoise.simulations.adapters import torch_state
-from corrnoise.simulations.adapters.torch import Clipping, check_clipping, private_gradient, trainable_size
+from corrnoise.simulations.adapters.torch import (
+    Clipping,
+    check_clipping,
+    private_gradient,
+    secret_generators,
+    trainable_size,
+)
 from corrnoise.simulations.adapters.torch_noise import maker_for
 from corrnoise.simulations.adapters.torch_shards import group_of
 from corrnoise.simulations.adapters.training import DataRun, source
@@ -72,7 +78,9 @@ class TorchRun(DataRun):
         RuntimeError
             No batch was handed out for this step, or the run is over.
         """
-        inputs, targets = (each.to(next(self.model.parameters()).device) for each in self.rows(batch))
+        with secret_generators(self, "data"):
+            rows = self.rows(batch)
+        inputs, targets = (each.to(next(self.model.parameters()).device) for each in rows)
         private_gradient(
             self, self.model, self.loss, inputs, targets, chunk_size=self.chunk_size, clipping=self.clipping
         )

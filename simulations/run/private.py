@@ -307,6 +307,17 @@ class PrivateRun(Guarded):
         """The arithmetic that the guarantee is about: ``"idealised"``, ``"exact sums"`` or ``"grid"``."""
         return self._arithmetic.level
 
+    def seed(self, purpose: str) -> int:
+        """A secret number for what is drawn in the step to come besides the noise, such as dropout; 64 bits.
+
+        Parameters
+        ----------
+        purpose
+            A name, for which there is a number of its own in each step and process.
+        """
+        place = (number.to_bytes(8, "little") for number in (self._position, self._ranks.rank))
+        return int.from_bytes(draws.derived(self._secret, b"loop", purpose.encode(), *place, size=8), "little")
+
     def report(self) -> dict[str, Any]:
         """The guarantee of the run and its costs, values of JSON types by their names."""
         budget, grid = self._budget, self.grid

@@ -47,7 +47,7 @@ def test_families(who, family, memory, last, half):
             continue
         of = objective(64, weights)
         found = optimise(of, who, family=family, memory=memory)
-        assert found.error == pytest.approx(value, rel=2e-3)  # a local search ends elsewhere on other processors
+        assert value * (1 - 3e-4) <= found.error <= value * (1 + 1e-3)  # by processor
         assert found.floor <= found.error
         assert found.memory <= (memory or 63)
         assert found.error == pytest.approx(of.privacy_error(found.mechanism, who), rel=1e-12)

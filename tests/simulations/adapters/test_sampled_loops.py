@@ -7,18 +7,22 @@ not installed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from corrnoise.simulations.adapters import jax as jax_loop
-from corrnoise.simulations.adapters import jax_run, opacus, torch_run, torch_state
+from corrnoise.simulations.adapters import jax_run, opacus, torch_run, torch_state, training
+from corrnoise.simulations.adapters import torch as torch_loop
 from corrnoise.simulations.adapters.torch import private_gradient
 from corrnoise.simulations.adapters.training import batches_of, source
 from corrnoise.simulations.audit import audit
+from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.product import DPSGD
@@ -230,6 +234,47 @@ def test_the_loop_of_torch_is_audited(mean: bool, verdict: str) -> None:
     claim = BUDGET, DPSGD().program(Participation.poisson(20, 0.1))
     found = audit(lambda data: through_torch(data, mean=mean), claim, canaries=200, idle=100, level=1e-6, rng=1)
     assert found.verdict == verdict, found.report()
+
+
+@pytest.mark.parametrize("library", ["torch", "opacus"])
+def test_what_a_sampled_batch_draws_is_secret(library: str) -> None:
+    """Two runs of a script with a known seed have other masks; runs of one secret have the same."""
+
+    def masks(key: Any, who: Participation) -> list[Any]:
+        seen = []
+
+        class Seen(torch.nn.Module):  # type: ignore[name-defined]
+            def forward(self, inputs: Any) -> Any:
+                seen.append(torch.rand(2).tolist())
+                return inputs
+
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(Seen(), torch.nn.Linear(6, 3))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        given = {**options(who, 10), "loss": torch.nn.functional.cross_entropy}
+        with key, mock.patch.object(training, "batches", partial(batches, rng=0)) if not who.sampled else nullcontext():
+            if library == "opacus":
+                wrapped, optimizer, loader = opacus.make_private(model, optimizer, tensors(dataset=False), **given)
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    torch.nn.functional.cross_entropy(wrapped(x), y).backward()
+                    optimizer.step()
+            else:
+                with mock.patch.object(torch_loop, "example_gradients", gradients):
+                    run = torch_run.make_private(model, optimizer, tensors(dataset=False), **given)
+                    for batch in run:
+                        run.step(batch)
+        return seen
+
+    def gradients(model: Any, loss: Any, inputs: Any, targets: Any) -> dict[str, Any]:
+        model(inputs)
+        return {name: each.new_zeros(len(inputs), *each.shape) for name, each in model.named_parameters()}
+
+    sampled, fixed = Participation.poisson(5, 10 / EXAMPLES), Participation.single(5)
+    first, again, other = (masks(key, sampled) for key in (known_key(), known_key(), counted()))
+    assert first == again
+    assert first[0] != other[0]
+    assert masks(known_key(), fixed)[0] == masks(counted(), fixed)[0]  # places are public there
 
 
 TWO = """
