@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -36,7 +37,7 @@ from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import Kind, Participation
 from corrnoise.theory.recursion import Recursion
 
 MOST = 16  #: buffers
@@ -47,7 +48,7 @@ _LONGER = 16  # how many times longer the next is
 _COARSE = 4.0  # the ratio of knots
 _FINER = (2.0, 1.25)  # ratios of further knots
 _FINE = 4096  # steps up to which there are further knots
-_ITERATIONS = (8, 100)  # of a search
+_ITERATIONS = (8, 300)  # of a search
 _WORK = 800_000  # steps of all its iterations
 _BESIDE = 200_000  # steps up to which searches run beside each other, each with its own memory
 _SEARCHES = 4  # about as many are made for the shortest run
@@ -56,6 +57,7 @@ _PAIRS = 20  # of steps and changes of the gradient
 _HALVINGS = 20
 _DECREASE = 1e-10  # of the logarithm of the squared error, at which a search ends
 _GROUPS = 16  # of a linear system in a search
+_COUNTED = 32  # participations up to which states are counted
 _LARGEST = 50.0  # logarithm of a number
 _FASTEST = 6.0  # logarithm of −log θ
 _LEAST_GAP = 1e-15  # 1 − θ at the start
@@ -165,20 +167,124 @@ def condensed(system: Recursion) -> Recursion:
 
 
 class _Point(NamedTuple):
-    """Variables: log(−log θ), shape (d,), and the logarithms of o, i and ς on knots, shape (knots, 2d + 1)."""
+    """The variables."""
 
-    rates: Array
-    values: Array
+    rates: Array  # log(−log θ), shape (d,)
+    values: Array  # the logarithms of o and i on knots, shape (knots, 2d)
+    columns: Array  # those that give the columns of the strategy, by the kind of saturation
+
+
+_Numbers = tuple[Array, Array, Array]  # θ, o and i
+_Gradient = Callable[[Array], tuple[Array, Array, Array, Array]]  # in θ, o, i and the variables of the columns
+
+
+class _Classes:
+    """Columns ς_t/sqrt(g_r), with which each class of steps {r, r + b, …} has the sensitivity 1; log ς on knots."""
+
+    def __init__(self, knots: Knots) -> None:
+        self.knots = knots
+        self.matrix = knots.matrix()
+        self.classes = np.arange(knots.steps) % knots.period
+
+    def start(self) -> Array:
+        return np.zeros(self.matrix.shape[1])
+
+    def carried(self, columns: Array, old: Knots) -> Array:
+        return old.carried(columns, self.knots)
+
+    def of_levels(self, search: _Search, point: _Point) -> _Point:
+        """The point whose columns on knots are those of a search with levels."""
+        columns = 1 / search.mechanism(point).scales
+        at = np.add.outer(self.knots.epochs * self.knots.period, self.knots.places).ravel().astype(int)
+        return point._replace(columns=np.log(columns[np.minimum(at, self.knots.steps - 1)]))
+
+    def columns(self, numbers: _Numbers, variables: Array) -> tuple[Array, _Gradient]:
+        """The columns, and what turns the gradient in their logarithms into that in the numbers and variables."""
+        theta, outputs, inputs = numbers
+        n, period = len(outputs), self.knots.period
+        free = np.exp(np.clip(self.matrix @ variables, -_LARGEST, _LARGEST))
+        bases, slopes, states = np.empty(n), np.empty(outputs.shape), np.empty(outputs.shape)
+        squares = np.empty(min(period, n))
+        sums.gains(*numbers, bases, slopes)
+        sums.class_sums(theta, inputs, free, bases, slopes, period, states, squares)
+
+        def gradient(of_columns: Array) -> tuple[Array, Array, Array, Array]:
+            shares = -np.bincount(self.classes, of_columns, squares.size) / (2 * squares)
+            found = np.empty_like(theta), np.empty_like(outputs), np.empty_like(inputs), np.empty_like(free)
+            sums.class_gradient((*numbers, free), (bases, slopes, states), period, shares, found)
+            return *found[:3], self.matrix.T @ (found[3] * free + of_columns)
+
+        return free / np.sqrt(squares[self.classes]), gradient
+
+
+class _Levels:
+    """Columns that give every step its level: the gain at the largest state that it can meet.
+
+    A level is the sum of the weights of the windows around the step.  A pattern has at most one step of a window of b
+    steps, and at most k of the run, whose weight is divided by k.  So the squared sensitivity is at most the sum of all
+    weights, which is 1.  The windows of b steps are those that follow each other from the first step, and from the last
+    one.  The variables are logarithms of weights.
+    """
+
+    def __init__(self, knots: Knots, reshuffled: bool, count: int) -> None:
+        self.knots, self.reshuffled = knots, reshuffled
+        n = knots.steps
+        ordered = np.arange(n) // knots.period
+        epochs = int(ordered[-1]) + 1
+        windows = [ordered] if reshuffled or n % knots.period == 0 else [ordered, ordered[::-1]]
+        parts = [sparse.csr_array((np.ones(n), (np.arange(n), one)), shape=(n, epochs)) for one in windows]
+        known = [_interpolation(np.arange(float(epochs)), knots.epochs)] * len(windows)
+        if count < epochs:
+            parts.append(sparse.csr_array(np.full((n, 1), 1 / count)))
+            known.append(sparse.csr_array([[1.0]]))
+        self.sets = len(windows)
+        self.layers = count if count < epochs and count <= _COUNTED else 1
+        self.windows = sparse.hstack(parts, format="csr")
+        self.matrix = sparse.csr_array(sparse.block_diag(known))
+
+    def start(self) -> Array:
+        return np.zeros(self.matrix.shape[1])
+
+    def carried(self, columns: Array, old: Knots) -> Array:
+        size = old.epochs.size
+        sets = columns[: columns.size // size * size].reshape(-1, size)
+        moved = _interpolation(self.knots.epochs, old.epochs) @ sets[np.minimum(np.arange(self.sets), len(sets) - 1)].T
+        return np.concatenate([moved.T.ravel(), columns[sets.size :]])
+
+    def columns(self, numbers: _Numbers, variables: Array) -> tuple[Array, _Gradient]:
+        """The columns, and what turns the gradient in their logarithms into that in the numbers and variables."""
+        theta, outputs, inputs = numbers
+        n, d = outputs.shape
+        logarithms = self.matrix @ variables
+        weights = np.exp(logarithms - logarithms.max())
+        weights /= weights.sum()
+        bases, slopes, columns = np.empty(n), np.empty((n, d)), np.empty(n)
+        states, sources = np.empty((self.layers, n, d)), np.empty((self.layers, n, d), dtype=np.int64)
+        sums.gains(*numbers, bases, slopes)
+        found = (bases, slopes, self.windows @ weights, self.knots.period, self.reshuffled, columns, states, sources)
+        sums.level(theta, inputs, *found)
+
+        def gradient(of_columns: Array) -> tuple[Array, Array, Array, Array]:
+            found = np.empty_like(theta), np.empty_like(outputs), np.empty_like(inputs)
+            of_levels = np.empty(n)
+            given = (*numbers, columns), (bases, slopes, states, sources)
+            sums.level_gradient(*given, of_columns / columns, of_levels, found)
+            of_weights = self.windows.T @ of_levels
+            return *found, self.matrix.T @ (weights * (of_weights - weights @ of_weights))
+
+        return columns, gradient
 
 
 class _Search:
     """The logarithm of the squared error of saturated buffers as a function of the variables."""
 
-    def __init__(self, system: Recursion, period: int, knots: Knots, power: float | None = None) -> None:
+    def __init__(
+        self, system: Recursion, knots: Knots, saturation: _Classes | _Levels, power: float | None = None
+    ) -> None:
         weights = system.weights if power is None else np.sign(system.weights)
         transition, entry, weights = sums.writable(system.transition, system.input, weights)
         self.system = (transition, entry, weights)
-        self.period, self.knots, self.power = period, knots, power
+        self.knots, self.saturation, self.power = knots, saturation, power
 
     @cached_property
     def matrix(self) -> sparse.csr_array:
@@ -189,63 +295,59 @@ class _Search:
         return self.matrix.T.tocsr()
 
     def mechanism(self, point: _Point) -> TimeVaryingBuffers:
-        mine, squares, _ = self._saturated(point)
-        return TimeVaryingBuffers(*mine[:3], self._scales(mine, squares))
+        numbers = self._numbers(point)
+        return TimeVaryingBuffers(*numbers, 1 / self.saturation.columns(numbers, point.columns)[0])
 
-    def _saturated(self, point: _Point) -> tuple[tuple[Array, Array, Array, Array], Array, Array]:
-        """θ, o, i and ς; the squares of the classes; the states before each step."""
+    def _numbers(self, point: _Point) -> _Numbers:
         d = point.rates.size
         values = self.matrix @ point.values
         np.exp(np.clip(values, -_LARGEST, _LARGEST, out=values), out=values)
         theta = np.exp(-np.exp(np.minimum(point.rates, _FASTEST)))
-        outputs, inputs = np.ascontiguousarray(values[:, :d]), np.ascontiguousarray(values[:, d : 2 * d])
-        columns = values[:, 2 * d].copy()
-        del values
-        bases, slopes, states = np.empty(columns.size), np.empty(outputs.shape), np.empty(outputs.shape)
-        squares = np.empty(min(self.period, columns.size))
-        sums.gains(theta, outputs, inputs, columns, bases, slopes)
-        sums.class_sums(theta, inputs, columns, bases, slopes, self.period, states, squares)
-        return (theta, outputs, inputs, columns), squares, states
+        return theta, np.ascontiguousarray(values[:, :d]), np.ascontiguousarray(values[:, d:])
 
-    def _scales(self, mine: tuple[Array, ...], squares: Array) -> Array:
-        return np.asarray(np.sqrt(squares[np.arange(mine[3].size) % self.period]) / mine[3])
-
-    def __call__(self, flat: Array, buffers: int) -> tuple[float, Array]:
-        point = _unpacked(flat, buffers)
-        strategy, squares, states = self._saturated(point)
-        scales = self._scales(strategy, squares)
-        mine = (*strategy[:3], scales)
-        n, d = strategy[1].shape
+    def __call__(self, point: _Point) -> tuple[float, _Point]:
+        """The value, and the gradient in the variables."""
+        numbers = self._numbers(point)
+        columns, gradient = self.saturation.columns(numbers, point.columns)
+        mine = (*numbers, 1 / columns)
+        n, d = numbers[1].shape
         groups, m = self.system[1].shape[1:]
         segments = -(-n // sums.SEGMENT)
         kept = np.empty((segments, d, d)), np.empty((segments, groups, d, m))
         errors = np.empty(n)
         sums.covariances(*self.system, *mine, errors, *kept)
         if not (np.isfinite(errors).all() and errors.min() >= 0 and errors.max() > 0):
-            return _LARGE, np.zeros(flat.size)
+            return _LARGE, _Point(*(np.zeros_like(one) for one in point))
         value, slopes = _logarithm(errors, self.power)
         of_error = tuple(np.empty_like(one) for one in mine)
         sums.error_gradient(self.system, mine, slopes, kept, of_error)
-        of_scales = of_error[3] * scales  # in their logarithms
-        classes = np.arange(n) % self.period
-        shares = np.bincount(classes, of_scales, squares.size) / (2 * squares)
-        of_squares = tuple(np.empty_like(one) for one in strategy)
-        sums.class_gradient(strategy, states, self.period, shares, of_squares)
-        of_steps = np.empty((n, 2 * d + 1))
+        *of_numbers, of_columns = gradient(-of_error[3] * mine[3])
+        of_steps = np.empty((n, 2 * d))
         for k, place in ((1, slice(0, d)), (2, slice(d, 2 * d))):
-            np.add(of_error[k], of_squares[k], out=of_error[k])
-            np.multiply(of_error[k], strategy[k], out=of_steps[:, place])
-        of_steps[:, 2 * d] = of_squares[3] * strategy[3] - of_scales
-        of_rates = -(of_error[0] + of_squares[0]) * strategy[0] * np.exp(point.rates)
-        return value, np.concatenate([of_rates, (self.transposed @ of_steps).ravel()])
+            np.add(of_error[k], of_numbers[k], out=of_error[k])
+            np.multiply(of_error[k], numbers[k], out=of_steps[:, place])
+        of_rates = -(of_error[0] + of_numbers[0]) * numbers[0] * np.exp(point.rates)
+        return value, _Point(of_rates, self.transposed @ of_steps, of_columns)
 
     def minimum(self, point: _Point, iterations: int) -> tuple[float, _Point]:
         """A local minimum."""
-        d = point.rates.size
-        start = np.concatenate([point.rates, point.values.ravel()])
+        ends = np.cumsum([one.size for one in point])[:-1]
+
+        def unpacked(flat: Array) -> _Point:
+            parts = np.split(flat, ends)
+            return _Point(*(part.reshape(one.shape) for part, one in zip(parts, point, strict=True)))
+
+        def function(flat: Array) -> tuple[float, Array]:
+            value, gradient = self(unpacked(flat))
+            return value, _flat(gradient)
+
         with np.errstate(all="ignore"):
-            value, flat = descended(lambda flat: self(flat, d), start, iterations)
-        return value, _unpacked(flat, d)
+            value, flat = descended(function, _flat(point), iterations)
+        return value, unpacked(flat)
+
+
+def _flat(point: _Point) -> Array:
+    return np.concatenate([one.ravel() for one in point])
 
 
 def descended(function: Callable[[Array], tuple[float, Array]], start: Array, iterations: int) -> tuple[float, Array]:
@@ -293,10 +395,6 @@ def _direction(gradient: Array, pairs: Collection[tuple[Array, Array, float]]) -
     return direction
 
 
-def _unpacked(flat: Array, buffers: int) -> _Point:
-    return _Point(flat[:buffers], flat[buffers:].reshape(-1, 2 * buffers + 1))
-
-
 def _logarithm(errors: Array, power: float | None) -> tuple[float, Array]:
     """Log Σ e, or (1/p) log Σ eᵖ, and its derivatives in e."""
     if power is None:
@@ -316,28 +414,32 @@ class _Level(NamedTuple):
 
     system: Recursion
     period: int
+    kind: Kind
+    limit: int  # of participations
 
     def search(self, ratio: float, power: float | None = None) -> _Search:
-        return _Search(self.system, self.period, Knots.of(self.system.steps, self.period, ratio), power)
+        knots = Knots.of(self.system.steps, self.period, ratio)
+        classes = self.kind in ("single", "fixed epochs")
+        saturation = _Classes(knots) if classes else _Levels(knots, self.kind == "reshuffled", self.limit)
+        return _Search(self.system, knots, saturation, power)
 
 
-def _levels(system: Recursion, period: int) -> list[_Level]:
+def _levels(whole: _Level) -> list[_Level]:
     """Runs of increasing length, the last of which is the one that is meant."""
-    found = [_Level(system, period)]
-    steps = system.steps
-    shortest = math.ceil(max(_SHORT * period / steps, _SHORT_EPOCH))
+    found = [whole]
+    shortest = math.ceil(max(_SHORT * whole.period / whole.system.steps, _SHORT_EPOCH))
     while found[0].period > shortest:
         shorter = max(shortest, math.ceil(found[0].period / _LONGER))
-        found.insert(0, _Level(merged(system, period, shorter), shorter))
+        found.insert(0, whole._replace(system=merged(whole.system, whole.period, shorter), period=shorter))
     return found
 
 
-def _equally_spaced(buffers: int, steps: int, knots: Knots) -> _Point:
+def _equally_spaced(buffers: int, search: _Search) -> _Point:
+    steps = search.knots.steps
     slowest = -0.5 * math.log(steps) if buffers == 1 else -0.75 * math.log(steps)
     rates = np.linspace(slowest if buffers == 1 else min(slowest, -2.0), -1.0 if buffers > 1 else slowest, buffers)
-    values = np.zeros((knots.epochs.size * knots.places.size, 2 * buffers + 1))
-    values[:, : 2 * buffers] = 0.5 * math.log(0.3 / max(buffers, 1))
-    return _Point(rates, values)
+    values = np.full((search.matrix.shape[1], 2 * buffers), 0.5 * math.log(0.3 / buffers))
+    return _Point(rates, values, search.saturation.start())
 
 
 def _with_another(point: _Point, steps: int) -> _Point:
@@ -346,32 +448,30 @@ def _with_another(point: _Point, steps: int) -> _Point:
     ends = np.concatenate([[-math.log(steps) - 0.5], np.sort(point.rates), [0.0]])
     widest = int(np.argmax(np.diff(ends)))
     weak = np.full((len(point.values), 1), math.log(0.05))
-    values = np.hstack([point.values[:, :d], weak, point.values[:, d : 2 * d], weak, point.values[:, 2 * d :]])
-    return _Point(np.append(point.rates, ends[widest : widest + 2].mean()), values)
+    values = np.hstack([point.values[:, :d], weak, point.values[:, d:], weak])
+    return point._replace(rates=np.append(point.rates, ends[widest : widest + 2].mean()), values=values)
 
 
-def _carried(point: _Point, old: Knots, new: Knots) -> _Point:
+def _carried(point: _Point, old: _Search, new: _Search) -> _Point:
     """The point of a longer run, or of other knots.
 
     The slowest decay has the gap of as many steps less, others in proportion, and weights o i are those of a root.
     """
-    d = point.rates.size
-    stretch = math.log(old.steps / new.steps) / min(point.rates.min(initial=0.0), -1.0)
-    values = old.carried(point.values, new)
-    values[:, : 2 * d] += np.tile(stretch * point.rates, 2) / 4
-    return _Point(point.rates * (1 + stretch), values)
+    stretch = math.log(old.knots.steps / new.knots.steps) / min(point.rates.min(initial=0.0), -1.0)
+    values = old.knots.carried(point.values, new.knots) + np.tile(stretch * point.rates, 2) / 4
+    return _Point(point.rates * (1 + stretch), values, new.saturation.carried(point.columns, old.knots))
 
 
-def _constant(noise: PoleNoise, buffers: int, knots: Knots) -> _Point:
+def _constant(noise: PoleNoise, buffers: int, search: _Search) -> _Point:
     """The point of buffers of constant numbers, with weak ones for those that are missing."""
     strategy = noise.buffers()
     known = np.flatnonzero(strategy.buf_decay > 0)
     gaps = np.maximum(noise.zeros[known], _LEAST_GAP)
-    weights = 0.5 * np.log(strategy.output_scale[known])
-    values = np.tile(np.concatenate([weights, weights, [0.0]]), (knots.epochs.size * knots.places.size, 1))
-    point = _Point(np.log(-np.log1p(-gaps)), values)
+    weights = np.tile(0.5 * np.log(strategy.output_scale[known]), 2)
+    values = np.tile(weights, (search.matrix.shape[1], 1))
+    point = _Point(np.log(-np.log1p(-gaps)), values, search.saturation.start())
     while point.rates.size < buffers:
-        point = _with_another(point, knots.steps)
+        point = _with_another(point, search.knots.steps)
     return point
 
 
@@ -390,13 +490,19 @@ def _iterations(search: _Search, searches: int = 1) -> int:
     return min(max(round(_WORK / (searches * steps * (groups + 3) / 4)), _ITERATIONS[0]), _ITERATIONS[1])
 
 
-def _shortest(search: _Search, most: int) -> Iterator[_Point]:
+def _shortest(level: _Level, most: int) -> Iterator[_Point]:
     """The points of a short run with 1, 2, …, ``most`` buffers."""
-    steps = search.knots.steps
+    search = level.search(_COARSE)
+    classes = search.saturation
+    others: Iterator[_Point] = iter(())
+    if isinstance(classes, _Classes) and level.period < level.system.steps:
+        levels = level._replace(kind="min-sep")
+        others = (classes.of_levels(levels.search(_COARSE), point) for point in _shortest(levels, most))
     last: _Point | None = None
     for buffers in range(1, most + 1):
-        starts = [_equally_spaced(buffers, steps, search.knots)]
-        starts += [] if last is None else [_with_another(last, steps)]
+        starts = [_equally_spaced(buffers, search), *islice(others, 1)]
+        if last is not None:
+            starts.append(_with_another(last, search.knots.steps))
         found = (search.minimum(start, _iterations(search, _SEARCHES)) for start in starts)
         _, last = min(found, key=lambda one: one[0])
         yield last
@@ -428,8 +534,9 @@ def time_varying_buffers(
     if whole is None:
         raise ValueError(f"objective must be a linear system for time-varying buffers, got {objective.what!r:.80}")
     system = condensed(whole)
-    who = in_fixed_epochs(participation)
-    first, *levels = _levels(system, system.steps if who.once else who.period)
+    who = participation.worst
+    kind: Kind = "single" if who.once else who.kind
+    first, *levels = _levels(_Level(system, who.length if who.once else who.period, kind, who.count))
     longer = [level.search(_COARSE) for level in levels]
     last = longer[-1] if longer else None
     finer = [(levels or [first])[-1].search(ratio) for ratio in _FINER] if system.steps <= _FINE else []
@@ -442,14 +549,14 @@ def time_varying_buffers(
         buffers = point.rates.size
         search = shortest
         for following in (*longer, *finer):
-            starts = [_carried(point, search.knots, following.knots)]
+            starts = [_carried(point, search, following)]
             search = following
             if search is last and objective.toeplitz:
-                starts.append(_constant(known(buffers), buffers, search.knots))
+                starts.append(_constant(known(buffers), buffers, search))
             point = _better(search, starts, _iterations(search))
         return search.mechanism(point)
 
-    points = [point for point in _shortest(shortest, max(memories, default=0)) if point.rates.size in memories]
+    points = [point for point in _shortest(first, max(memories, default=0)) if point.rates.size in memories]
     with ThreadPoolExecutor(None if system.steps <= _BESIDE else 1) as pool:
         yield from pool.map(searched, points)
 

@@ -113,7 +113,7 @@ class TimeVaryingBuffers(Mechanism):
 
     def column_norms(self, n: int | None = None) -> Array:
         self.length(n)
-        return np.asarray(np.sqrt(_gains(self.decays, self.outputs, self.inputs, 1 / self.scales)[0]))
+        return np.asarray(np.sqrt(_gains(self.decays, self.outputs, self.inputs)[0]) / self.scales)
 
     def bracket(self, participation: Participation) -> Sensitivity:
         """The sensitivity: exact for one participation and in fixed epochs, otherwise between two bounds; O(n d² k).
@@ -154,10 +154,9 @@ class TimeVaryingBuffers(Mechanism):
         return errors
 
 
-def _gains(decays: Array, outputs: Array, inputs: Array, columns: Array) -> tuple[Array, Array]:
-    bases, slopes = np.empty(columns.size), np.empty(outputs.shape)
-    decays, outputs, inputs, columns = sums.writable(decays, outputs, inputs, columns)
-    sums.gains(decays, outputs, inputs, columns, bases, slopes)
+def _gains(decays: Array, outputs: Array, inputs: Array) -> tuple[Array, Array]:
+    bases, slopes = np.empty(len(outputs)), np.empty(outputs.shape)
+    sums.gains(*sums.writable(decays, outputs, inputs), bases, slopes)
     return bases, slopes
 
 
@@ -166,7 +165,7 @@ def _bracket(decays: Array, outputs: Array, inputs: Array, columns: Array, who: 
     n, d = outputs.shape
     rounding = (4 * n + 8 * d + 64) * _UNIT  # half of that of the square, and of 1/scales
     with np.errstate(over="ignore", invalid="ignore"):
-        bases, slopes = _gains(decays, outputs, inputs, columns)
+        bases, slopes = _gains(decays, outputs, inputs)
         period = n if who.once else who.period
         classes = np.empty(min(period, n))
         decays, inputs, columns = sums.writable(decays, inputs, columns)

@@ -9,9 +9,9 @@ A run of n steps keeps d buffers s, from 0, with decays θ, outputs o_t, inputs 
 
 *Sensitivity.*  The strategy and its Gram matrix X are non-negative, so that the largest squared sum over unit vectors
 is Σ X_ij over the steps of a pattern.  With Q_t = o_t o_tᵀ + θθᵀ∘Q_{t+1}, Q_n = 0, and the state σ at step j of the
-system that is fed c in the earlier steps of the pattern, the step j adds an affine function of σ, its *gain*
+system that is fed c in the earlier steps of the pattern, the step j adds its *gain*
 
-    base_j + slope_j·σ,    base_j = c_j² (1 + i_jᵀQ_{j+1}i_j),    slope_j = 2c_j (o_j + θ∘Q_{j+1}i_j).
+    c_j (c_j base_j + slope_j·σ),    base_j = 1 + i_jᵀQ_{j+1}i_j,    slope_j = 2 (o_j + θ∘Q_{j+1}i_j).
 
 All terms are >= 0: no subtraction, and a relative error of (6n + 8d + 40) units at most.  All compiled functions of
 this subject live in this file, because numba's cache does not notice a change of a callee in another one.
@@ -19,6 +19,7 @@ this subject live in this file, because numba's cache does not notice a change o
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numba
@@ -254,20 +255,18 @@ def _retreat_group(theta, o, i, delta, phi, gamma, variance, later, r, bar_r, ba
 
 
 @_jit
-def gains(theta, outputs, inputs, columns, bases, slopes):  # type: ignore[no-untyped-def]
-    """Fill the bases, shape (n,), and the slopes, shape (n, d), of the gains of all steps, for c = ``columns``."""
+def gains(theta, outputs, inputs, bases, slopes):  # type: ignore[no-untyped-def]
+    """Fill the bases, shape (n,), and the slopes, shape (n, d), of the gains of all steps."""
     n, d = outputs.shape
     q = np.zeros((d, d))
     for t in range(n - 1, -1, -1):
-        c = columns[t]
         bases[t] = 1.0
         for a in range(d):
             qi = 0.0
             for b in range(d):
                 qi += q[a, b] * inputs[t, b]
             bases[t] += inputs[t, a] * qi
-            slopes[t, a] = 2 * c * (outputs[t, a] + theta[a] * qi)
-        bases[t] *= c * c
+            slopes[t, a] = 2 * (outputs[t, a] + theta[a] * qi)
         for a in range(d):
             for b in range(d):
                 q[a, b] = theta[a] * theta[b] * q[a, b] + outputs[t, a] * outputs[t, b]
@@ -280,7 +279,7 @@ def class_sums(theta, inputs, columns, bases, slopes, period, states, sums):  # 
     waited = theta ** (period - 1)
     sums[:] = 0.0
     for t in range(n):
-        total = bases[t]
+        total = columns[t] * bases[t]
         for a in range(d):
             before = 0.0
             if t >= period:
@@ -288,7 +287,7 @@ def class_sums(theta, inputs, columns, bases, slopes, period, states, sums):  # 
                 before = waited[a] * (theta[a] * states[s, a] + columns[s] * inputs[s, a])
             states[t, a] = before
             total += slopes[t, a] * before
-        sums[t % period] += total
+        sums[t % period] += columns[t] * total
 
 
 @_jit
@@ -298,11 +297,12 @@ def pattern_sum(theta, inputs, columns, bases, slopes, pattern):  # type: ignore
     total = 0.0
     earlier = 0
     for t in pattern:
+        gain = columns[t] * bases[t]
         for a in range(theta.size):
             if t > pattern[0]:
                 state[a] = theta[a] ** (t - earlier - 1) * (theta[a] * state[a] + columns[earlier] * inputs[earlier, a])
-            total += slopes[t, a] * state[a]
-        total += bases[t]
+            gain += slopes[t, a] * state[a]
+        total += columns[t] * gain
         earlier = t
     return total
 
@@ -331,13 +331,13 @@ def min_sep_bound(theta, inputs, columns, bases, slopes, period, count, saturate
                         following[t, a] = theta[a] * following[t - 1, a]
             s = t - period
             if s >= 0:
-                gain = bases[s]
+                gain = columns[s] * bases[s]
                 for a in range(d):
                     gain += slopes[s, a] * states[s, a]
                     if t < n:
                         entered = waited[a] * (theta[a] * states[s, a] + columns[s] * inputs[s, a])
                         following[t, a] = max(following[t, a], entered)
-                sums[t] = max(sums[t], best[s] + gain)
+                sums[t] = max(sums[t], best[s] + columns[s] * gain)
         states, best = following, sums
     return best[n + period - 1]
 
@@ -360,60 +360,150 @@ def reshuffled_bound(theta, inputs, columns, bases, slopes, period, count):  # t
                 state[a] = max(state[a], entered[a])
                 before[a] = state[a]
                 entered[a] = 0.0
-        gain = bases[t]
+        gain = columns[t] * bases[t]
         for a in range(d):
             gain += slopes[t, a] * before[a]
             entered[a] = max(theta[a] * entered[a], theta[a] * before[a] + columns[t] * inputs[t, a])
             before[a] *= theta[a]
             if t % period == period - 1:
                 state[a] = before[a]
-        most[t // period] = max(most[t // period], gain)
+        most[t // period] = max(most[t // period], columns[t] * gain)
     return np.sort(most)[epochs - min(count, epochs) :].sum()
 
 
 @_jit
-def class_gradient(mine, states, period, of_sums, gradients):  # type: ignore[no-untyped-def]
-    """Fill the gradients of Σ_r of_sums_r g_r in θ, o, i and c, with g and ``states`` of ``class_sums``.
+def level(theta, inputs, bases, slopes, gains, period, reshuffled, columns, states, sources):  # type: ignore[no-untyped-def]
+    """Fill ``columns`` so that the gain of step t at the largest state that it can meet is ``gains[t]``.
 
-    ``mine`` is (θ, o, i, c).
+    Earlier participations are at least ``period`` steps before, or in earlier epochs where batches are ``reshuffled``.
+    ``states``, shape (k, n, d), are the largest states before a step after at most 0, 1, …, k − 1 participations,
+    component by component; or after any number, for k = 1.  ``sources`` are the participations that leave them, or −1.
+    """
+    layers, n, d = states.shape
+    waited = theta ** (period - 1)
+    state, entered = np.zeros((layers, d)), np.zeros((layers, d))
+    source, entering = np.full((layers, d), -1), np.full((layers, d), -1)
+    for t in range(n):
+        enters = not reshuffled or t % period == 0
+        s = t - 1 if reshuffled else t - period
+        for k in range(layers):
+            below = k if layers == 1 else k - 1
+            for a in range(d):
+                state[k, a] *= theta[a]
+                entered[k, a] *= theta[a]
+                if s >= 0 and below >= 0:
+                    left = theta[a] * states[below, s, a] + columns[s] * inputs[s, a]
+                    if not reshuffled:
+                        left *= waited[a]
+                    if not reshuffled or left >= entered[k, a]:
+                        entered[k, a], entering[k, a] = left, s
+                    if enters and entered[k, a] >= state[k, a]:
+                        state[k, a], source[k, a] = entered[k, a], entering[k, a]
+                    if enters:
+                        entered[k, a] = 0.0
+                states[k, t, a], sources[k, t, a] = state[k, a], source[k, a]
+        total = _dot(slopes[t], states[layers - 1, t])
+        columns[t] = 2 * gains[t] / (total + math.sqrt(total * total + 4 * bases[t] * gains[t]))
+
+
+@_jit
+def level_gradient(mine, found, of_columns, of_gains, gradients):  # type: ignore[no-untyped-def]
+    """Turn the gradient in the columns that ``level`` fills into those in the gains, and in θ, o and i.
+
+    ``mine`` is (θ, o, i, c), ``found`` bases, slopes, states and sources.
     """
     theta, outputs, inputs, columns = mine
+    bases, slopes, states, sources = found
+    of_theta, _, of_inputs = gradients
+    layers, n, d = states.shape
+    of_bases, of_slopes = np.empty(n), np.empty((n, d))
+    of_left = np.zeros((layers, n, d))  # in the states after a step
+    of_theta[:] = 0.0
+    for t in range(n - 1, -1, -1):
+        c = columns[t]
+        share = of_columns[t]
+        for k in range(layers):
+            share += _dot(inputs[t], of_left[k, t])
+        share /= 2 * bases[t] * c + _dot(slopes[t], states[layers - 1, t])
+        of_gains[t] = share
+        of_bases[t] = -share * c * c
+        for a in range(d):
+            of_slopes[t, a] = -share * c * states[layers - 1, t, a]
+            of_inputs[t, a] = 0.0
+            for k in range(layers):
+                of_inputs[t, a] += c * of_left[k, t, a]
+                of_theta[a] += states[k, t, a] * of_left[k, t, a]
+                s = sources[k, t, a]
+                if s >= 0:
+                    below = k if layers == 1 else k - 1
+                    of_state = theta[a] * of_left[k, t, a]
+                    if k == layers - 1:
+                        of_state -= share * c * slopes[t, a]
+                    lag = t - 1 - s
+                    of_left[below, s, a] += theta[a] ** lag * of_state
+                    left = theta[a] * states[below, s, a] + columns[s] * inputs[s, a]
+                    of_theta[a] += lag * theta[a] ** max(lag - 1, 0) * of_state * left
+    _gains_gradient(theta, outputs, inputs, of_bases, of_slopes, gradients)
+
+
+@_jit
+def class_gradient(mine, found, period, of_sums, gradients):  # type: ignore[no-untyped-def]
+    """Fill the gradients of Σ_r of_sums_r g_r in θ, o, i and c, with g of ``class_sums``.
+
+    ``mine`` is (θ, o, i, c), ``found`` bases, slopes and the states of ``class_sums``.
+    """
+    theta, outputs, inputs, columns = mine
+    bases, slopes, states = found
     of_theta, of_outputs, of_inputs, of_columns = gradients
+    n, d = outputs.shape
+    of_bases, of_slopes = np.empty(n), np.empty((n, d))
+    of_states = np.empty((n, d))
+    of_theta[:] = 0.0
+    waited = theta ** (period - 1)
+    slower = (period - 1) * theta ** max(period - 2, 0)
+    for t in range(n - 1, -1, -1):
+        share, c = of_sums[t % period], columns[t]
+        of_bases[t] = share * c * c
+        of_columns[t] = share * (2 * c * bases[t] + _dot(slopes[t], states[t]))
+        for a in range(d):
+            of_slopes[t, a] = share * c * states[t, a]
+            of_states[t, a] = share * c * slopes[t, a]
+            of_inputs[t, a] = 0.0
+            if t + period < n:
+                later = of_states[t + period, a]
+                of_states[t, a] += waited[a] * later * theta[a]
+                of_columns[t] += waited[a] * later * inputs[t, a]
+                of_inputs[t, a] = waited[a] * later * c
+                of_theta[a] += later * (
+                    waited[a] * states[t, a] + slower[a] * (theta[a] * states[t, a] + c * inputs[t, a])
+                )
+    _gains_gradient(theta, outputs, inputs, of_bases, of_slopes, (of_theta, of_outputs, of_inputs))
+
+
+@_jit
+def _gains_gradient(theta, outputs, inputs, of_bases, of_slopes, gradients):  # type: ignore[no-untyped-def]
+    """Fill the gradient in o, and add to those in θ and i, from the gradients in bases and slopes."""
+    of_theta, of_outputs, of_inputs = gradients
     n, d = outputs.shape
     q = np.zeros((n + 1, d, d))
     for t in range(n - 1, -1, -1):
         for a in range(d):
             for b in range(d):
                 q[t, a, b] = theta[a] * theta[b] * q[t + 1, a, b] + outputs[t, a] * outputs[t, b]
-    bar_q = np.zeros((d, d))
-    qi, qs, fed = np.empty(d), np.empty(d), np.empty(d)
-    bar_states = np.empty((n, d))
-    of_theta[:] = 0.0
+    of_q = np.zeros((d, d))
+    qi, fed, moved = np.empty(d), np.empty(d), np.empty(d)
     for t in range(n):
-        o, i, state = outputs[t], inputs[t], states[t]
-        for a in range(d):
-            fed[a] = theta[a] * state[a]
+        o, i = outputs[t], inputs[t]
+        _times(of_q, o, moved)
         _times(q[t + 1], i, qi)
-        _times(q[t + 1], fed, qs)
-        _times(bar_q, o, of_outputs[t])
-        share, c = 2 * of_sums[t % period], columns[t]
-        of_columns[t] = share * (c * (1 + _dot(i, qi)) + _dot(o, state) + _dot(fed, qi))
         for a in range(d):
-            of_outputs[t, a] = 2 * of_outputs[t, a] + share * c * state[a]
-            of_inputs[t, a] = share * c * (c * qi[a] + qs[a])
-            bar_states[t, a] = share * c * (o[a] + theta[a] * qi[a])
-            of_theta[a] += share * c * state[a] * qi[a]
+            of_outputs[t, a] = 2 * (moved[a] + of_slopes[t, a])
+            of_theta[a] += 2 * of_slopes[t, a] * qi[a]
+            fed[a] = theta[a] * of_slopes[t, a]
+        _times(q[t + 1], fed, moved)
+        for a in range(d):
+            of_inputs[t, a] += 2 * (of_bases[t] * qi[a] + moved[a])
             for b in range(d):
-                of_theta[a] += 2 * bar_q[a, b] * q[t + 1, a, b] * theta[b]
-                bar_q[a, b] *= theta[a] * theta[b]
-                bar_q[a, b] += share * c * (c * i[a] * i[b] + fed[a] * i[b] + i[a] * fed[b]) / 2
-    waited = theta ** (period - 1)
-    slower = (period - 1) * theta ** max(period - 2, 0)
-    for t in range(n - period - 1, -1, -1):
-        for a in range(d):
-            later = bar_states[t + period, a]
-            entered = theta[a] * states[t, a] + columns[t] * inputs[t, a]
-            bar_states[t, a] += waited[a] * later * theta[a]
-            of_columns[t] += waited[a] * later * inputs[t, a]
-            of_inputs[t, a] += waited[a] * later * columns[t]
-            of_theta[a] += later * (waited[a] * states[t, a] + slower[a] * entered)
+                of_theta[a] += 2 * of_q[a, b] * q[t + 1, a, b] * theta[b]
+                entered = of_bases[t] * i[a] * i[b] + fed[a] * i[b] + i[a] * fed[b]
+                of_q[a, b] = theta[a] * theta[b] * of_q[a, b] + entered
