@@ -1,17 +1,12 @@
 """Time-varying buffers with the smallest error that a search finds, in O(n d²) a step of the search.
 
-The variables are the decays, and on few *knots* the logarithms of outputs, inputs and columns ς of the strategy.  Knots
-are graded: in each epoch the steps at the distances 0, 1, 2, 4, 8, … from either end, and epochs likewise where there
-are many; between knots logarithms are linear.  So there are about k log₂ b (2d + 1) variables, or log₂ k log₂ b.
-
-In fixed epochs no class of steps {r, r + b, …} needs to have a smaller sensitivity than another: with the squares g_r
-of classes for the columns ς the scales d_t = sqrt(g_r)/ς_t give every class the sensitivity 1.  So the error alone is
-minimised, and its gradient in ς, o, i and θ is that at fixed scales plus Σ_r λ_r ∇g_r, λ_r = Σ_t D_t/(2 g_r) over the
-steps t of the class, with the derivatives D_t of the logarithm of the error in log d_t.
+The variables are the decays, and on few ``knots`` the logarithms of outputs and inputs; those of the columns are given
+by the ``saturation``, with which the sensitivity is 1.  So the error alone is minimised.
 
 Long runs start from the result for a shorter one: blocks of steps of the linear system are merged, and knots and decays
 are carried over in logarithms of distances.  They also start from the best buffers of constant numbers, where these are
-known.  A search for d buffers starts from equally spaced decays, and from the result for d − 1 with a decay between.
+known.  A search for d buffers starts from equally spaced decays, and from the result for d − 1 with a decay between; in
+fixed epochs also from the result for every order of steps that are as far apart.
 The largest error of a step is approached by p-norms of the squared errors.
 The search is local: a floor certifies it.
 """
@@ -22,15 +17,16 @@ import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, partial
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from corrnoise.solvers.certified.fixed_epochs import in_fixed_epochs
 from corrnoise.solvers.families.buffers import best_buffers
+from corrnoise.solvers.families.knots import Knots
+from corrnoise.solvers.families.saturation import LARGEST, Classes, Levels, Numbers
 from corrnoise.solvers.objectives import RunObjective
 from corrnoise.theory.mechanisms import time_varying_sums as sums
 from corrnoise.theory.mechanisms.poles import PoleNoise
@@ -41,7 +37,6 @@ from corrnoise.theory.participation import Kind, Participation
 from corrnoise.theory.recursion import Recursion
 
 MOST = 16  #: buffers
-_EPOCHS = 32  # up to which each has knots of its own
 _SHORT = 512  # steps of the shortest run that others start from
 _SHORT_EPOCH = 4  # steps of an epoch of it
 _LONGER = 16  # how many times longer the next is
@@ -57,72 +52,12 @@ _PAIRS = 20  # of steps and changes of the gradient
 _HALVINGS = 20
 _DECREASE = 1e-10  # of the logarithm of the squared error, at which a search ends
 _GROUPS = 16  # of a linear system in a search
-_COUNTED = 32  # participations up to which states are counted
-_LARGEST = 50.0  # logarithm of a number
 _FASTEST = 6.0  # logarithm of −log θ
 _LEAST_GAP = 1e-15  # 1 − θ at the start
 _LARGE = 1e6  # the logarithm of an error that overflows
 
 
-# -- knots -------------------------------------------------------------------------------------------------------------
-
-
-def graded(length: int, ratio: float) -> Array:
-    """Places of 0, …, length − 1 whose distances from the nearer end grow by ``ratio``, with the ends and middle."""
-    distances = {0, (length - 1) // 2}
-    distance = 1.0
-    while distance < length / 2:
-        distances.add(round(distance))
-        distance = max(distance * ratio, distance + 1)
-    return np.array(sorted(distances | {length - 1 - each for each in distances}), dtype=float)
-
-
-def _interpolation(at: Array, knots: Array) -> sparse.csr_array:
-    """The matrix of linear interpolation at real places, shape (places, knots)."""
-    left = np.clip(np.searchsorted(knots, at, side="right") - 1, 0, max(knots.size - 2, 0))
-    right = np.minimum(left + 1, knots.size - 1)
-    shares = np.clip((at - knots[left]) / np.maximum(knots[right] - knots[left], 1.0), 0.0, 1.0) * (right > left)
-    rows = np.tile(np.arange(at.size), 2)
-    entries = np.concatenate([1 - shares, shares]), (rows, np.concatenate([left, right]))
-    return sparse.csr_array(entries, shape=(at.size, knots.size))
-
-
-def _matched(places: Array, length: int, other: int) -> Array:
-    """Places of a run of another length whose distances from the nearer end are as far in logarithms."""
-    far = np.minimum(places, length - 1 - places)
-    near = np.expm1(np.log1p(far) * (math.log1p((other - 1) / 2) / math.log1p(max(length - 1, 1) / 2)))
-    return np.asarray(np.where(places <= (length - 1) / 2, near, other - 1 - near)) if length != other else places
-
-
-class Knots(NamedTuple):
-    """Where values are free: the product of knots of an epoch and of the run."""
-
-    steps: int
-    period: int
-    places: Array  # in an epoch
-    epochs: Array
-
-    @classmethod
-    def of(cls, steps: int, period: int, ratio: float) -> Knots:
-        """Graded knots; a last epoch that is shorter adds those of its end."""
-        count = -(-steps // period)
-        places = graded(period, ratio)
-        rest = steps - (count - 1) * period
-        if rest < period:
-            places = np.array(sorted({*places, *graded(rest, ratio)}))
-        return cls(steps, period, places, np.arange(float(count)) if count <= _EPOCHS else graded(count, ratio))
-
-    def matrix(self) -> sparse.csr_array:
-        """Values of all steps from those of the knots, shape (steps, knots)."""
-        count = -(-self.steps // self.period)
-        epochs = _interpolation(np.arange(float(count)), self.epochs)
-        places = _interpolation(np.arange(float(self.period)), self.places)
-        return sparse.csr_array(sparse.kron(epochs, places, format="csr")[: self.steps])
-
-    def carried(self, values: Array, to: Knots) -> Array:
-        """Values on other knots, of as many epochs."""
-        places = _interpolation(_matched(to.places, to.period, self.period), self.places)
-        return np.asarray(sparse.kron(_interpolation(to.epochs, self.epochs), places) @ values)
+# -- shorter and simpler linear systems --------------------------------------------------------------------------------
 
 
 def merged(system: Recursion, period: int, shorter: int) -> Recursion:
@@ -174,134 +109,25 @@ class _Point(NamedTuple):
     columns: Array  # those that give the columns of the strategy, by the kind of saturation
 
 
-_Numbers = tuple[Array, Array, Array]  # θ, o and i
-_Gradient = Callable[[Array], tuple[Array, Array, Array, Array]]  # in θ, o, i and the variables of the columns
-
-
-class _Classes:
-    """Columns ς_t/sqrt(g_r), with which each class of steps {r, r + b, …} has the sensitivity 1; log ς on knots."""
-
-    def __init__(self, knots: Knots) -> None:
-        self.knots = knots
-        self.matrix = knots.matrix()
-        self.classes = np.arange(knots.steps) % knots.period
-
-    def start(self) -> Array:
-        return np.zeros(self.matrix.shape[1])
-
-    def carried(self, columns: Array, old: Knots) -> Array:
-        return old.carried(columns, self.knots)
-
-    def of_levels(self, search: _Search, point: _Point) -> _Point:
-        """The point whose columns on knots are those of a search with levels."""
-        columns = 1 / search.mechanism(point).scales
-        at = np.add.outer(self.knots.epochs * self.knots.period, self.knots.places).ravel().astype(int)
-        return point._replace(columns=np.log(columns[np.minimum(at, self.knots.steps - 1)]))
-
-    def columns(self, numbers: _Numbers, variables: Array) -> tuple[Array, _Gradient]:
-        """The columns, and what turns the gradient in their logarithms into that in the numbers and variables."""
-        theta, outputs, inputs = numbers
-        n, period = len(outputs), self.knots.period
-        free = np.exp(np.clip(self.matrix @ variables, -_LARGEST, _LARGEST))
-        bases, slopes, states = np.empty(n), np.empty(outputs.shape), np.empty(outputs.shape)
-        squares = np.empty(min(period, n))
-        sums.gains(*numbers, bases, slopes)
-        sums.class_sums(theta, inputs, free, bases, slopes, period, states, squares)
-
-        def gradient(of_columns: Array) -> tuple[Array, Array, Array, Array]:
-            shares = -np.bincount(self.classes, of_columns, squares.size) / (2 * squares)
-            found = np.empty_like(theta), np.empty_like(outputs), np.empty_like(inputs), np.empty_like(free)
-            sums.class_gradient((*numbers, free), (bases, slopes, states), period, shares, found)
-            return *found[:3], self.matrix.T @ (found[3] * free + of_columns)
-
-        return free / np.sqrt(squares[self.classes]), gradient
-
-
-class _Levels:
-    """Columns that give every step its level: the gain at the largest state that it can meet.
-
-    A level is the sum of the weights of the windows around the step.  A pattern has at most one step of a window of b
-    steps, and at most k of the run, whose weight is divided by k.  So the squared sensitivity is at most the sum of all
-    weights, which is 1.  The windows of b steps are those that follow each other from the first step, and from the last
-    one.  The variables are logarithms of weights.
-    """
-
-    def __init__(self, knots: Knots, reshuffled: bool, count: int) -> None:
-        self.knots, self.reshuffled = knots, reshuffled
-        n = knots.steps
-        ordered = np.arange(n) // knots.period
-        epochs = int(ordered[-1]) + 1
-        windows = [ordered] if reshuffled or n % knots.period == 0 else [ordered, ordered[::-1]]
-        parts = [sparse.csr_array((np.ones(n), (np.arange(n), one)), shape=(n, epochs)) for one in windows]
-        known = [_interpolation(np.arange(float(epochs)), knots.epochs)] * len(windows)
-        if count < epochs:
-            parts.append(sparse.csr_array(np.full((n, 1), 1 / count)))
-            known.append(sparse.csr_array([[1.0]]))
-        self.sets = len(windows)
-        self.layers = count if count < epochs and count <= _COUNTED else 1
-        self.windows = sparse.hstack(parts, format="csr")
-        self.matrix = sparse.csr_array(sparse.block_diag(known))
-
-    def start(self) -> Array:
-        return np.zeros(self.matrix.shape[1])
-
-    def carried(self, columns: Array, old: Knots) -> Array:
-        size = old.epochs.size
-        sets = columns[: columns.size // size * size].reshape(-1, size)
-        moved = _interpolation(self.knots.epochs, old.epochs) @ sets[np.minimum(np.arange(self.sets), len(sets) - 1)].T
-        return np.concatenate([moved.T.ravel(), columns[sets.size :]])
-
-    def columns(self, numbers: _Numbers, variables: Array) -> tuple[Array, _Gradient]:
-        """The columns, and what turns the gradient in their logarithms into that in the numbers and variables."""
-        theta, outputs, inputs = numbers
-        n, d = outputs.shape
-        logarithms = self.matrix @ variables
-        weights = np.exp(logarithms - logarithms.max())
-        weights /= weights.sum()
-        bases, slopes, columns = np.empty(n), np.empty((n, d)), np.empty(n)
-        states, sources = np.empty((self.layers, n, d)), np.empty((self.layers, n, d), dtype=np.int64)
-        sums.gains(*numbers, bases, slopes)
-        found = (bases, slopes, self.windows @ weights, self.knots.period, self.reshuffled, columns, states, sources)
-        sums.level(theta, inputs, *found)
-
-        def gradient(of_columns: Array) -> tuple[Array, Array, Array, Array]:
-            found = np.empty_like(theta), np.empty_like(outputs), np.empty_like(inputs)
-            of_levels = np.empty(n)
-            given = (*numbers, columns), (bases, slopes, states, sources)
-            sums.level_gradient(*given, of_columns / columns, of_levels, found)
-            of_weights = self.windows.T @ of_levels
-            return *found, self.matrix.T @ (weights * (of_weights - weights @ of_weights))
-
-        return columns, gradient
-
-
 class _Search:
     """The logarithm of the squared error of saturated buffers as a function of the variables."""
 
     def __init__(
-        self, system: Recursion, knots: Knots, saturation: _Classes | _Levels, power: float | None = None
+        self, system: Recursion, knots: Knots, saturation: Classes | Levels, power: float | None = None
     ) -> None:
         weights = system.weights if power is None else np.sign(system.weights)
         transition, entry, weights = sums.writable(system.transition, system.input, weights)
         self.system = (transition, entry, weights)
         self.knots, self.saturation, self.power = knots, saturation, power
 
-    @cached_property
-    def matrix(self) -> sparse.csr_array:
-        return self.knots.matrix()
-
-    @cached_property
-    def transposed(self) -> sparse.csr_array:
-        return self.matrix.T.tocsr()
-
     def mechanism(self, point: _Point) -> TimeVaryingBuffers:
         numbers = self._numbers(point)
         return TimeVaryingBuffers(*numbers, 1 / self.saturation.columns(numbers, point.columns)[0])
 
-    def _numbers(self, point: _Point) -> _Numbers:
+    def _numbers(self, point: _Point) -> Numbers:
         d = point.rates.size
-        values = self.matrix @ point.values
-        np.exp(np.clip(values, -_LARGEST, _LARGEST, out=values), out=values)
+        values = self.knots.matrix @ point.values
+        np.exp(np.clip(values, -LARGEST, LARGEST, out=values), out=values)
         theta = np.exp(-np.exp(np.minimum(point.rates, _FASTEST)))
         return theta, np.ascontiguousarray(values[:, :d]), np.ascontiguousarray(values[:, d:])
 
@@ -327,7 +153,7 @@ class _Search:
             np.add(of_error[k], of_numbers[k], out=of_error[k])
             np.multiply(of_error[k], numbers[k], out=of_steps[:, place])
         of_rates = -(of_error[0] + of_numbers[0]) * numbers[0] * np.exp(point.rates)
-        return value, _Point(of_rates, self.transposed @ of_steps, of_columns)
+        return value, _Point(of_rates, self.knots.transposed @ of_steps, of_columns)
 
     def minimum(self, point: _Point, iterations: int) -> tuple[float, _Point]:
         """A local minimum."""
@@ -409,7 +235,7 @@ def _logarithm(errors: Array, power: float | None) -> tuple[float, Array]:
 # -- the search --------------------------------------------------------------------------------------------------------
 
 
-class _Level(NamedTuple):
+class _Run(NamedTuple):
     """A run of the ladder from short to long."""
 
     system: Recursion
@@ -420,11 +246,11 @@ class _Level(NamedTuple):
     def search(self, ratio: float, power: float | None = None) -> _Search:
         knots = Knots.of(self.system.steps, self.period, ratio)
         classes = self.kind in ("single", "fixed epochs")
-        saturation = _Classes(knots) if classes else _Levels(knots, self.kind == "reshuffled", self.limit)
+        saturation = Classes(knots) if classes else Levels(knots, self.kind == "reshuffled", self.limit)
         return _Search(self.system, knots, saturation, power)
 
 
-def _levels(whole: _Level) -> list[_Level]:
+def _ladder(whole: _Run) -> list[_Run]:
     """Runs of increasing length, the last of which is the one that is meant."""
     found = [whole]
     shortest = math.ceil(max(_SHORT * whole.period / whole.system.steps, _SHORT_EPOCH))
@@ -438,7 +264,7 @@ def _equally_spaced(buffers: int, search: _Search) -> _Point:
     steps = search.knots.steps
     slowest = -0.5 * math.log(steps) if buffers == 1 else -0.75 * math.log(steps)
     rates = np.linspace(slowest if buffers == 1 else min(slowest, -2.0), -1.0 if buffers > 1 else slowest, buffers)
-    values = np.full((search.matrix.shape[1], 2 * buffers), 0.5 * math.log(0.3 / buffers))
+    values = np.full((search.knots.matrix.shape[1], 2 * buffers), 0.5 * math.log(0.3 / buffers))
     return _Point(rates, values, search.saturation.start())
 
 
@@ -468,7 +294,7 @@ def _constant(noise: PoleNoise, buffers: int, search: _Search) -> _Point:
     known = np.flatnonzero(strategy.buf_decay > 0)
     gaps = np.maximum(noise.zeros[known], _LEAST_GAP)
     weights = np.tile(0.5 * np.log(strategy.output_scale[known]), 2)
-    values = np.tile(weights, (search.matrix.shape[1], 1))
+    values = np.tile(weights, (search.knots.matrix.shape[1], 1))
     point = _Point(np.log(-np.log1p(-gaps)), values, search.saturation.start())
     while point.rates.size < buffers:
         point = _with_another(point, search.knots.steps)
@@ -490,14 +316,18 @@ def _iterations(search: _Search, searches: int = 1) -> int:
     return min(max(round(_WORK / (searches * steps * (groups + 3) / 4)), _ITERATIONS[0]), _ITERATIONS[1])
 
 
-def _shortest(level: _Level, most: int) -> Iterator[_Point]:
+def _shortest(run: _Run, most: int) -> Iterator[_Point]:
     """The points of a short run with 1, 2, …, ``most`` buffers."""
-    search = level.search(_COARSE)
+    search = run.search(_COARSE)
     classes = search.saturation
     others: Iterator[_Point] = iter(())
-    if isinstance(classes, _Classes) and level.period < level.system.steps:
-        levels = level._replace(kind="min-sep")
-        others = (classes.of_levels(levels.search(_COARSE), point) for point in _shortest(levels, most))
+    if isinstance(classes, Classes) and run.period < run.system.steps:
+        any_order = run._replace(kind="min-sep")
+        judged = any_order.search(_COARSE)
+        others = (
+            point._replace(columns=classes.close_to(1 / judged.mechanism(point).scales))
+            for point in _shortest(any_order, most)
+        )
     last: _Point | None = None
     for buffers in range(1, most + 1):
         starts = [_equally_spaced(buffers, search), *islice(others, 1)]
@@ -516,8 +346,7 @@ def time_varying_buffers(
 ) -> Iterator[TimeVaryingBuffers]:
     """The best time-varying buffers of these numbers that a search finds.
 
-    They are optimised for fixed epochs of as many steps as the participation has, in which their sensitivity is 1 up to
-    rounding, or for one participation.
+    They are optimised for the promise of the participation, or its worst case, in which their sensitivity is at most 1.
     Raises ``ValueError`` where the objective is no linear system.
 
     Parameters
@@ -530,33 +359,35 @@ def time_varying_buffers(
     known = constant or partial(best_buffers, objective, in_fixed_epochs(participation))
     for memory in memories:
         checks.integer("memories", memory, 1, largest=MOST)
-    whole = objective.what.recursion()
-    if whole is None:
+    found = objective.what.recursion()
+    if found is None:
         raise ValueError(f"objective must be a linear system for time-varying buffers, got {objective.what!r:.80}")
-    system = condensed(whole)
+    system = condensed(found)
     who = participation.worst
     kind: Kind = "single" if who.once else who.kind
-    first, *levels = _levels(_Level(system, who.length if who.once else who.period, kind, who.count))
-    longer = [level.search(_COARSE) for level in levels]
-    last = longer[-1] if longer else None
-    finer = [(levels or [first])[-1].search(ratio) for ratio in _FINER] if system.steps <= _FINE else []
+    shortest, *longer = _ladder(_Run(system, who.length if who.once else who.period, kind, who.count))
+    whole = longer[-1] if longer else shortest
+    searches = [run.search(_COARSE) for run in longer]
+    with_constant = searches[-1] if searches and objective.toeplitz else None
+    if system.steps <= _FINE:
+        searches += [whole.search(ratio) for ratio in _FINER]
     if objective.kind == "max":
         ratio = _COARSE if system.steps > _FINE else _FINER[0]
-        finer += [(levels or [first])[-1].search(ratio, power) for power in _POWERS]
-    shortest = first.search(_COARSE)
+        searches += [whole.search(ratio, power) for power in _POWERS]
+    start = shortest.search(_COARSE)
 
     def searched(point: _Point) -> TimeVaryingBuffers:
         buffers = point.rates.size
-        search = shortest
-        for following in (*longer, *finer):
+        search = start
+        for following in searches:
             starts = [_carried(point, search, following)]
             search = following
-            if search is last and objective.toeplitz:
+            if search is with_constant:
                 starts.append(_constant(known(buffers), buffers, search))
             point = _better(search, starts, _iterations(search))
         return search.mechanism(point)
 
-    points = [point for point in _shortest(first, max(memories, default=0)) if point.rates.size in memories]
+    points = [point for point in _shortest(shortest, max(memories, default=0)) if point.rates.size in memories]
     with ThreadPoolExecutor(None if system.steps <= _BESIDE else 1) as pool:
         yield from pool.map(searched, points)
 

@@ -27,6 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 _jit = numba.njit(cache=True, nogil=True, error_model="numpy")
+#: Of functions that take views of arrays, which numba counts in every call: that takes longer than their work.
+_inlined = numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")
 SEGMENT = 256  #: steps between two states that are kept for the gradient
 
 
@@ -53,7 +55,7 @@ def noise(decays, outputs, inputs, scales, draws):  # type: ignore[no-untyped-de
             draws[t, j] = scales[t] * made
 
 
-@_jit
+@_inlined
 def _times(matrix, vector, result):  # type: ignore[no-untyped-def]
     """Fill ``result`` with the product."""
     for x in range(matrix.shape[0]):
@@ -63,7 +65,7 @@ def _times(matrix, vector, result):  # type: ignore[no-untyped-def]
         result[x] = total
 
 
-@_jit
+@_inlined
 def _transposed_times(matrix, vector, result):  # type: ignore[no-untyped-def]
     """Fill ``result`` with the product of the transposed matrix."""
     for y in range(matrix.shape[1]):
@@ -73,7 +75,7 @@ def _transposed_times(matrix, vector, result):  # type: ignore[no-untyped-def]
         result[y] = total
 
 
-@_jit
+@_inlined
 def _dot(one, other):  # type: ignore[no-untyped-def]
     total = 0.0
     for x in range(one.size):
@@ -81,9 +83,9 @@ def _dot(one, other):  # type: ignore[no-untyped-def]
     return total
 
 
-@_jit
-def _advance(theta, o, i, delta, phi, gamma, p, r, work):  # type: ignore[no-untyped-def]
-    """One step of P, shape (d, d), and R, shape (G, d, m), in place."""
+@_inlined
+def _advance(theta, o, i, delta, phi, gamma, p, r, next_p, next_r, work):  # type: ignore[no-untyped-def]
+    """One step of P, shape (d, d), and R, shape (G, d, m), which may be in place."""
     d = theta.size
     groups, m = gamma.shape
     po, ro, u, moved = work[0, :d], work[1, :m], work[2, :m], work[3, :m]
@@ -96,14 +98,14 @@ def _advance(theta, o, i, delta, phi, gamma, p, r, work):  # type: ignore[no-unt
             _times(phi[g], r[g, a], moved)
             entered = delta * (variance * i[a] - theta[a] * po[a])
             for x in range(m):
-                r[g, a, x] = theta[a] * moved[x] - i[a] * u[x] + entered * gamma[g, x]
+                next_r[g, a, x] = theta[a] * moved[x] - i[a] * u[x] + entered * gamma[g, x]
     for a in range(d):
         for b in range(d):
             crossed = theta[a] * po[a] * i[b] + i[a] * theta[b] * po[b]
-            p[a, b] = theta[a] * theta[b] * p[a, b] - crossed + variance * i[a] * i[b]
+            next_p[a, b] = theta[a] * theta[b] * p[a, b] - crossed + variance * i[a] * i[b]
 
 
-@_jit
+@_inlined
 def _observe(o, delta, phi, gamma, p, r, q, work):  # type: ignore[no-untyped-def]
     """One step of Q, shape (G, m, m), in place, from P and R before the step."""
     groups, m = gamma.shape
@@ -138,9 +140,9 @@ def covariances(phi, gamma, weights, theta, outputs, inputs, scales, errors, kep
         if t % SEGMENT == 0 and kept_p.shape[0]:
             kept_p[t // SEGMENT] = p
             kept_r[t // SEGMENT] = r
-        f, c = phi[t % phi.shape[0]], gamma[t % gamma.shape[0]]
+        f, c = phi[t if phi.shape[0] > 1 else 0], gamma[t if gamma.shape[0] > 1 else 0]
         _observe(outputs[t], scales[t], f, c, p, r, q, work)
-        _advance(theta, outputs[t], inputs[t], scales[t], f, c, p, r, work)
+        _advance(theta, outputs[t], inputs[t], scales[t], f, c, p, r, p, r, work)
         errors[t] = _dot(weights[t], q[:, 0, 0])
 
 
@@ -165,20 +167,32 @@ def error_gradient(system, mine, slopes, kept, gradients):  # type: ignore[no-un
         ps[0], rs[0] = kept[0][segment], kept[1][segment]
         for t in range(first, last - 1):
             at = t - first
-            ps[at + 1], rs[at + 1] = ps[at], rs[at]
-            f, c = phi[t % phi.shape[0]], gamma[t % gamma.shape[0]]
-            _advance(theta, outputs[t], inputs[t], scales[t], f, c, ps[at + 1], rs[at + 1], work)
+            f, c = phi[t if phi.shape[0] > 1 else 0], gamma[t if gamma.shape[0] > 1 else 0]
+            _advance(theta, outputs[t], inputs[t], scales[t], f, c, ps[at], rs[at], ps[at + 1], rs[at + 1], work)
         for t in range(last - 1, first - 1, -1):
             for g in range(groups):
                 bar_q[g, 0, 0] += slopes[t] * weights[t, g]
-            f, c = phi[t % phi.shape[0]], gamma[t % gamma.shape[0]]
+            f, c = phi[t if phi.shape[0] > 1 else 0], gamma[t if gamma.shape[0] > 1 else 0]
             of_scales[t] = _retreat(
-                *(theta, outputs[t], inputs[t], scales[t], f, c, ps[t - first], rs[t - first], bar_p, bar_r, bar_q),
-                *(of_theta, of_outputs[t], of_inputs[t], work),
+                theta,
+                outputs[t],
+                inputs[t],
+                scales[t],
+                f,
+                c,
+                ps[t - first],
+                rs[t - first],
+                bar_p,
+                bar_r,
+                bar_q,
+                of_theta,
+                of_outputs[t],
+                of_inputs[t],
+                work,
             )
 
 
-@_jit
+@_inlined
 def _retreat(theta, o, i, delta, phi, gamma, p, r, bar_p, bar_r, bar_q, of_theta, of_o, of_i, work):  # type: ignore[no-untyped-def]
     """The adjoint of one step: adjoints after it become those before it.  Returns the gradient in δ."""
     d = theta.size
@@ -199,8 +213,22 @@ def _retreat(theta, o, i, delta, phi, gamma, p, r, bar_p, bar_r, bar_q, of_theta
     bar_delta = 0.0
     for g in range(gamma.shape[0]):
         moved = _retreat_group(
-            *(theta, o, i, delta, phi[g], gamma[g], variance, later, r[g], bar_r[g], bar_q[g]),
-            *(bar_a, of_theta, of_o, of_i, work[5:]),
+            theta,
+            o,
+            i,
+            delta,
+            phi[g],
+            gamma[g],
+            variance,
+            later,
+            r[g],
+            bar_r[g],
+            bar_q[g],
+            bar_a,
+            of_theta,
+            of_o,
+            of_i,
+            work[5:],
         )
         bar_variance += moved[0]
         bar_delta += moved[1]
@@ -214,7 +242,7 @@ def _retreat(theta, o, i, delta, phi, gamma, p, r, bar_p, bar_r, bar_q, of_theta
     return bar_delta
 
 
-@_jit
+@_inlined
 def _retreat_group(theta, o, i, delta, phi, gamma, variance, later, r, bar_r, bar_q, bar_a, of_theta, of_o, of_i, work):  # type: ignore[no-untyped-def]
     """The part of a group in this; returns the adjoints of the variance of y⁰ and of δ."""
     d, m = r.shape
@@ -254,6 +282,14 @@ def _retreat_group(theta, o, i, delta, phi, gamma, variance, later, r, bar_r, ba
 # -- sensitivity -------------------------------------------------------------------------------------------------------
 
 
+@_inlined
+def _earlier(theta, o, later, q):  # type: ignore[no-untyped-def]
+    """Fill Q_t, which may be in place of Q_{t+1}."""
+    for a in range(theta.size):
+        for b in range(theta.size):
+            q[a, b] = theta[a] * theta[b] * later[a, b] + o[a] * o[b]
+
+
 @_jit
 def gains(theta, outputs, inputs, bases, slopes):  # type: ignore[no-untyped-def]
     """Fill the bases, shape (n,), and the slopes, shape (n, d), of the gains of all steps."""
@@ -267,9 +303,7 @@ def gains(theta, outputs, inputs, bases, slopes):  # type: ignore[no-untyped-def
                 qi += q[a, b] * inputs[t, b]
             bases[t] += inputs[t, a] * qi
             slopes[t, a] = 2 * (outputs[t, a] + theta[a] * qi)
-        for a in range(d):
-            for b in range(d):
-                q[a, b] = theta[a] * theta[b] * q[a, b] + outputs[t, a] * outputs[t, b]
+        _earlier(theta, outputs[t], q, q)
 
 
 @_jit
@@ -485,25 +519,34 @@ def _gains_gradient(theta, outputs, inputs, of_bases, of_slopes, gradients):  # 
     """Fill the gradient in o, and add to those in θ and i, from the gradients in bases and slopes."""
     of_theta, of_outputs, of_inputs = gradients
     n, d = outputs.shape
-    q = np.zeros((n + 1, d, d))
-    for t in range(n - 1, -1, -1):
-        for a in range(d):
-            for b in range(d):
-                q[t, a, b] = theta[a] * theta[b] * q[t + 1, a, b] + outputs[t, a] * outputs[t, b]
+    segments = (n + SEGMENT - 1) // SEGMENT
+    kept = np.zeros((segments, d, d))  # Q after the last step of a segment
+    for t in range(n - 1, SEGMENT - 1, -1):
+        here = t // SEGMENT - 1
+        if t % SEGMENT == SEGMENT - 1:
+            kept[here] = kept[here + 1]
+        _earlier(theta, outputs[t], kept[here], kept[here])
+    q = np.empty((SEGMENT + 1, d, d))
     of_q = np.zeros((d, d))
     qi, fed, moved = np.empty(d), np.empty(d), np.empty(d)
-    for t in range(n):
-        o, i = outputs[t], inputs[t]
-        _times(of_q, o, moved)
-        _times(q[t + 1], i, qi)
-        for a in range(d):
-            of_outputs[t, a] = 2 * (moved[a] + of_slopes[t, a])
-            of_theta[a] += 2 * of_slopes[t, a] * qi[a]
-            fed[a] = theta[a] * of_slopes[t, a]
-        _times(q[t + 1], fed, moved)
-        for a in range(d):
-            of_inputs[t, a] += 2 * (of_bases[t] * qi[a] + moved[a])
-            for b in range(d):
-                of_theta[a] += 2 * of_q[a, b] * q[t + 1, a, b] * theta[b]
-                entered = of_bases[t] * i[a] * i[b] + fed[a] * i[b] + i[a] * fed[b]
-                of_q[a, b] = theta[a] * theta[b] * of_q[a, b] + entered
+    for segment in range(segments):
+        first = segment * SEGMENT
+        last = min(first + SEGMENT, n)
+        q[last - first] = kept[segment]
+        for t in range(last - 1, first - 1, -1):
+            _earlier(theta, outputs[t], q[t + 1 - first], q[t - first])
+        for t in range(first, last):
+            o, i, later = outputs[t], inputs[t], q[t + 1 - first]
+            _times(of_q, o, moved)
+            _times(later, i, qi)
+            for a in range(d):
+                of_outputs[t, a] = 2 * (moved[a] + of_slopes[t, a])
+                of_theta[a] += 2 * of_slopes[t, a] * qi[a]
+                fed[a] = theta[a] * of_slopes[t, a]
+            _times(later, fed, moved)
+            for a in range(d):
+                of_inputs[t, a] += 2 * (of_bases[t] * qi[a] + moved[a])
+                for b in range(d):
+                    of_theta[a] += 2 * of_q[a, b] * later[a, b] * theta[b]
+                    entered = of_bases[t] * i[a] * i[b] + fed[a] * i[b] + i[a] * fed[b]
+                    of_q[a, b] = theta[a] * theta[b] * of_q[a, b] + entered

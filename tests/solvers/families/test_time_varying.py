@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds, in_fixed_epochs
 from corrnoise.solvers.families import time_varying
 from corrnoise.solvers.families.buffers import best_buffers
+from corrnoise.solvers.families.knots import Knots, graded
 from corrnoise.solvers.families.time_varying import (
-    Knots,
     _equally_spaced,
-    _levels,
+    _ladder,
     _Point,
-    _Search,
+    _Run,
     best_time_varying,
     condensed,
     descended,
-    graded,
     merged,
     time_varying_buffers,
 )
@@ -62,6 +62,26 @@ def test_every_class_of_steps_has_the_same_sensitivity():
     assert [gram[np.ix_(range(r, 64, 24), range(r, 64, 24))].sum() for r in range(24)] == pytest.approx([1] * 24)
 
 
+@pytest.mark.parametrize(
+    ("who", "ratios"),
+    [
+        (Participation.min_sep(64, 16), [1.063, 1.046, 1.038]),
+        (Participation.min_sep(60, 16), [1.059, 1.042, 1.035]),  # windows follow from either end
+        (Participation.min_sep(64, 4, 4), [1.522, 1.437, 1.437]),  # fewer participations than windows
+        (Participation.reshuffled(64, epochs=4), [1.101, 1.093, 1.093]),
+    ],
+)
+def test_buffers_are_found_for_every_order(who, ratios):
+    """Ratios to the floor of fixed epochs, which is not that of all orders; noise for fixed epochs is worse."""
+    objective = run_objective(PrefixSums(who.length))
+    fixed = in_fixed_epochs(who)
+    optimum = fixed_epochs_bounds(PrefixSums(who.length), fixed, tolerance=1e-4).lower_bound
+    for noise, ratio in zip(time_varying_buffers(objective, who, [1, 2, 3]), ratios, strict=True):
+        assert error(noise, objective, who) < ratio * optimum
+        assert noise.bracket(who).upper < 1 + 1e-9
+    assert error(best_time_varying(objective, fixed, 3), objective, who) > (ratios[2] + 0.01) * optimum
+
+
 @pytest.mark.slow
 def test_the_largest_error_is_approached():
     objective = run_objective(PrefixSums(64), "max")
@@ -83,8 +103,8 @@ def test_the_ladder_of_runs_ends(steps, epochs):
     """The shortest is short; each next one is longer, and the last is the run."""
     period = -(-steps // epochs)
     with mock.patch.object(time_varying, "merged", lambda system, period, shorter: system):
-        levels = _levels(mock.Mock(steps=steps), period)
-    periods = [level.period for level in levels]
+        runs = _ladder(_Run(mock.Mock(steps=steps), period, "min-sep", epochs))
+    periods = [run.period for run in runs]
     assert periods[-1] == period
     assert all(shorter < longer <= time_varying._LONGER * shorter for shorter, longer in itertools.pairwise(periods))
     assert periods[0] <= max(math.ceil(time_varying._SHORT * period / steps), time_varying._SHORT_EPOCH, 1)
@@ -97,9 +117,7 @@ def test_long_runs_are_better_than_buffers_of_constant_numbers(epochs):
     objective = run_objective(PrefixSums(20_000))
     found, plain = (error(best(objective, who, 4), objective, who) for best in (best_time_varying, best_buffers))
     assert found < 0.985 * plain
-    with mock.patch.object(
-        time_varying, "_constant", lambda _, buffers, knots: _equally_spaced(buffers, 20_000, knots)
-    ):
+    with mock.patch.object(time_varying, "_constant", lambda _, buffers, search: _equally_spaced(buffers, search)):
         worse = error(best_time_varying(objective, who, 4), objective, who)
     assert found < 0.999 * worse
 
@@ -120,29 +138,49 @@ def test_a_matrix_is_no_linear_system():
 
 
 @pytest.mark.parametrize("power", [None, 8.0])
-@pytest.mark.parametrize("period", [10, 24, 64])
-def test_the_gradient_is_that_of_differences(period, power):
-    search = _Search(COOL.recursion(), period, Knots.of(64, period, 4.0), power)
+@pytest.mark.parametrize(
+    ("kind", "period", "limit"),
+    [
+        ("fixed epochs", 10, 7),
+        ("fixed epochs", 24, 3),
+        ("single", 64, 1),
+        ("min-sep", 16, 4),
+        ("min-sep", 24, 3),
+        ("min-sep", 6, 3),
+        ("reshuffled", 24, 3),
+        ("reshuffled", 16, 2),
+    ],
+)
+def test_the_gradient_is_that_of_differences(kind, period, limit, power):
+    search = _Run(COOL.recursion(), period, kind, limit).search(4.0, power)
     rng = np.random.default_rng(0)
-    flat = np.concatenate([[-3.0, -1.0], rng.normal(-1, 0.3, search.matrix.shape[1] * 5)])
-    direction = rng.normal(size=flat.size)
-    _, gradient = search(flat, 2)
-    ends = [search(flat + h * direction, 2)[0] for h in (1e-6, -1e-6)]
-    assert gradient @ direction == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-5)
-    d = 2
-    of_rates_alone = np.concatenate([gradient[:d], 0 * gradient[d:]])  # the mutant forgets the knots
-    assert abs(of_rates_alone @ direction / (gradient @ direction) - 1) > 0.01
+    knots = search.knots.matrix.shape[1]
+    at, way = (
+        _Point(
+            scale * rng.normal(size=2) - 2 * (1 - scale),
+            scale * rng.normal(size=(knots, 4)) - (1 - scale),
+            rng.normal(size=search.saturation.start().shape),
+        )
+        for scale in (0.3, 1.0)
+    )
+    _, gradient = search(at)
+    ends = [search(_Point(*(x + h * y for x, y in zip(at, way, strict=True))))[0] for h in (1e-6, -1e-6)]
+    parts = [float(np.sum(x * y)) for x, y in zip(gradient, way, strict=True)]
+    assert sum(parts) == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-5)
+    assert abs(parts[0] / sum(parts) - 1) > 0.01  # the mutant forgets the knots
+    if kind != "single":  # in which the columns are fixed by the saturation
+        assert abs(parts[2] / sum(parts)) > 1e-4  # the mutant forgets the columns
 
 
 def test_knots_are_graded_and_carried_between_runs():
     assert graded(17, 2.0).tolist() == [0, 1, 2, 4, 8, 12, 14, 15, 16]
     short, long = Knots.of(40, 10, 4.0), Knots.of(4000, 1000, 4.0)
-    assert short.matrix().shape[0] == 40
-    np.testing.assert_allclose(np.asarray(short.matrix().sum(axis=1)), 1.0)
+    assert short.matrix.shape[0] == 40
+    np.testing.assert_allclose(np.asarray(short.matrix.sum(axis=1)), 1.0)
     values = np.repeat(np.arange(4.0), short.places.size)[:, np.newaxis]
-    carried = long.matrix() @ short.carried(values, long)
+    carried = long.matrix @ short.carried(values, long)
     np.testing.assert_allclose(carried[:, 0], np.repeat(np.arange(4.0), 1000))
-    assert Knots.of(10_000, 10, 2.0).matrix().shape[1] < 200  # epochs are graded too
+    assert Knots.of(10_000, 10, 2.0).matrix.shape[1] < 200  # epochs are graded too
     # The end of a short last epoch is a knot.
     assert 4.0 in Knots.of(25, 10, 2.0).places
 
@@ -167,9 +205,9 @@ def test_descent_finds_the_minimum_of_a_quadratic_form():
 
 
 def test_a_point_holds_what_is_searched():
-    search = _Search(PrefixSums(20).recursion(), 20, Knots.of(20, 20, 2.0))
-    knots = search.matrix.shape[1]
-    noise = search.mechanism(_Point(np.array([-2.0]), np.zeros((knots, 3))))
+    search = _Run(PrefixSums(20).recursion(), 20, "single", 1).search(2.0)
+    knots = search.knots.matrix.shape[1]
+    noise = search.mechanism(_Point(np.array([-2.0]), np.zeros((knots, 2)), np.zeros(knots)))
     np.testing.assert_allclose(noise.decays, np.exp(-np.exp(-2.0)))
     np.testing.assert_allclose(noise.outputs, 1.0)
 

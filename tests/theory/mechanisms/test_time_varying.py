@@ -152,7 +152,7 @@ def bounds(noise, who):
     n = noise.steps
     bases, slopes = np.empty(n), np.empty(noise.outputs.shape)
     columns = 1 / noise.scales
-    sums.gains(noise.decays, noise.outputs, noise.inputs, columns, bases, slopes)
+    sums.gains(noise.decays, noise.outputs, noise.inputs, bases, slopes)
     fed = (noise.decays, noise.inputs, columns, bases, slopes)
     if who.kind == "reshuffled":
         return sums.reshuffled_bound(*fed, who.period, who.count)
@@ -181,8 +181,8 @@ def test_mutants_of_the_class_sums(mutant):
     columns = 1 / noise.scales
     bases, slopes = np.empty(10), np.empty((10, 2))
     given = 0 * noise.outputs if mutant == "no output" else noise.outputs
-    sums.gains(noise.decays, given, noise.inputs, columns, bases, slopes)
-    sums.gains(noise.decays, noise.outputs, noise.inputs, columns, bases, np.empty((10, 2)))
+    sums.gains(noise.decays, given, noise.inputs, bases, slopes)
+    sums.gains(noise.decays, noise.outputs, noise.inputs, bases, np.empty((10, 2)))
     found = np.empty(3)
     decays = noise.decays ** (1.5 if mutant == "period" else 1.0)
     fed = np.ones(10) if mutant == "no columns" else columns
