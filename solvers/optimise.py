@@ -133,7 +133,7 @@ def optimise(
     >>> epochs = Participation.fixed_epochs(400, epochs=4)
     >>> best = optimise(SGD(), epochs, memory=4)
     >>> best.family, best.memory, round(best.ratio, 3)
-    ('time-varying buffers', 4, 1.046)
+    ('time-varying buffers', 4, 1.041)
     """
     show = progress or (lambda _: None)
     what = SGD() if objective is None else objective
@@ -201,8 +201,7 @@ def _compared(run: Search, memory: float | None, show: Progress) -> Iterator[Opt
     few = few_time_varying(run, memory)
     yield run.judged(INDEPENDENT, DPSGD())
     if run.objective.toeplitz:
-        with_scales = 1 < n <= LARGEST_MATRIX and not (few and (run.who.once or run.who.kind == "fixed epochs"))
-        yield from _toeplitz(run, memory, with_scales, show)
+        yield from _toeplitz(run, memory, 1 < n <= LARGEST_MATRIX and not few, show)
     if few:
         show(f"mechanisms: {TIME_VARYING} with up to {few[-1]}")
         for noise in time_varying_buffers(run.objective, run.who, few, run.buffers):

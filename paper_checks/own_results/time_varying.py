@@ -1,4 +1,4 @@
-"""Time-varying buffers: their class, and their sensitivity in fixed epochs.
+"""Time-varying buffers: their class, and their sensitivity in fixed epochs and in other orders.
 
 Proofs are in ``docs/time-varying-buffers.md``.
 """
@@ -80,3 +80,54 @@ def tv2(
         sums[t % period] += c * (alone + crossed * (seen * o[t] @ state + decays * state @ q[t + 1] @ i[t]))
         states[t + period] = decays ** (period - 1 + late) * (decays * state + c * i[t])
     return sums.max(), worst_case(noise.strategy(), Participation.fixed_epochs(STEPS, period=period)).value ** 2
+
+
+@PAPER.inequality(
+    "TV4",
+    printed=r"If the gain of each step $t$ at the largest state that at most $k - 1$ participations leave is the sum of the weights of the windows of $b$ steps around $t$, and of a further weight over $k$, then the squared sensitivity to at most $k$ participations that are at least $b$ steps apart is at most the sum of the weights",
+    proof=PROVED,
+    domain={
+        **{name: NUMBERS[name] for name in ("decays", "outputs", "inputs")},
+        "windows": vector(linear(0, 1), STEPS),
+        "whole": linear(0.01, 1),
+        "period": integers(1, STEPS - 1),
+        "count": integers(1, 3),
+    },
+    mutants=[{"longer": 1}, {"seen": 0.0}, {"times": 1.5}],
+    independent="levels in time against the largest sum over the patterns of the dense strategy",
+    tolerance=1e-9,
+    evaluations=64,
+)
+def tv4(
+    decays: Array,
+    outputs: Array,
+    inputs: Array,
+    windows: Array,
+    whole: float,
+    period: int,
+    count: int,
+    longer: int = 0,
+    seen: float = 1.0,
+    times: float = 1.0,
+) -> Sides:
+    """Window s has the steps s, …, s + b − 1; more in a mutant.  Columns solve the quadratic equations of the gains."""
+    weights = windows + 1e-3
+    levels = [weights[max(t - period - longer + 1, 0) : t + 1].sum() + times * whole / count for t in range(STEPS)]
+    noise = _noise(decays, outputs, inputs, np.ones(STEPS))
+    o, i = noise.outputs, noise.inputs
+    q = np.zeros((STEPS + 1, BUFFERS, BUFFERS))
+    for t in range(STEPS - 1, -1, -1):
+        q[t] = np.outer(o[t], o[t]) + np.outer(decays, decays) * q[t + 1]
+    columns = np.zeros(STEPS)
+    states = np.zeros((count, STEPS + 1, BUFFERS))  # largest before a step, after at most 0, 1, … participations
+    for t, level in enumerate(levels):
+        for k in range(1, count):
+            earlier = [0 * decays]
+            for s in range(t - period + 1):
+                earlier.append(decays ** (t - 1 - s) * (decays * states[k - 1, s] + columns[s] * i[s]))
+            states[k, t] = np.max(earlier, axis=0)
+        base, slope = 1 + i[t] @ q[t + 1] @ i[t], 2 * seen * (o[t] + decays * (q[t + 1] @ i[t])) @ states[-1, t]
+        columns[t] = (np.sqrt(slope**2 + 4 * base * level) - slope) / (2 * base)
+    strategy = _noise(decays, outputs, inputs, columns).strategy()
+    found = worst_case(strategy, Participation.min_sep(STEPS, period, min(count, -(-STEPS // period)))).value
+    return found**2, weights.sum() + whole
