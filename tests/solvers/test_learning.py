@@ -35,9 +35,9 @@ def apart(steps, epochs):
     [
         # another code: .0539 in fixed epochs, .05843 with 64 bands under min-sep, .0734 for scales on ν-DP-FTRL, at 256
         (Participation.fixed_epochs(64, epochs=4), DENSE, None, 0.079196, 0.109110),
-        (Participation.fixed_epochs(64, epochs=4), TIME_VARYING, 2, 0.087817, 0.118647),
+        (Participation.fixed_epochs(64, epochs=4), TIME_VARYING, 2, 0.087207, 0.117527),
         (apart(64, 4), BANDS, 15, 0.085011, 0.112387),
-        (apart(64, 4), TIME_VARYING, 2, 0.100478, 0.122582),
+        (apart(64, 4), TIME_VARYING, 2, 0.088563, 0.118709),
         (Participation.single(64), TIME_VARYING, 4, 0.015015, 0.025166),
     ],
 )
@@ -47,7 +47,7 @@ def test_families(who, family, memory, last, half):
             continue
         of = objective(64, weights)
         found = optimise(of, who, family=family, memory=memory)
-        assert value * (1 - 3e-4) <= found.error <= value * (1 + 1e-3)  # by processor
+        assert found.error == pytest.approx(value, rel=3e-3)  # a local search ends elsewhere on other processors
         assert found.floor <= found.error
         assert found.memory <= (memory or 63)
         assert found.error == pytest.approx(of.privacy_error(found.mechanism, who), rel=1e-12)
