@@ -193,7 +193,7 @@ def few_time_varying(run: Search, memory: float | None) -> list[int]:
 
 
 def _groups(what: Workload | LearningObjective) -> int:
-    return what.problem.eigenvalues.size if isinstance(what, LearningObjective) else 1
+    return what.modes().counts.size if isinstance(what, LearningObjective) else 1
 
 
 def dense_optimum(run: Search) -> Optimum:

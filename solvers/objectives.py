@@ -223,8 +223,12 @@ class _Learning(RunObjective):
     def _tails(self) -> Array:
         return self.what.tail_weights()
 
+    @cached_property
+    def _rates(self) -> Array:
+        return self.what.modes().rates
+
     def power(self, noising: Array) -> tuple[float, Array]:
-        rates = self.what.problem.rates
+        rates = self._rates
         padded = np.zeros(self.steps)
         padded[: noising.size] = noising
         gradient = np.empty(self.steps)

@@ -23,10 +23,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from corrnoise.solvers.rational.pole_sums import condensed, interlacing_zeros
+from corrnoise.solvers.rational.pole_sums import interlacing_zeros
 from corrnoise.theory.mechanisms.product import NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.discrete_measures import condensed
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 from corrnoise.theory.problems.quadratic import QuadraticProblem
 

@@ -29,13 +29,13 @@ from scipy import special
 from corrnoise.solvers.grid_minimum import smallest_minimum
 from corrnoise.solvers.optimal_noise import check_stable, optimal_noise
 from corrnoise.solvers.rational.approximation import rational
-from corrnoise.solvers.rational.pole_sums import condensed
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.sensitivity import toeplitz_sensitivity
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.discrete_measures import condensed
 from corrnoise.theory.participation import ANY_LENGTH, Participation
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 from corrnoise.theory.problems.quadratic import QuadraticProblem, checked_quadratic

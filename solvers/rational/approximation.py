@@ -38,7 +38,7 @@ import numba
 import numpy as np
 from scipy import special
 
-from corrnoise.solvers.rational.pole_sums import condensed, interlacing_zeros
+from corrnoise.solvers.rational.pole_sums import interlacing_zeros
 from corrnoise.theory.mechanisms.cepstral import CepstralNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
@@ -46,6 +46,7 @@ from corrnoise.theory.mechanisms.product import ProductNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.discrete_measures import condensed
 
 _STEP = 0.3  # of the trapezoidal rule, for an integrand that is analytic for |Im u| < π/2
 _MARGIN = 38.0  # exp(−38) is below rounding

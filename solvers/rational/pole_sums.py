@@ -1,4 +1,4 @@
-"""Sums over poles on one side of 0: replacing many poles by few, and finding the zeros, without cancellation."""
+"""The zeros of sums over poles on one side of 0, without cancellation."""
 
 from __future__ import annotations
 
@@ -8,45 +8,6 @@ import numba
 import numpy as np
 
 from corrnoise.theory.numerics.checks import Array
-
-_GAUSS = 12  # points of the rule for an octave
-
-
-def condensed(places: Array, weights: Array) -> tuple[Array, Array]:
-    """Fewer places s and weights with the same Σ weights/(s + t), at any t with Re t >= 0, to rounding.
-
-    The places in an octave are replaced by the nodes of Gauss's rule for their measure.  The error of n nodes falls
-    like (3 − sqrt(8))^{2n}, because −t is outside the ellipse through 0 with the foci 1 and 2.  The same holds for
-    1/(s² + t) with t >= 0.
-    """
-    octaves = np.floor(np.log2(places))
-    new: list[tuple[Array, Array]] = []
-    for octave in np.unique(octaves):
-        s = places[octaves == octave]
-        w = weights[octaves == octave]
-        if s.size > _GAUSS:
-            nodes, w = _gauss(s / 2.0**octave, w)
-            s = 2.0**octave * nodes
-        new.append((s, w))
-    return np.concatenate([s for s, _ in new]), np.concatenate([w for _, w in new])
-
-
-def _gauss(places: Array, weights: Array) -> tuple[Array, Array]:
-    """Gauss's rule for the measure of ``weights`` at ``places``, by Lanczos's process with full orthogonalisation."""
-    basis = np.sqrt(weights / weights.sum())[np.newaxis]
-    jacobi = np.zeros((_GAUSS, _GAUSS))
-    for k in range(_GAUSS):
-        image = places * basis[k]
-        for _ in range(2):
-            share = basis @ image
-            image -= share @ basis
-            jacobi[k, : k + 1] += share
-        length = float(np.linalg.norm(image))
-        if length <= 1e-14:  # to rounding there are only k + 1 places
-            break
-        basis = np.vstack([basis, image / length])
-    nodes, vectors = np.linalg.eigh(jacobi[: k + 1, : k + 1])
-    return nodes, weights.sum() * vectors[0] ** 2
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")

@@ -9,28 +9,35 @@ _jit = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 @_jit
-def adjoint_moments(rates, eigenvalues, kurtosis, learning_rate, batch_size, weights, adjoints, gains):  # type: ignore[no-untyped-def]
+def adjoint_moments(modes, learning_rate, batch_size, weights, adjoints, gains):  # type: ignore[no-untyped-def]
     """Fill ``adjoints`` with a^{(t)}, t = 0, …, T, and ``gains`` with w^{(t)}, t < T; both (·, d).  Returns M a^{(0)}.
 
-    a^{(T)} = 0 and a^{(t)} = ϖ_{t+1} λ + M a^{(t+1)}, with ``weights[t]`` = ϖ_{t+1} and
-    M = diag((1 − x)² + (k − 2) x²/m) + (η²/m) λ λᵀ.  What M feeds back beside (1 − x)² is, with ϖ λ, the gain w.
+    ``modes`` are rates x, eigenvalues λ, how many directions n have them, and kurtoses k.  a^{(T)} = 0 and
+    a^{(t)} = ϖ_{t+1} λ + M a^{(t+1)}, with ``weights[t]`` = ϖ_{t+1} and
+    M = diag((1 − x)² + (k − 2) x²/m) + (η²/m) λ (n λ)ᵀ.  What M feeds back beside (1 − x)² is, with ϖ λ, the gain w.
+    Nothing is kept if ``gains`` is empty.
     """
-    steps, d = gains.shape
-    adjoints[steps] = 0.0
-    first = np.empty(d)
+    rates, eigenvalues, counts, kurtosis = modes
+    steps, d = weights.size, rates.size
+    kept = gains.shape[0] > 0
+    now, first = np.zeros(d), np.empty(d)
+    if kept:
+        adjoints[steps] = 0.0
     for t in range(steps - 1, -2, -1):
-        later = adjoints[t + 1]
         total = 0.0
         for j in range(d):
-            total += eigenvalues[j] * later[j]
+            total += counts[j] * eigenvalues[j] * now[j]
         for j in range(d):
             x = rates[j]
-            feedback = x * ((kurtosis[j] - 2) * x * later[j] + learning_rate * total) / batch_size
-            if t >= 0:
-                gains[t, j] = weights[t] * eigenvalues[j] + feedback
-                adjoints[t, j] = later[j] + (gains[t, j] - x * (2 - x) * later[j])
-            else:
-                first[j] = later[j] + (feedback - x * (2 - x) * later[j])
+            feedback = x * ((kurtosis[j] - 2) * x * now[j] + learning_rate * total) / batch_size
+            if t < 0:
+                first[j] = now[j] + (feedback - x * (2 - x) * now[j])
+                continue
+            gain = weights[t] * eigenvalues[j] + feedback
+            now[j] += gain - x * (2 - x) * now[j]
+            if kept:
+                gains[t, j] = gain
+                adjoints[t, j] = now[j]
     return first
 
 

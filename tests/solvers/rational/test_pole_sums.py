@@ -1,35 +1,10 @@
-"""Sums over poles against the same sums in full, and their zeros at 40 digits."""
+"""Zeros of sums over poles, at 40 digits."""
 
 import numpy as np
 import pytest
 from mpmath import mp
 
-from corrnoise.solvers.rational.pole_sums import condensed, interlacing_zeros
-
-
-@pytest.mark.parametrize(
-    "kernel", [lambda s, t: 1 / (s + t), lambda s, t: 1 / (s + 1j * t), lambda s, t: 1 / (s**2 + t)]
-)
-def test_condensed_sums(kernel):
-    rng = np.random.default_rng(5)
-    places = np.concatenate([10 ** rng.uniform(-9, 2, 700), 0.3 * (1 + 1e-13 * np.arange(50)), np.ones(20)])
-    weights = 10 ** rng.uniform(-6, 0, places.size) * places
-    s, w = condensed(places, weights)
-    assert s.size <= 12 * 38
-    assert (s > 0).all()
-    assert (w >= 0).all()
-    for t in np.geomspace(1e-20, 1e6, 40):
-        exact = sum(kernel(mp.mpf(float(x)), mp.mpf(t)) * float(v) for x, v in zip(places, weights, strict=True))
-        assert abs(complex((w * kernel(s, t)).sum() / exact) - 1) < 1e-14
-    assert w.sum() == pytest.approx(weights.sum(), rel=1e-14)
-    assert (w * kernel(s * (1 + 1e-12), 1e-20)).sum() != pytest.approx((w * kernel(s, 1e-20)).sum(), rel=1e-14)
-
-
-def test_few_places_are_kept():
-    places, weights = np.geomspace(1e-3, 1, 60), np.ones(60)
-    s, w = condensed(places, weights)
-    np.testing.assert_array_equal(s, places)
-    np.testing.assert_array_equal(w, weights)
+from corrnoise.solvers.rational.pole_sums import interlacing_zeros
 
 
 def zero_between(poles: list, weights: list, k: int, *, symmetric: bool) -> mp.mpf:

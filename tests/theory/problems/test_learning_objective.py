@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from corrnoise.theory.mechanisms.matrix import MatrixNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
+from corrnoise.theory.problems import learning_objective
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from tests.strategies import mean_estimations, mechanisms, noises, regressions
@@ -138,3 +140,37 @@ def test_refusals():
             error(DPSGD(), Participation.single(3))
     with pytest.raises(OverflowError, match="exceed the range of floats"):
         LearningObjective(MeanEstimation(10.0), 1000).weight_matrix()
+
+
+# -- many eigenvalues --------------------------------------------------------------------------------------------------
+
+
+def all_errors(objective):
+    n = objective.steps
+    rng = np.random.default_rng(0)
+    varying = TimeVaryingBuffers([0.9, 0.99], *rng.uniform(0.05, 0.2, (2, n, 2)), np.ones(n))
+    found = [objective.power(noise) for noise in (NuFTRL(0.01), DPSGD(), varying, MatrixNoise.fourier(n))]
+    curve = objective.privacy_curve(DPSGD(), Participation.single(n))
+    return np.array([*found, objective.sampling_error(), objective.initial_error(1.5), *curve[1:]])
+
+
+@pytest.mark.parametrize("batch_size", [1, 16])
+@pytest.mark.parametrize("decay", [0.0, 1.0, 3.0])
+def test_few_modes_stand_for_many_eigenvalues(decay, batch_size, monkeypatch):
+    eigenvalues = np.random.default_rng(1).uniform(0.5, 1.5, 400) * np.arange(1.0, 401) ** -decay
+    problem = LinearRegression(eigenvalues, 0.7 / (eigenvalues.sum() + 2 * eigenvalues.max()), 0.3)
+    objective = LearningObjective(problem, 150, weights="second half", batch_size=batch_size)
+    few = all_errors(objective)
+    modes = objective.modes()
+    assert modes.counts.size < 300
+    assert modes.counts.sum() == pytest.approx(400)
+    monkeypatch.setattr(learning_objective, "_FEW", 400)
+    assert objective.modes().counts.size == 400
+    np.testing.assert_allclose(few, all_errors(objective), rtol=1e-10)
+    monkeypatch.setattr(LearningObjective, "modes", lambda _: modes._replace(counts=np.ones(modes.counts.size)))
+    assert (np.abs(all_errors(objective) / few - 1) > 1e-3).all()  # the mutant counts each mode once
+
+
+def test_directions_of_several_kurtoses_are_all_kept():
+    problem = LinearRegression(np.ones(100) / 100, 0.1, kurtosis=np.linspace(1, 3, 100))
+    assert LearningObjective(problem, 10).modes().counts.size == 100
