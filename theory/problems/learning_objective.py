@@ -121,7 +121,8 @@ class LearningObjective(Record):
         if every.counts.size <= _FEW or np.ndim(self.problem.kurtosis):
             return every
         slow = every.rates <= _SLOW
-        places, counts = condensed(*np.unique(every.eigenvalues[slow], return_counts=True))
+        different, often = np.unique(every.eigenvalues[slow], return_counts=True)
+        places, counts = condensed(different, often.astype(np.float64))
         eigenvalues = np.concatenate([places, every.eigenvalues[~slow]])
         kurtosis = every.kurtosis[: eigenvalues.size]
         counts = np.concatenate([counts, every.counts[~slow]])
