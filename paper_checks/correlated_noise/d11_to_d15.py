@@ -235,8 +235,7 @@ def theorem_d13_privacy(noise: ToeplitzNoise, steps: int, rho: float, two: float
     "Theorem D.13 (b)",
     printed=r"gradient clip norm $G = c R^2 \max\{\|\theta_0 - \theta_\star\|_2, \sqrt{\eta R^2 \sigma_{sgd}^2/\mu}, \sigma_{sgd}/R\} \log^{5/2}(\frac{T}{p})$, … Let $\mathcal{E}$ denote the event where no gradients are clipped, i.e, $\mathcal{E} = \cap_{t=0}^{T-1} \{\|g_t\|_2 \le G\}$. We have, $P(\mathcal{E}) \ge 1 - p$.",
     transcription="a square root",
-    undecided="open",
-    unverifiable=OPEN + f"max_t ‖g_t‖ against G with c = 1 in {RUNS}",
+    undecided=("open", OPEN + f"max_t ‖g_t‖ against G with c = 1 in {RUNS}"),
     constants={"constant": "existential"},
     domain={
         "seed": integers(0, 1),

@@ -147,8 +147,7 @@ def largest_norms(run: FiniteRun, noise: ToeplitzNoise, seed: int, clip_norm: fl
     printed=r"a learning rate $\eta \le (c R^2 \log(T/p))$ for a universal constant $c \ge 1$. Further, suppose that $\beta$ satisfies Half-Expo Decay with parameter $\nu$ for some $\nu \le \eta\mu$. Then, with probability at least $1 - p$, we have $\|\theta_t'\|_2^2 \le C (\|\theta_0'\|_2^2 + \frac{\eta R^2 \sigma_{sgd}^2}{\mu} + \frac{\eta^2 \sigma^2 d \|\beta\|_1^2}{\nu}) \log^3(\frac{T}{p})$ and $\|g_t\|_2^2 \le C R^4 (\|\theta_0'\|_2^2 + \frac{\eta R^2 \sigma_{sgd}^2}{\mu} + \frac{\sigma_{sgd}^2}{R^2} + \frac{\eta^2 \sigma^2 d \|\beta\|_1^2}{\nu}) \log^5(\frac{T}{p})$. for a universal constant $C$.",
     reading=r"$\eta \le (c R^2 \log(T/p))^{-1}$, as in the propositions that follow",
     transcription="a fraction bar",
-    undecided="open",
-    unverifiable=OPEN + f"both bounds with C = 1 in {RUNS}",
+    undecided=("open", OPEN + f"both bounds with C = 1 in {RUNS}"),
     constants={"constant": "existential"},
     domain={"seed": integers(0, 3), "correlated": one_of(False, True), "p": one_of(0.05)},
     probability="p",
@@ -167,10 +166,11 @@ def theorem_d4(seed: int, correlated: bool, p: float, constant: float = 1.0) -> 
 @PAPER.inequality(
     "Proposition D.5",
     printed=r"$P(\mathcal{E}_1 \cap \mathcal{E}_2 \cap \mathcal{E}_1^{sgd} \cap \mathcal{E}_2^{sgd} \cap \mathcal{E}_1^{dp} \cap \mathcal{E}_2^{dp}) \ge 1 - 6p$",
-    undecided="open",
-    unverifiable=OPEN
-    + "(71) for H = I: max_t ‖x_t‖² <= 0.88 R² log(T/p), by exact chi-square tails. The next parts have the "
-    "events with explicit constants",
+    undecided=(
+        "open",
+        OPEN + "(71) for H = I: max_t ‖x_t‖² <= 0.88 R² log(T/p), by exact chi-square tails. The next parts have the "
+        "events with explicit constants",
+    ),
     constants={"constant": "unspecified"},
     domain={"dimension": integers(1, 1000, log=True), "steps": integers(1, 10**6, log=True), "p": log_scale(1e-6, 0.3)},
     mutants=[{"constant": 0.87}],
@@ -257,9 +257,11 @@ def proposition_d5_traces(eigenvalues: Array, share: float, kurtosis: float, ste
     "Proposition D.5 (78)",
     printed=r"Define the event where the matrix $V_{t,\tau}$ defined in (65) is bounded in trace: $\mathcal{E}_2^{dp} := \bigcap_{t=0}^{T-1} \bigcap_{\tau=0}^{t-1} \{\mathrm{Tr}[V_{t,\tau} V_{t,\tau}^\top] \le \frac{T^2 d}{p} (\sum_{k=0}^\tau |\beta_k| (1 - \eta\mu)^{(\tau-k)/2})\}$. (78) We show that all these events hold with high probability.",
     reading=r"$P(\mathcal{E}_2^{dp}) \ge 1 - p$",
-    undecided="no data",
-    unverifiable="it depends on the constant C of Half-Expo Decay: true for C <= 2, which ν-DP-FTRL has, and false for C > T²/p; "
-    "checked instead: with the sum squared, as the proof of Proposition D.8 uses it",
+    undecided=(
+        "no data",
+        "it depends on the constant C of Half-Expo Decay: true for C <= 2, which ν-DP-FTRL has, and false for C > T²/p; "
+        "checked instead: with the sum squared, as the proof of Proposition D.8 uses it",
+    ),
     proof=f"{SHORT}#proposition-d5",
     evidence="searched",
     domain={**EVENTS, "share": log_scale(1e-3, 0.9999), "beta": vector(linear(-1, 1), 4), "size": log_scale(1e-3, 2)},

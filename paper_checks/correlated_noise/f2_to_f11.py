@@ -100,9 +100,11 @@ def property_f5_third(skewness: float, sigma: float, constant: float = 0.1, orde
 @PAPER.inequality(
     "Lemma F.6",
     printed=r"Let $\xi = (\xi_1, \ldots, \xi_d)$ be such that each $\xi_j$ is independent and sub-Gaussian with mean zero and variance proxy $\sigma^2$. Then, we have for any matrix $A \in \mathbb{R}^{d \times d}$, $P(\langle \xi, A \xi \rangle - E[\langle \xi, A \xi \rangle] > t) \le \exp(-c \min\{\frac{t^2}{\sigma^4 \|A\|_F^2}, \frac{t}{\sigma^2 \|A\|_2}\})$, for a universal constant $c$. Consequently, for any $\rho < 1/3$ and symmetric PSD matrix $A$, we have with probability $1 - \rho$ that",
-    undecided="no data",
-    unverifiable="the constants are unspecified; checked for Gaussian ξ and A = I with c = 1/8, by the exact tails; Remark "
-    "F.7 has every A",
+    undecided=(
+        "no data",
+        "the constants are unspecified; checked for Gaussian ξ and A = I with c = 1/8, by the exact tails; Remark "
+        "F.7 has every A",
+    ),
     constants={"constant": "existential"},
     domain={"dimension": integers(1, 1000, log=True), "threshold": log_scale(0.01, 1e4)},
     sharp="constant",

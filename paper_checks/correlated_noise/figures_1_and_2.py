@@ -75,9 +75,11 @@ def figure_2_slopes(which: tuple[str, str], most: float = 0.015) -> Sides:
 @PAPER.inequality(
     "Figure 2 (slopes in η)",
     printed="Noisy-FTRL (slope 2.03) also has a better dependence on the learning rate than Noisy-SGD (slope 1.27).",
-    undecided="no data",
-    unverifiable="the paper does not give the learning rates, and the slopes depend on them; checked instead is that they are "
-    "between 1.1 and 1.35, and 1.9 and 2.12, for grids with 0.01 to 0.02 as least and 0.16 to 0.2 as largest learning rate",
+    undecided=(
+        "no data",
+        "the paper does not give the learning rates, and the slopes depend on them; checked instead is that they are "
+        "between 1.1 and 1.35, and 1.9 and 2.12, for grids with 0.01 to 0.02 as least and 0.16 to 0.2 as largest learning rate",
+    ),
     domain={"low": log_scale(0.01, 0.02), "high": linear(0.16, 0.2), "points": integers(4, 10)},
     mutants=[{"widen": -0.1}],
     evaluations=16,

@@ -23,9 +23,11 @@ from corrnoise.theory.problems.quadratic import LinearRegression
     "Equation (9)",
     printed=r"For $\eta$ small enough, we have with probability at least $1 - p$ that the stochastic gradient norm is uniformly bounded as $\max_{t < T} \|g_t\|_2 \le c \max\{\mathrm{Tr}[H] \|\theta_0 - \theta_\star\|_2, \sigma_{sgd} \sqrt{\mathrm{Tr}[H]}\} \mathrm{polylog}(T/p) =: \tilde G$.",
     transcription="a square root",
-    undecided="open",
-    unverifiable="c and polylog are unspecified; checked instead is that for η <= 1/R² and η <= μ/R⁴ it is the bound of Theorem D.13 "
-    "(b), with c = 3 and polylog = log^{5/2}",
+    undecided=(
+        "open",
+        "c and polylog are unspecified; checked instead is that for η <= 1/R² and η <= μ/R⁴ it is the bound of Theorem D.13 "
+        "(b), with c = 3 and polylog = log^{5/2}",
+    ),
     constants={"constant": "unspecified"},
     domain={
         "eigenvalues": spectra(4, 1e3, multiplicity=10_000),

@@ -281,8 +281,10 @@ def table_3_anytime(row: str, steps: int, scale: float = 1.0) -> Sides:
 @PAPER.identity(
     "Table 3 (other rows)",
     printed=r"FFT … Toeplitz - $O(1)$ $O(T \log^2 T)$ Full Honaker … Arbitrary - $O(T^2)$ $O(T^2)$ Multi-Epoch (ME) … Arbitrary - $O(T^3)$ $O(T^2)$",
-    undecided="no data",
-    unverifiable="the costs of other authors' programs; checked instead is that the noise of ν-DP-FTRL by FFT is that of the matrix",
+    undecided=(
+        "no data",
+        "the costs of other authors' programs; checked instead is that the noise of ν-DP-FTRL by FFT is that of the matrix",
+    ),
     domain={"nu": log_scale(1e-3, 1), "steps": integers(2, 64)},
     mutants=[{"shift": 1e-3}],
     tolerance=1e-10,

@@ -120,8 +120,7 @@ class Claim(Named):
     constants: Mapping[str, Quantifier] = field(default_factory=dict)
     probability: str | None = None
     counterexample: Mapping[str, Any] | Family | None = None
-    undecided: verdicts.Undecided | None = None
-    unverifiable: str | None = None
+    undecided: tuple[verdicts.Undecided, str] | None = None
     sharp: str | None = None
     proved_constant: Any = None
     mutants: tuple[Mapping[str, Any], ...] = ()
@@ -151,7 +150,7 @@ class Claim(Named):
     def recorded(self) -> str:
         """The verdict as recorded, one of ``VERDICTS``."""
         if self.undecided is not None:
-            return self.undecided
+            return self.undecided[0]
         if self.counterexample is None:
             return verdicts.HOLDS
         return verdicts.CORRECTED if self.corrected is not None else verdicts.FALSE
@@ -332,7 +331,7 @@ class Claim(Named):
     def _verdict(self, true: bool, printed_false: bool) -> str:
         """The verdict, from whether the function's statement is true and the printed one is known to be false."""
         if self.undecided is not None:
-            return self.undecided
+            return self.undecided[0]
         if printed_false:
             return verdicts.CORRECTED if true and self.corrected is not None else verdicts.FALSE
         return verdicts.HOLDS if true else verdicts.FALSE

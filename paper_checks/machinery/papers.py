@@ -49,8 +49,8 @@ class Fields(TypedDict, total=False):
     #: the constants with which the function is the printed statement; by default ``printed`` or ``published`` is True
     as_printed: Mapping[str, Any]
     corrected: str  #: the true statement, where the printed one is false
-    undecided: Undecided  #: the verdict where the statement as printed is neither true nor false
-    unverifiable: str  #: why it is undecided, and what is checked instead
+    #: the verdict where the statement as printed is neither true nor false; and why, and what is checked instead
+    undecided: tuple[Undecided, str]
     transcription: str | None  #: which signs an electronic copy lost and were restored
     outside: str  #: which part of the statement's domain is left out, and the argument there
     proof: str  #: the file and heading of a proof, or the section of the paper

@@ -13,7 +13,7 @@ from corrnoise.support.serialise import plain
 
 _CLAIM = (
     *("paper", "source", "name", "number", "part", "identifier"),
-    *("printed", "reading", "transcription", "corrected", "undecided", "unverifiable", "note"),
+    *("printed", "reading", "transcription", "corrected", "undecided", "note"),
     *("proof", "rests_on", "outside", "independent", "constants", "probability", "proved_constant"),
     *("conjecture", "relation", "evidence", "recorded", "tolerance", "evaluations"),
 )

@@ -58,12 +58,8 @@ def written_claim(
         (not changed <= names - axes, f"it has no constant {', '.join(sorted(changed - (names - axes)))}"),
         (claim.sharp and claim.relation != INEQUALITY, "only an inequality has a sharp constant"),
         (
-            claim.undecided not in (None, *UNDECIDED),
-            f"undecided must be one of {', '.join(UNDECIDED)}, got {claim.undecided!r}",
-        ),
-        (
-            (claim.undecided is None) != (claim.unverifiable is None),
-            "what is undecided needs the reason in unverifiable",
+            claim.undecided is not None and not (claim.undecided[0] in UNDECIDED and claim.undecided[1].strip()),
+            f"undecided must be one of {', '.join(UNDECIDED)}, and the reason, got {claim.undecided!r}",
         ),
         (claim.undecided is not None and false, "a claim that is undecided has no counterexample"),
         ((claim.corrected or claim.as_printed) and not false, "a correction needs a counterexample"),

@@ -70,7 +70,7 @@ def reason(outcome: Outcome) -> str:
     if not outcome.agrees:
         return f"DISAGREES: {outcome.reason}"
     if claim.undecided is not None:
-        return _first_clause(claim.unverifiable or "")
+        return _first_clause(claim.undecided[1])
     if found is not None:
         left, right = _violated(found, claim)
         sign = "=" if claim.relation == IDENTITY else "≤"
@@ -136,7 +136,7 @@ def statement(claim: Claim) -> list[Line]:
         ("read as", claim.reading or ""),
         ("constants", quantifiers),
         ("as corrected", claim.corrected or ""),
-        (claim.undecided or "", claim.unverifiable or ""),
+        claim.undecided or ("", ""),
     ]
 
 

@@ -305,9 +305,11 @@ def theorem_8_rdp(
 
 @PAPER.inequality(
     "Theorem 8 (RDP, few examples)",
-    undecided="open",
-    unverifiable=r"the printed noise lacks L, and is false; with $\delta_\Delta = \delta_r = 2 \eta N L$, which is checked, and $2 \le N < 128$, it is neither proved nor "
-    r"refuted for more epochs than were computed: it grows with $\frac{T}{N}$, to 2.52 for N = 2 and 2.21 for N = 3 at 512 epochs",
+    undecided=(
+        "open",
+        r"the printed noise lacks L, and is false; with $\delta_\Delta = \delta_r = 2 \eta N L$, which is checked, and $2 \le N < 128$, it is neither proved nor "
+        r"refuted for more epochs than were computed: it grows with $\frac{T}{N}$, to 2.52 for N = 2 and 2.21 for N = 3 at 512 epochs",
+    ),
     printed=r"Suppose $\alpha \ge 1/N$ and f is G-Lipschitz and L-smooth. Then Algorithm 2 is $(z, 3z/2\sigma^2)$ Renyi differentially private for all z.",
     domain={**REDUCED, "examples": integers(2, 127, log=True)},
     evidence="searched",

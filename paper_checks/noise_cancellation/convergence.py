@@ -170,9 +170,11 @@ RUNS = {
     proof="docs/noise-cancellation-proofs.md#the-corrected-theorem-52",
     evidence="searched",
     printed=r"Furthermore, if $S_i$ consists of i.i.d. samples from a distribution $D_i$ for all $i \in [M]$, and $M_t$ are also chosen uniformly in an i.i.d manner, then Algorithm 1 guarantees: $\mathcal{R}_T := E[f(x_T)] - \min_{x \in \mathcal{K}} f(x) \le 4D(\frac{G^* + 4LD}{T} + \frac{\sqrt{\tilde{\sigma}^2 + \tilde{\xi}^2}}{\sqrt{mT}} + \frac{2S\sqrt{2Md(1 + \log T)}}{\rho mT})$",
-    undecided="open",
-    unverifiable="A step of its proof fails, and no counterexample is known; checked instead is that it follows, with its "
-    "learning rate, from the corrected bound wherever $\\Phi(T, p, \\eta L) \\le 2$ or $p \\ge 1/2$",
+    undecided=(
+        "open",
+        "A step of its proof fails, and no counterexample is known; checked instead is that it follows, with its "
+        "learning rate, from the corrected bound wherever $\\Phi(T, p, \\eta L) \\le 2$ or $p \\ge 1/2$",
+    ),
     domain=RUNS,
     sharp="factor",
     mutants=[{"factor": 0.9}],
@@ -238,9 +240,11 @@ QUADRATIC = {
     "Theorem 5.2 (quadratic runs)",
     printed=r"$\mathcal{R}_T := E[f(x_T)] - \min_{x \in \mathcal{K}} f(x) \le 4D(\frac{G^* + 4LD}{T} + \frac{\sqrt{\tilde{\sigma}^2 + \tilde{\xi}^2}}{\sqrt{mT}} + \frac{2S\sqrt{2Md(1 + \log T)}}{\rho mT})$",
     reading="on quadratic losses",
-    undecided="open",
-    unverifiable="A bound for all losses cannot be verified on some; checked instead are quadratic ones, exactly and for every "
-    "M/m up to 100, also where no proof is known",
+    undecided=(
+        "open",
+        "A bound for all losses cannot be verified on some; checked instead are quadratic ones, exactly and for every "
+        "M/m up to 100, also where no proof is known",
+    ),
     domain={"rounds": integers(1, 200, log=True), **QUADRATIC, "ratio": log_scale(1, 100)},
     sharp="factor",
     mutants=[{"factor": 0.01}],
@@ -276,9 +280,11 @@ def theorem_52_quadratic(
 @PAPER.inequality(
     "Theorem F.2",
     proof="docs/noise-cancellation-proofs.md#the-trusted-server",
-    undecided="open",
-    unverifiable="its proof uses Lemma A.6, which fails for losses that are smooth on $\\mathcal{K}$ only, and no "
-    "counterexample is known; it is proved for losses that are convex and smooth on $R^d$, and checked, exactly, on quadratic ones",
+    undecided=(
+        "open",
+        "its proof uses Lemma A.6, which fails for losses that are smooth on $\\mathcal{K}$ only, and no "
+        "counterexample is known; it is proved for losses that are convex and smooth on $R^d$, and checked, exactly, on quadratic ones",
+    ),
     evidence="searched",
     printed=r"upon invoking Algorithm 2 with $\alpha_t = t$, $\eta = \min\{\frac{\rho Dm}{2ST\sqrt{d}}, \frac{1}{4LT}\}$ … $\mathcal{R}_T := E[f(x_T)] - \min_{x \in \mathcal{K}} f(x) \le 4D(\frac{G^* + 2LD}{T} + \frac{\sqrt{\tilde{\sigma}^2 + \tilde{\xi}^2}}{\sqrt{mT}} + \frac{2S\sqrt{d}}{\rho mT})$",
     domain={"rounds": integers(1, 1000, log=True), **QUADRATIC},

@@ -52,9 +52,11 @@ def linear_regret(rounds: int, probability: float, growth: float, cancelled: boo
     "Section 4.1 (performance of Alternative 2)",
     printed=r"leads to a cumulative noise in the global estimate $\tilde{q}_t$, which leads to highly suboptimal performance.",
     reading="Alternative 2 is private updates with fresh noise on every message",
-    undecided="no data",
-    unverifiable="No number is given; checked instead is that its noise adds more to the regret of linear losses than that of "
-    "Algorithm 1, at equal privacy and learning rate, wherever $p T \\ge 3 (1 + \\log T) - 2$",
+    undecided=(
+        "no data",
+        "No number is given; checked instead is that its noise adds more to the regret of linear losses than that of "
+        "Algorithm 1, at equal privacy and learning rate, wherever $p T \\ge 3 (1 + \\log T) - 2$",
+    ),
     domain={"rounds": integers(7, 10**5, log=True), "share": log_scale(1e-4, 1)},
     sharp="factor",
     mutants=[{"factor": 0.98}],

@@ -52,8 +52,10 @@ def lemma_26(rho: float, delta: float, factor: float = 1.0) -> Sides:
 @PAPER.identity(
     "Section 2.2 (rates)",
     printed=r"$O(\frac{1}{\rho}) \in O(\frac{1}{\epsilon})$ with $\epsilon = \frac{\rho^2}{2} + \rho \sqrt{2 \log \frac{1}{\delta}}$",
-    undecided="no data",
-    unverifiable="The constant is unspecified, and grows with ρ and 1/δ; checked instead is the factor between the two",
+    undecided=(
+        "no data",
+        "The constant is unspecified, and grows with ρ and 1/δ; checked instead is the factor between the two",
+    ),
     domain={"rho": log_scale(1e-3, 1e3), "delta": log_scale(1e-12, 0.1)},
 )
 def rates(rho: float, delta: float) -> Sides:

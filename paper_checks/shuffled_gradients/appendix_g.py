@@ -305,9 +305,11 @@ def theorem_g3_size(rate: float, samples: int, share: float, size: float = 1.0) 
     proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
     evidence="searched",
     printed=r"For $\beta > 0$, if $\mu\psi \ge L_H^{(k)} + \beta$, $\forall k \in [K]$ … $\frac{1}{2n^2\beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k}$",
-    undecided="vacuous",
-    unverifiable=r"an indicator has $\mu_\psi = 0$; checked instead is the theorem for a set of diameter δ, "
-    "where $\\delta C_n/n$ takes the place of $C_n^2/(2 n^2 \beta)$",
+    undecided=(
+        "vacuous",
+        r"an indicator has $\mu_\psi = 0$; checked instead is the theorem for a set of diameter δ, "
+        "where $\\delta C_n/n$ takes the place of $C_n^2/(2 n^2 \beta)$",
+    ),
     domain={**PUBLIC, "strength": log_scale(0.05, 2)},
     mutants=[{"dissimilarity": 0.0}],
     evaluations=48,

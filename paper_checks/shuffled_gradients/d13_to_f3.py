@@ -204,9 +204,11 @@ def lemma_d13(epochs: int, share: float, printed: bool = False, factor: float = 
 @PAPER.inequality(
     "Corollary D.15",
     printed=r"Under Assumptions 3.1, 3.4, 3.6 and D.1, if the learning rate satisfies $\eta \le \frac{1}{2n\sqrt{10LL^*}}$, Algorithm 1 guarantees $E [G(x_1^{(K+1)})] - G(x^*) \le \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} … + 10\eta^2 n^2 \sigma_{any}^2 (1 + \log K) L$",
-    undecided="open",
-    unverifiable="it is said to follow from Theorem D.14, whose learning rates are smaller by "
-    r"$\sqrt{1 + \log K}$, for which it does; checked is the bound at all learning rates printed",
+    undecided=(
+        "open",
+        "it is said to follow from Theorem D.14, whose learning rates are smaller by "
+        r"$\sqrt{1 + \log K}$, for which it does; checked is the bound at all learning rates printed",
+    ),
     domain=RUNS | {"epochs": integers(1, 30, log=True)},
     mutants=[{"factor": 0.1}],
     tolerance=1e-9,

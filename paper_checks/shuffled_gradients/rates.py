@@ -14,9 +14,11 @@ from corrnoise.theory.shuffled_gradients.table_rates import bound_coefficients, 
 @PAPER.identity(
     "Table 1 (rates)",
     printed=r"These choices yield the empirical excess risk of DP-ShuffleG in of $\tilde{O}((\frac{1}{\epsilon}\sqrt{\frac{d}{n}})^{4/3})$. … It also reduces the privacy-related term compared to DP-ShuffleG, at the cost of an additional error term due to dissimilarity.",
-    undecided="vacuous",
-    unverifiable="Rates without constants that rest on Corollary 4.1; checked instead is the optimum over η of the noise "
-    "and initialisation terms as corrected, which gives sqrt(d A/(n K))/ε with the amplification sum A",
+    undecided=(
+        "vacuous",
+        "Rates without constants that rest on Corollary 4.1; checked instead is the optimum over η of the noise "
+        "and initialisation terms as corrected, which gives sqrt(d A/(n K))/ε with the amplification sum A",
+    ),
     domain={"distance": log_scale(0.1, 10), "noise": log_scale(1e-3, 10), "steps": log_scale(10, 1e6)},
     tolerance=1e-7,
     mutants=[{"two": 2.001}],

@@ -63,8 +63,7 @@ def small_papers():
     @good.identity(
         "Lemma C.21",
         printed="$x = O(x)$",
-        undecided="no data",
-        unverifiable="The constant of $O(x)$ is open.",
+        undecided=("no data", "The constant of $O(x)$ is open."),
         domain=domain,
     )
     def open_constants(x):
@@ -321,7 +320,7 @@ def test_json_holds_everything(papers, capsys):
     assert second["counterexample"]["arguments"]["problem"]["eigenvalues"] == [1.0]
     assert len(second["worst"]["v"]) == 2
     assert second["claim"]["as_printed"] == {"factor": 0.5}
-    assert third["claim"]["unverifiable"] == "The constant of $O(x)$ is open."
+    assert third["claim"]["undecided"] == ["no data", "The constant of $O(x)$ is open."]
     assert (false["verdict"], false["claim"]["recorded"], wrong["claim"]["recorded"]) == ("false", "false", "holds")
     assert (broken["verdict"], broken["margin"]) == ("error", "nan")
     assert math.isnan(float(broken["margin"]))

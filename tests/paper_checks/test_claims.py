@@ -129,8 +129,9 @@ def test_identifiers_tell_claims_apart():
 
 
 def texts(claim):
-    fields = ("printed", "reading", "corrected", "unverifiable", "transcription", "outside", "independent", "note")
-    return {field: text for field in fields if (text := getattr(claim, field))}
+    fields = ("printed", "reading", "corrected", "transcription", "outside", "independent", "note")
+    said = {field: text for field in fields if (text := getattr(claim, field))}
+    return said | ({"undecided": claim.undecided[1]} if claim.undecided else {})
 
 
 @of_each_paper

@@ -67,7 +67,7 @@ def test_names_that_are_no_claims_and_circles_are_refused():
     ("foundation", "fault"),
     [
         ({"counterexample": {"x": 0.75}}, "X rests on A, which is false"),
-        ({"undecided": "open", "unverifiable": "No proof."}, "X rests on A, which is open"),
+        ({"undecided": ("open", "No proof.")}, "X rests on A, which is open"),
         ({"conjecture": True}, "X rests on A, which is a conjecture"),
         ({}, "X is proved and rests on A, which is searched"),
         (proved(), None),

@@ -53,7 +53,7 @@ def test_a_false_statement_without_a_repair_is_false():
     assert (outcome.verdict, outcome.agrees) == (FALSE, True)
 
 
-UNDECIDED = {"undecided": "open", "unverifiable": "Constants are open."}
+UNDECIDED = {"undecided": ("open", "Constants are open.")}
 NONE = {"as_printed": {"c": 0.5}, "counterexample": {"x": 0.4}}
 
 
@@ -283,7 +283,7 @@ def test_names_and_what_is_recorded():
         (REPAIR, CORRECTED),
         ({"counterexample": {"x": 0.5}}, FALSE),
         (UNDECIDED, OPEN),
-        ({**UNDECIDED, "undecided": "vacuous"}, VACUOUS),
+        ({"undecided": (VACUOUS, "Constants are open.")}, VACUOUS),
     ):
         assert claim(below, **fields).recorded == recorded
 

@@ -65,8 +65,7 @@ def small_paper():
     @paper.identity(
         "Lemma 4",
         printed=r"$x = O(x)$",
-        undecided="open",
-        unverifiable="Constants are open; $x = x$ instead.",
+        undecided=("open", "Constants are open; $x = x$ instead."),
         domain=UNIT,
     )
     def open_constants(x):

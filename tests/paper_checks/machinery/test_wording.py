@@ -76,15 +76,11 @@ def test_the_reason_of_each_kind_of_verdict():
 
     proved = outcome(ball, evidence="certified", mutants=[{"c": "0.9"}])
     assert reason(proved) == f"proved on {proved.certificate.boxes} boxes"
-    unknown = outcome(
-        lambda x, c=1.0: (x, c), undecided="open", unverifiable="Constants are open; $x = x$ instead. More."
-    )
+    unknown = outcome(lambda x, c=1.0: (x, c), undecided=("open", "Constants are open; $x = x$ instead. More."))
     assert reason(unknown) == "Constants are open"
-    unknown = outcome(
-        lambda x, c=1.0: (x, c), undecided="open", unverifiable="The constant of $O(x, y)$, D.3, is open."
-    )
+    unknown = outcome(lambda x, c=1.0: (x, c), undecided=("open", "The constant of $O(x, y)$, D.3, is open."))
     assert reason(unknown) == "The constant of $O(x, y)$"
-    unknown = outcome(lambda x, c=1.0: (x, c), undecided="open", unverifiable="Open.")
+    unknown = outcome(lambda x, c=1.0: (x, c), undecided=("open", "Open."))
     assert reason(unknown) == "Open"
 
 
