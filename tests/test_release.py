@@ -63,11 +63,12 @@ def test_the_recipe_has_the_dependencies_of_the_package() -> None:
 def test_workflows_run_what_is_written_for_people() -> None:
     workflow = parsed(".github/workflows/tests.yml")
     jobs = workflow["jobs"]
-    contributing = read("CONTRIBUTING.md")
+    told = read("README.md") + read("CONTRIBUTING.md")
     assert commands({"jobs": {"suite": jobs["suite"]}}) == ["bash .ci/run"]
-    lines = [line for line in commands({"jobs": {"ends": jobs["ends"]}}) if line != "pip install uv"]
-    assert len(lines) == 4
-    assert [line for line in lines if line not in contributing] == []
+    lines = commands({"jobs": {name: jobs[name] for name in ("ends", "proofs")}})
+    lines = [line for line in lines if line != "pip install uv"]
+    assert len(lines) == 7
+    assert [line for line in lines if line not in told] == []
     tested = {
         f"Programming Language :: Python :: {version}" for version in jobs["suite"]["strategy"]["matrix"]["python"]
     }

@@ -100,18 +100,16 @@ def property_f5_third(skewness: float, sigma: float, constant: float = 0.1, orde
 @PAPER.inequality(
     "Lemma F.6",
     printed=r"Let $\xi = (\xi_1, \ldots, \xi_d)$ be such that each $\xi_j$ is independent and sub-Gaussian with mean zero and variance proxy $\sigma^2$. Then, we have for any matrix $A \in \mathbb{R}^{d \times d}$, $P(\langle \xi, A \xi \rangle - E[\langle \xi, A \xi \rangle] > t) \le \exp(-c \min\{\frac{t^2}{\sigma^4 \|A\|_F^2}, \frac{t}{\sigma^2 \|A\|_2}\})$, for a universal constant $c$. Consequently, for any $\rho < 1/3$ and symmetric PSD matrix $A$, we have with probability $1 - \rho$ that",
-    undecided=(
-        "no data",
-        "the constants are unspecified; checked for Gaussian ξ and A = I with c = 1/8, by the exact tails; Remark "
-        "F.7 has every A",
-    ),
+    evidence="cited",
+    proof="Rudelson and Vershynin 2013, Hanson-Wright inequality and sub-gaussian concentration, Theorem 1.1",
+    outside="Checked is Gaussian ξ and A = I with c = 1/8, by the exact tails; Remark F.7 has every A, and the theorem every ξ.",
     constants={"constant": "existential"},
     domain={"dimension": integers(1, 1000, log=True), "threshold": log_scale(0.01, 1e4)},
     sharp="constant",
     mutants=[{"constant": 0.158}],
 )
 def lemma_f6(dimension: int, threshold: float, constant: float = 0.125) -> Sides:
-    """The Hanson–Wright inequality.  The best c for A = I tends to (1 − log 2)/2 = 0.1534 as d → ∞."""
+    """The Hanson–Wright inequality, whose proof bounds each tail by itself.  The best c for A = I tends to (1 − log 2)/2 = 0.1534 as d → ∞."""
     from scipy.stats import chi2
 
     most = min(threshold**2 / dimension, threshold)

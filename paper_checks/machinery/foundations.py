@@ -11,10 +11,7 @@ from graphlib import TopologicalSorter
 
 from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
 from corrnoise.paper_checks.machinery.papers import ListedClaim, Paper
-from corrnoise.paper_checks.machinery.verdicts import FALSE, UNDECIDED
-
-#: The kinds of evidence that a proof may rest on.
-PROOFS = ("proved", "certified")
+from corrnoise.paper_checks.machinery.verdicts import FALSE, PROOFS, UNDECIDED
 
 
 class Foundations:

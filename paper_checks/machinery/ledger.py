@@ -127,6 +127,7 @@ class Claim(Named):
     transcription: str | None = None
     outside: str | None = None
     proof: str | None = None
+    theorem: str | None = None
     rests_on: tuple[str, ...] = ()
     independent: str | None = None
     conjecture: bool = False
@@ -243,7 +244,9 @@ class Claim(Named):
         """The constant in question for which the statement is proved, if it is."""
         if self.proved_constant is not None:
             return float(self.proved_constant)
-        return float(self.stated) if self.sharp and self.evidence in ("proved", "certified") else None
+        return (
+            float(self.stated) if self.sharp and self.evidence in ("machine-checked", "proved", "certified") else None
+        )
 
     # -- the printed statement -----------------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ class Fields(TypedDict, total=False):
     domain: Mapping[str, Axis]  #: an axis for each argument of the function, in order
     constants: Mapping[str, Quantifier]  #: the quantifier of each constant of the statement; see quantifiers.py
     probability: str  #: the argument p of a statement that holds with probability 1 − p; see margins.py
-    #: by default "proved" with a proof; without one an identity is "exact", and an inequality "computed" where its domain
+    #: by default "machine-checked" with a theorem, and "proved" with a proof; without one an identity is "exact", and an inequality "computed" where its domain
     #: has at most 64 points, otherwise "searched"
     evidence: Evidence
     mutants: Sequence[Mapping[str, Any]]  #: false neighbours: constants with which the check must fail
@@ -53,7 +53,8 @@ class Fields(TypedDict, total=False):
     undecided: tuple[Undecided, str]
     transcription: str | None  #: which signs an electronic copy lost and were restored
     outside: str  #: which part of the statement's domain is left out, and the argument there
-    proof: str  #: the file and heading of a proof, or the section of the paper
+    proof: str  #: the file and heading of a proof, the section of the paper, or the published theorem that is cited
+    theorem: str  #: the theorem of a file in proofs/ that is the statement, as corrected where the printed one is false
     rests_on: Sequence[str]  #: the claims that the proof uses: "N1", or "corrnoise: N1" of another paper
     conjecture: bool  #: not proved
     tolerance: float  #: of rounding, relative
@@ -203,17 +204,20 @@ class Paper:
 
         ``name`` is the number of the statement, and in parentheses the part where it makes several claims.
         """
-        return self._register(INEQUALITY, name, {"evidence": "proved" if "proof" in fields else "searched", **fields})
+        return self._register(INEQUALITY, name, "searched", fields)
 
     def identity(self, name: str, **fields: Unpack[Fields]) -> Register:
         """Register a function that returns the left and the right side, numbers or arrays; see ``inequality``."""
-        return self._register(IDENTITY, name, {"evidence": "proved" if "proof" in fields else "exact", **fields})
+        return self._register(IDENTITY, name, "exact", fields)
 
-    def _register(self, relation: Relation, name: str, fields: Mapping[str, Any]) -> Register:
+    def _register(self, relation: Relation, name: str, evidence: Evidence, fields: Mapping[str, Any]) -> Register:
+        if "theorem" in fields or "proof" in fields:
+            evidence = "machine-checked" if "theorem" in fields else "proved"
+
         def register(function: Callable[..., Sides]) -> Claim:
             from corrnoise.paper_checks.machinery.registration import written_claim
 
-            claim = written_claim(self.name, self.source, relation, name, fields, function)
+            claim = written_claim(self.name, self.source, relation, name, {"evidence": evidence, **fields}, function)
             unnamed = self.package and claim.module not in self.modules
             for wrong, why in (
                 (claim.identifier in {one.identifier for one in self.registered}, "there are two claims of that name"),

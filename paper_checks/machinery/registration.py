@@ -1,6 +1,7 @@
 """Registration: how a function becomes a claim of a paper, and which claims are refused."""
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -69,6 +70,14 @@ def written_claim(
         ),
         (same, f"both sides come from {same}, so it needs the reason why they are independent"),
         (claim.evidence == "proved" and not claim.proof, "what is proved needs the place of its proof"),
+        (
+            claim.evidence == "cited" and not re.search(r"\d$", claim.proof or ""),
+            "what is cited needs the published theorem, with its number, in proof",
+        ),
+        (
+            (claim.evidence == "machine-checked") != bool(claim.theorem),
+            "what is machine-checked, and nothing else, has a theorem in Coq",
+        ),
         (claim.proved_constant is not None and not claim.sharp, "proved_constant needs the name of it in sharp"),
         (claim.proved_constant is not None and not proved, "proved_constant needs a proof or a certificate"),
         (claim.probability is not None and claim.probability not in axes, "probability must be an argument"),

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-Evidence = Literal["proved", "certified", "exact", "computed", "searched", "simulated"]
+Evidence = Literal["machine-checked", "proved", "certified", "cited", "exact", "computed", "searched", "simulated"]
 Undecided = Literal["open", "no data", "vacuous"]
 Relation = Literal["<=", "="]
 
@@ -28,10 +28,16 @@ VERDICTS = {
 }
 #: The kinds of evidence and their meaning, strongest first.
 EVIDENCE: dict[Evidence, str] = {
+    "machine-checked": "Coq has checked the proof, and whether the theorem is the one that the record states",
     "proved": "a proof is written down in the place named; a search over the domain found nothing against it",
     "certified": "proved over the stated domain by ball arithmetic; the note gives the argument outside of it",
+    "cited": "a published theorem, which is named with its number; a search found nothing against it",
     "exact": "an identity or an enumeration, to rounding",
     "computed": "both sides were computed at each point of a finite domain",
     "searched": "a search for the worst case over the domain found no violation",
     "simulated": "the smaller side is a confidence limit; the note states the rate of false alarms",
 }
+#: The kinds of evidence that a proof may rest on.
+PROOFS: tuple[Evidence, ...] = ("machine-checked", "proved", "certified", "cited")
+#: The kinds of evidence whose share is the headline of ``corrnoise check``: what this project itself proves or finds exactly.
+STRONG: tuple[Evidence, ...] = ("machine-checked", "proved", "certified", "exact")

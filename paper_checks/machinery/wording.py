@@ -78,8 +78,12 @@ def reason(outcome: Outcome) -> str:
         said = f"as printed it says {left:.6g} {sign} {right:.6g}" + (f" at {where}" if where else "")
         return f"for every choice of constants; {said}, {listed(found.choice)}" if found.choice else said
     constant = f"; sharp: {sharp(outcome)}" if outcome.sharp is not None else ""
-    proof = f"proved in {claim.proof}; " if claim.evidence == "proved" else ""
-    return proof + _found(outcome) + _choice(claim) + constant
+    proofs = {
+        "machine-checked": f"theorem ``{claim.theorem}`` in Coq; ",
+        "proved": f"proved in {claim.proof}; ",
+        "cited": f"{claim.proof}; ",
+    }
+    return proofs.get(claim.evidence, "") + _found(outcome) + _choice(claim) + constant
 
 
 def _choice(claim: Claim) -> str:
@@ -163,6 +167,7 @@ def check(outcome: Outcome, digits: int | None = None) -> list[Line]:
     mutants = "; ".join(f"``{name}`` ({'rejected' if no else 'accepted'})" for name, no in outcome.mutants)
     return [
         ("evidence", claim.evidence),
+        ("theorem in Coq", f"``{claim.theorem}`` (``proofs/``)" if claim.theorem else ""),
         ("certificate", f"{certificate.answer}, {_counted(certificate.boxes, 'box', 'boxes')}" if certificate else ""),
         ("independent", claim.independent or ""),
         ("searched", domain or "no arguments"),

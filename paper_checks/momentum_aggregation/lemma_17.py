@@ -30,8 +30,8 @@ def two_examples(gradients: Array, reversed_epochs: int) -> tuple[Array, Array, 
 
 @PAPER.identity(
     "Lemma 17",
+    theorem="lemma_17",
     proof="docs/momentum-aggregation-proofs.md#the-identity-behind-algorithm-2",
-    evidence="exact",
     printed=r"Let T = qN + r where $q \in \mathbb{Z}$ is the quotient and $r \in [0, N - 1]$ is the remainder when dividing T by N. Then: $G_{[1,T]} = (1-\alpha)^{T-r} G_{[1,r]} + \sum_{i=0}^{q-1} (1-\alpha)^{Ni} (1-\gamma)^{q-(i+1)} G_{[r+1,r+N]} + \sum_{i=1}^{q-1} (\sum_{j=0}^{i-1} (1-\gamma)^j (1-\alpha)^{(i-1-j)N}) ((1-\gamma) \Delta_{[T-iN+1,T-(i-1)N]} + \gamma G_{[T-iN+1,T-(i-1)N]})$",
     reading=r"for a new order in every epoch; $K_i = \sum_{j < i} (1 - \gamma)^j (1 - \alpha)^{(i-1-j)N}$ and $W_i = [T - iN + 1, T - (i-1)N]$ below",
     corrected=r"with $\sum_{i=1}^{q-1} (1 - \gamma) K_i \delta_{W_i}$ added, $\delta_t = \nabla f(u_{q_t - 1}, x_t) - \nabla f(u_{q_t - 1}, x_{t-N})$, "
@@ -59,7 +59,8 @@ def lemma_17_identity(
 ) -> Sides:
     r"""Two examples, four epochs, any gradients; 10 is added to both sides.  The proof uses $G_t = \Delta_t + G_{t-N}$, where step t − N has another example.
 
-    Two linear losses with slopes 0 and 1, orders (1, 2), (2, 1), T = 4, $\alpha = \gamma = \frac{1}{2}$: left ¾, right 1 as printed.
+    Two linear losses with slopes 0 and 1, orders (1, 2), (2, 1), T = 4, $\alpha = \gamma = \frac{1}{2}$: left ¾, right 1 as printed (theorem
+    ``lemma_17_printed``).
     The defect is $O(\sqrt{\alpha})$ (``defect_bound``), so the rate of Theorem 9 survives.
     """
     leaves, differences, changes = two_examples(gradients, reversed_epochs)

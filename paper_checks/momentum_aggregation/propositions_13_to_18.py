@@ -107,6 +107,7 @@ def corollary_15(examples: int, load: float, gamma: float, index: int, constant:
 @PAPER.inequality(
     "Proposition 16",
     proof="Appendix F",
+    theorem="proposition_16",
     printed=r"Let $\gamma \in (0, 1)$ and s be any integer. Suppose $b_R b_{R-1} \ldots b_0$ is the binary expansion of s, so that $s = \sum_{i=0}^{R} b_i 2^i$. Then: $\sum_{i=0}^{R} b_i \gamma^{2(s \bmod 2^i)} \le 1 + \sum_{i=1}^{R} \gamma^{2^i}$",
     independent="the left side adds up the digits of s, the right side is a sum over all heights",
     domain={"number": integers(1, 4095, log=True), "gamma": linear(1e-3, 1)},
@@ -126,6 +127,7 @@ def proposition_16(number: int, gamma: float, stretch: float = 1.0) -> Sides:
     "Proposition 18",
     printed=r"$|S| \le 2(1 + \lfloor \log_2(b - a + 1) \rfloor)$",
     domain={"first": integers(1, 64)},
+    theorem="proposition_18",
     proof="docs/momentum-aggregation-proofs.md#the-noise-of-algorithm-2",
     sharp="constant",
     mutants=[{"constant": 0.49}],
@@ -143,6 +145,7 @@ def proposition_18(first: int, constant: float = 1.0) -> Sides:
     "Proposition 18 (prefixes)",
     printed=r"In the special case that a = 1, $|S| \le 1 + \log_2(b)$",
     domain={"last": integers(1, 4095, log=True)},
+    theorem="proposition_18_prefixes",
     proof="docs/momentum-aggregation-proofs.md#the-noise-of-algorithm-2",
     sharp="constant",
     mutants=[{"constant": 0.99}],
@@ -155,6 +158,7 @@ def proposition_18_prefixes(last: int, constant: float = 1.0) -> Sides:
 @PAPER.identity(
     "Proposition 18 (cover)",
     printed=r"each element of COMPOSE(a, b) is an interval of the form $[q2^k + 1, (q + 1)2^k]$ for some $q, k \in \mathbb{N}$, the intervals in S are disjoint, and $[a, b] = \bigcup_{[x,y] \in S} [x, y]$",
+    theorem="proposition_18_cover",
     independent="the left side lists the steps of the intervals, the right side those of [a, b]",
     domain={"first": integers(1, 500, log=True), "length": integers(1, 500, log=True)},
     mutants=[{"shift": 1}],

@@ -20,6 +20,7 @@ from corrnoise.paper_checks.machinery.domains import linear, one_of, regressions
 from corrnoise.paper_checks.machinery.papers import Paper
 from corrnoise.support.version import __version__
 from corrnoise.theory.problems.quadratic import LinearRegression
+from tests.small_claims import claim, small
 
 ESCAPE = "\x1b"
 
@@ -135,7 +136,10 @@ def test_filters(papers, capsys):
         (("Lemma C.2 (i)", "--verdict", "false"), "no claim has the requested verdict and evidence"),
         (("--verdict", "maybe"), "'maybe' is none of holds, holds corrected, false, open, no data, vacuous"),
         (("good-paper", "Theorem 1"), "there is no claim 'Theorem 1' in good-paper, but there is one in another paper"),
-        (("--evidence", "sure"), "'sure' is none of proved, certified, exact, computed, searched, simulated"),
+        (
+            ("--evidence", "sure"),
+            "'sure' is none of machine-checked, proved, certified, cited, exact, computed, searched, simulated",
+        ),
         (("--jobs", "0"), "'0' is no number of processes, which is 1, 2, ... or -1 for one a core"),
         (("--jobs", "x"), "'x' is no number of processes"),
     ],
@@ -188,9 +192,31 @@ def test_the_table_has_a_reason_for_each_verdict(papers, capsys):
         "no data          1 exact",
         "false            2 searched",
         "error            1 computed",
-        "all              1 certified, 1 exact, 1 computed, 3 searched; 33 % proved, certified or exact",
+        "all              1 certified, 1 exact, 1 computed, 3 searched; "
+        "33 % machine-checked, proved, certified or exact",
     ]
     assert ESCAPE not in output
+
+
+@pytest.mark.parametrize(
+    ("share", "fields"),
+    [
+        (100, {"theorem": "theorem_in_coq"}),
+        (100, {"proof": "elsewhere"}),
+        (100, {"evidence": "certified"}),
+        (0, {"evidence": "cited", "proof": "Nobody 2000, Theorem 1"}),
+        (0, {"domain": {"x": one_of(0.0)}}),
+        (0, {}),
+        (0, {"evidence": "simulated"}),
+    ],
+)
+def test_the_share_is_of_what_is_proved_or_exact(monkeypatch, capsys, share, fields):
+    paper = small(name="small-paper")
+    for name in ("Lemma 1", "Lemma 2"):
+        claim(lambda x, c=2.0: (x, c * (x + 1)), name=name, paper=paper, **fields)
+    monkeypatch.setattr(ledgers, "papers", lambda: (paper,))
+    assert check("small-paper") == 0
+    assert capsys.readouterr().out.endswith(f"; {share} % machine-checked, proved, certified or exact\n")
 
 
 def test_few_claims_are_shown_in_detail(papers, capsys, monkeypatch):

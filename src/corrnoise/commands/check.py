@@ -151,13 +151,15 @@ def _summary(outcomes: Sequence[Outcome]) -> str:
 
 
 def _evidence(outcomes: Sequence[Outcome]) -> str:
-    """How many claims of each verdict rest on which evidence, and the share of the three strongest."""
+    """How many claims of each verdict rest on which evidence, and the share that is proved or exact."""
+    from corrnoise.paper_checks.machinery.verdicts import STRONG
+
     verdicts = dict.fromkeys(outcome.verdict for outcome in outcomes)
     width = max(map(len, verdicts))
     lines = [f"{verdict:<{width}}  {_kinds([o for o in outcomes if o.verdict == verdict])}" for verdict in verdicts]
-    strong = sum(outcome.claim.evidence in ("proved", "certified", "exact") for outcome in outcomes)
-    share = 100 * strong // len(outcomes)
-    return "\n".join([*lines, f"{'all':<{width}}  {_kinds(outcomes)}; {share} % proved, certified or exact"])
+    share = 100 * sum(outcome.claim.evidence in STRONG for outcome in outcomes) // len(outcomes)
+    kinds = f"{', '.join(STRONG[:-1])} or {STRONG[-1]}"
+    return "\n".join([*lines, f"{'all':<{width}}  {_kinds(outcomes)}; {share} % {kinds}"])
 
 
 def _kinds(outcomes: Sequence[Outcome]) -> str:

@@ -72,6 +72,8 @@ def test_names_that_are_no_claims_and_circles_are_refused():
         ({}, "X is proved and rests on A, which is searched"),
         (proved(), None),
         ({"evidence": "certified"}, None),
+        ({"theorem": "t"}, None),
+        ({"evidence": "cited", "proof": "Nobody 2000, Theorem 1"}, None),
     ],
 )
 def test_what_cannot_bear_a_proof(foundation, fault):

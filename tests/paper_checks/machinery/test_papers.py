@@ -25,9 +25,18 @@ def register(relation="inequality", function=below, name="Lemma 1", **fields):
     [
         (
             {"evidence": "sure"},
-            "evidence must be one of proved, certified, exact, computed, searched, simulated, got 'sure'",
+            "evidence must be one of machine-checked, proved, certified, cited, exact, computed, searched, simulated, "
+            "got 'sure'",
         ),
         ({"evidence": "proved"}, "what is proved needs the place of its proof"),
+        *(
+            ({"evidence": "cited", **where}, "what is cited needs the published theorem, with its number, in proof")
+            for where in ({}, {"proof": "docs/accuracy.md"})
+        ),
+        *(
+            (wrong, "what is machine-checked, and nothing else, has a theorem in Coq")
+            for wrong in ({"evidence": "machine-checked"}, {"theorem": "t", "evidence": "exact"})
+        ),
         ({"proved_constant": 2.0}, "proved_constant needs the name of it in sharp"),
         ({"proved_constant": 2.0, "sharp": "c"}, "proved_constant needs a proof or a certificate"),
         ({"evidence": "certified", "domain": {"x": integers(1, 3)}}, "only an inequality over scalar axes"),

@@ -76,6 +76,12 @@ def test_the_reason_of_each_kind_of_verdict():
 
     proved = outcome(ball, evidence="certified", mutants=[{"c": "0.9"}])
     assert reason(proved) == f"proved on {proved.certificate.boxes} boxes"
+    for fields, said in (
+        ({"proof": "docs/accuracy.md", "theorem": "t"}, "theorem ``t`` in Coq; no violation"),
+        ({"proof": "docs/accuracy.md"}, "proved in docs/accuracy.md; no violation"),
+        ({"proof": "Nobody 2000, Theorem 1", "evidence": "cited"}, "Nobody 2000, Theorem 1; no violation"),
+    ):
+        assert reason(outcome(lambda x, c=1.0: (x, c), **fields)).startswith(said)
     unknown = outcome(lambda x, c=1.0: (x, c), undecided=("open", "Constants are open; $x = x$ instead. More."))
     assert reason(unknown) == "Constants are open"
     unknown = outcome(lambda x, c=1.0: (x, c), undecided=("open", "The constant of $O(x, y)$, D.3, is open."))

@@ -1,0 +1,62 @@
+"""The theorems of ``proofs/`` as Coq states them: ``python -m tools.proofs`` compiles them and writes them down.
+
+``NAME.txt`` beside ``NAME.v`` has the statement of each theorem after all sections are closed, the axioms on which it
+rests, and every definition.  A claim that is machine-checked names one of these theorems.  A test compiles the proofs
+again and compares, so that no weaker statement and no other definition can take the place of what a reader sees here.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from corrnoise.support.files import write_whole
+
+PROOFS = Path(__file__).parents[1] / "proofs"
+#: The axioms of Coq's real numbers, on which a theorem about them may rest.
+AXIOMS = {
+    "ClassicalDedekindReals.sig_forall_dec",
+    "ClassicalDedekindReals.sig_not_dec",
+    "FunctionalExtensionality.functional_extensionality_dep",
+    "Classical_Prop.classic",
+}
+_NAMED = re.compile(r"^\s*(Theorem|Definition|Fixpoint)\s+(\w+)", re.MULTILINE)
+_ARGUMENTS = re.compile(r"\nArguments [^\n]*(?:\n  [^\n]*)*\n")  #: how Coq displays a function, not what it is
+
+
+def said(source: str) -> str:
+    """Return what Coq says of the theorems and definitions of a file; a ``ValueError`` with its message if it fails."""
+    asked = [
+        f"Check @{name}.\nPrint Assumptions {name}." if kind == "Theorem" else f"Print {name}."
+        for kind, name in _NAMED.findall(source)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "Asked.v").write_text("\n".join([source, *asked, ""]), encoding="utf-8")
+        done = subprocess.run(["coqc", "Asked.v"], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode:
+        raise ValueError(done.stderr)
+    return _ARGUMENTS.sub("", done.stdout)
+
+
+def theorems(text: str) -> list[str]:
+    """The names of the theorems of which Coq said ``text``."""
+    return re.findall(r"^(\w+)\n     : ", text, re.MULTILINE)
+
+
+def axioms(text: str) -> set[str]:
+    """The axioms on which the theorems rest of which Coq said ``text``."""
+    blocks = re.findall(r"^Axioms:\n((?:[\w.]+(?: :.*)?\n(?:  .*\n)*)*)", text, re.MULTILINE)
+    return {name for block in blocks for name in re.findall(r"^([\w.]+)(?= :|\n  )", block, re.MULTILINE)}
+
+
+def main() -> int:
+    """Compile all proofs and write down what they prove."""
+    for path in sorted(PROOFS.glob("*.v")):
+        write_whole(path.with_suffix(".txt"), said(path.read_text(encoding="utf-8")))
+        print(path.with_suffix(".txt"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
