@@ -156,33 +156,31 @@ def section_a2_epsilon(rho: float, delta: float, first: float = 1.0, last: float
 @PAPER.identity(
     "Equation (17)",
     printed=r"We first calculate the input covariance is $\Sigma = E[x_t \otimes x_t] = (\sigma_{sgd}^2, 0; 0, G^2 \sigma_{dp}^2)$.",
-    reading=r"for the inputs $x_t = (u_t; w_t)$ of (14) with $u_t = (z_t - E[z])/\sigma_{sgd}$; semicolons separate rows",
-    corrected=r"$\Sigma = I$, as (14) has the factors $\sigma_{sgd}$ and $\sigma_{dp} G$; or $z_t - E[z]$ and $\sigma_{dp} G w_t$ as inputs, which (16) takes",
+    reading="semicolons separate rows",
+    definitions={"inputs": ("(16)",)},
     domain={
         "rate": log_scale(0.01, 1),
         "noise": noises(1e-2),
         "sample_std": log_scale(0.1, 10),
         "clip_norm": log_scale(0.1, 10),
     },
-    as_printed={"twice": True},
-    counterexample={"rate": 0.5, "noise": FiniteNoise([1.0]), "sample_std": 10.0, "clip_norm": 1.0},
     mutants=[{"weight": 1.001}],
     tolerance=1e-7,
     evaluations=64,
 )
 def equation_17(
-    rate: float, noise: ToeplitzNoise, sample_std: float, clip_norm: float, twice: bool = False, weight: float = 1.0
+    rate: float, noise: ToeplitzNoise, sample_std: float, clip_norm: float, inputs: str = "(16)", weight: float = 1.0
 ) -> Sides:
-    """E δ² = (1/2π) ∫ G Σ G* with the transfer function of (14) against the exact error, ρ = 1.  As printed the scales count twice.
+    """E δ² = (1/2π) ∫ G Σ G* against the exact error, ρ = 1.  With the transfer function of (14) the scales count twice.
 
-    η = ½, σ_sgd = 10, G = 1, independent noise: E δ² = 33.5, printed 3333.4.
+    η = ½, σ_sgd = 10, G = 1, independent noise: E δ² = 33.5, with (14) 3333.4.  The inputs of (14) have Σ = I.
     """
     sigma = clip_norm * noise.limiting_sensitivity() / math.sqrt(2)
-    covariance = (sample_std**2, sigma**2) if twice else (1.0, 1.0)
+    scales = {"(14)": (sample_std**2, sigma**2), "(16)": (1.0, 1.0)}[inputs]
 
     def density(c: Array, s: Array, w: Array) -> float:
         power = noise.power_spectrum(2 * np.arctan2(s, c))
-        driven = sample_std**2 * covariance[0] + sigma**2 * power * covariance[1]
+        driven = scales[0] * sample_std**2 + scales[1] * sigma**2 * power
         return float((w * driven / modulus(rate, c, s) ** 2).sum())
 
     mean = float(circle_mean(density, near_zero=min(rate, 1e-3), near_pi=1e-3))

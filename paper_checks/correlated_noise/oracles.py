@@ -11,6 +11,10 @@ from corrnoise.theory.privacy import Budget
 STABLE = regressions(largest=1.0, multiplicity=10_000)  #: Gaussian inputs
 ANY_INPUTS = regressions(kurtosis=(1, 1000), multiplicity=10_000)
 NO_PRIVACY = Budget(1e30)  #: so large that the privacy noise is lost in rounding
+F_IN_HALVES = {
+    "whole": 2.0,
+    "half": 1.0,
+}  #: F by its meaning, in units of that with the factor ½, as errors are computed
 CLIP_NORMS = one_of(0.1, 1.0, 10.0)  #: G, with ρ = 1/G, so that a bound with other powers of G or ρ fails
 
 

@@ -25,6 +25,16 @@ PAPER = Paper(
         "f2_to_f11",
         "f12_to_f22",
     ),
+    definitions={
+        "F": {
+            "whole": r"$\|\theta - \theta_\star\|_H^2$ in (22) and (46), $E[\delta^2]$ in Appendix B",
+            "half": "half of that in (6), (8) and (86)",
+        },
+        "inputs": {
+            "(16)": r"$z_t - E[z]$ and $\sigma_{dp} G w_t$, as the transfer function takes them",
+            "(14)": r"$u_t = (z_t - E[z])/\sigma_{sgd}$ and $w_t$, with the factors $\sigma_{sgd}$ and $\sigma_{dp} G$ before them",
+        },
+    },
     no_claims={
         "Equation (86)": "it is half of (85), which is checked",
         "Equation (102)": "it is the last term of (101), which is checked with it",

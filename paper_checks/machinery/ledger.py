@@ -35,7 +35,7 @@ import inspect
 import math
 import pickle
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
@@ -47,7 +47,7 @@ from corrnoise.paper_checks.machinery.certification import Certificate, certify
 from corrnoise.paper_checks.machinery.domains import Domain
 from corrnoise.paper_checks.machinery.margins import agreement, margin, margin_of_runs
 from corrnoise.paper_checks.machinery.names import Named
-from corrnoise.paper_checks.machinery.quantifiers import Family, Quantifier, choices
+from corrnoise.paper_checks.machinery.quantifiers import Family, Meanings, Quantifier, choices
 from corrnoise.paper_checks.machinery.search import Worst, worst_case
 from corrnoise.paper_checks.machinery.sharpness import Interval, equality, interval
 from corrnoise.theory.numerics.checks import Array
@@ -67,7 +67,7 @@ class Counterexample:
     arguments: Mapping[str, Any]
     sides: Sides
     margin: float
-    choice: Mapping[str, float] = field(default_factory=dict)  #: of the constants that may be chosen
+    choice: Mapping[str, Any] = field(default_factory=dict)  #: of constants that may be chosen, and of meanings
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +93,8 @@ class Outcome:
     interval: Interval | None = None
     #: the recomputed counterexample to the printed statement; None if the statement is true
     counterexample: Counterexample | None = None
+    #: the symbols with several meanings, each meaning that is not in force, and whether the statement is true under it
+    elsewhere: tuple[tuple[str, str, bool], ...] = ()
     mutants: tuple[tuple[str, bool], ...] = ()  #: each mutant and whether it was rejected
     seconds: float = 0.0  #: wall time
 
@@ -118,6 +120,8 @@ class Claim(Named):
     corrected: str | None = None
     as_printed: Mapping[str, Any] = field(default_factory=dict)
     constants: Mapping[str, Quantifier] = field(default_factory=dict)
+    definitions: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    meanings: Meanings = field(default_factory=dict)
     probability: str | None = None
     counterexample: Mapping[str, Any] | Family | None = None
     undecided: tuple[verdicts.Undecided, str] | None = None
@@ -251,11 +255,11 @@ class Claim(Named):
     # -- the printed statement -----------------------------------------------------------------------------------------
 
     def _refutation(self) -> Counterexample | None:
-        """The recomputed counterexample; of a family the one with the largest margin over all choices."""
+        """The recomputed counterexample; the one with the largest margin over all choices and meanings."""
         if self.counterexample is None:
             return None
         found = []
-        for choice in choices(self.constants):
+        for choice in choices(self.constants, self.meanings):
             arguments = self.counterexample(**choice) if callable(self.counterexample) else self.counterexample
             constants = {**self.as_printed, **choice}
             sides = self.sides(arguments, **constants)
@@ -292,9 +296,15 @@ class Claim(Named):
             for mutant in self.all_mutants()
         )
         sharp, bounds = self._sharp(arguments) if true else (None, None)
+        elsewhere = tuple(self._elsewhere(evaluations)) if true else ()
         reason = self._disagreement(verdict, true, worst, certificate, mutants)
         if not reason and false_at is not None and not refuted:
             reason = f"the counterexample does not violate the printed statement (margin {false_at.margin:.3g})"
+        for symbol, meaning, holds in elsewhere:
+            if not reason and holds != (meaning in self.definitions[symbol]):
+                reason = (
+                    f"with {symbol} = {meaning} it is {'true' if holds else 'false'}, which is not what is recorded"
+                )
         if not reason and bounds is not None:
             reason = self._overstated(bounds, evaluations)
         return Outcome(
@@ -310,8 +320,16 @@ class Claim(Named):
             sharp=sharp,
             interval=bounds,
             counterexample=false_at,
+            elsewhere=elsewhere,
             mutants=mutants,
         )
+
+    def _elsewhere(self, evaluations: int) -> Iterator[tuple[str, str, bool]]:
+        """Whether the statement is true under the meanings of its symbols that are not in force."""
+        for symbol, (in_force, *_) in self.definitions.items():
+            for meaning in self.meanings[symbol]:
+                if meaning != in_force:
+                    yield symbol, meaning, not self.rejects({symbol: meaning}, evaluations)
 
     def _certificate(self) -> Certificate | None:
         if self.evidence != "certified":

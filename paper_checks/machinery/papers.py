@@ -25,7 +25,7 @@ from corrnoise.paper_checks.machinery.verdicts import IDENTITY, INEQUALITY, Evid
 if TYPE_CHECKING:
     from corrnoise.paper_checks.machinery.domains import Axis
     from corrnoise.paper_checks.machinery.ledger import Claim, Sides
-    from corrnoise.paper_checks.machinery.quantifiers import Family, Quantifier
+    from corrnoise.paper_checks.machinery.quantifiers import Family, Meanings, Quantifier
 
     Register = Callable[[Callable[..., Sides]], Claim]
 
@@ -37,6 +37,9 @@ class Fields(TypedDict, total=False):
     reading: str  #: the statement as it is understood, where the printed one needs it
     domain: Mapping[str, Axis]  #: an axis for each argument of the function, in order
     constants: Mapping[str, Quantifier]  #: the quantifier of each constant of the statement; see quantifiers.py
+    #: for each symbol that has several meanings in the paper those under which the statement, as corrected where it is
+    #: false, is true; the meaning in force is the first, and the default of the function's keyword
+    definitions: Mapping[str, Sequence[str]]
     probability: str  #: the argument p of a statement that holds with probability 1 − p; see margins.py
     #: by default "machine-checked" with a theorem, and "proved" with a proof; without one an identity is "exact", and an inequality "computed" where its domain
     #: has at most 64 points, otherwise "searched"
@@ -127,7 +130,7 @@ class Paper:
     """The statements of one paper, and the claims about them.
 
     ``no_claims`` has numbers of statements about which there is no claim, with the reason: a sentence that begins in lower
-    case.
+    case.  ``definitions`` has the symbols that the paper defines in several ways: each meaning, and where it stands.
     """
 
     name: str  #: as in ``corrnoise check correlated-noise``
@@ -137,6 +140,7 @@ class Paper:
     package: str | None = None  #: the package that holds the claims; None where they are registered by hand
     modules: Sequence[str] = ()  #: its modules with claims, in the order of the paper
     no_claims: Mapping[str, str] = field(default_factory=dict)
+    definitions: Meanings = field(default_factory=dict)
     registered: list[Claim] = field(default_factory=list, init=False, repr=False)  #: the claims that were imported
 
     def __post_init__(self) -> None:
@@ -217,7 +221,9 @@ class Paper:
         def register(function: Callable[..., Sides]) -> Claim:
             from corrnoise.paper_checks.machinery.registration import written_claim
 
-            claim = written_claim(self.name, self.source, relation, name, {"evidence": evidence, **fields}, function)
+            claim = written_claim(
+                self.name, self.source, self.definitions, relation, name, {"evidence": evidence, **fields}, function
+            )
             unnamed = self.package and claim.module not in self.modules
             for wrong, why in (
                 (claim.identifier in {one.identifier for one in self.registered}, "there are two claims of that name"),

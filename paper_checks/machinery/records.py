@@ -14,10 +14,21 @@ from corrnoise.support.serialise import plain
 _CLAIM = (
     *("paper", "source", "name", "number", "part", "identifier"),
     *("printed", "reading", "transcription", "corrected", "undecided", "note"),
-    *("proof", "theorem", "rests_on", "outside", "independent", "constants", "probability", "proved_constant"),
+    *(
+        "proof",
+        "theorem",
+        "rests_on",
+        "outside",
+        "independent",
+        "constants",
+        "definitions",
+        "meanings",
+        "probability",
+        "proved_constant",
+    ),
     *("conjecture", "relation", "evidence", "recorded", "tolerance", "evaluations"),
 )
-_OUTCOME = ("verdict", "agrees", "reason", "margin", "tried", "accepted", "sharp", "seconds")
+_OUTCOME = ("verdict", "agrees", "reason", "margin", "tried", "accepted", "sharp", "elsewhere", "seconds")
 
 
 def _described(value: Any) -> Any:

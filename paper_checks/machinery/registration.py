@@ -9,14 +9,20 @@ from corrnoise.paper_checks.machinery.domains import Domain
 from corrnoise.paper_checks.machinery.independence import shared
 from corrnoise.paper_checks.machinery.ledger import FEW, Claim, Sides
 from corrnoise.paper_checks.machinery.names import number_and_part
-from corrnoise.paper_checks.machinery.quantifiers import faults
+from corrnoise.paper_checks.machinery.quantifiers import Meanings, faults
 from corrnoise.paper_checks.machinery.verdicts import EVIDENCE, IDENTITY, INEQUALITY, UNDECIDED, Relation
 
 _AS_PRINTED = ("printed", "published")  #: arguments that make the printed statement of a function, if they are True
 
 
 def written_claim(
-    paper: str, source: str, relation: Relation, name: str, fields: Mapping[str, Any], function: Callable[..., Sides]
+    paper: str,
+    source: str,
+    meanings: Meanings,
+    relation: Relation,
+    name: str,
+    fields: Mapping[str, Any],
+    function: Callable[..., Sides],
 ) -> Claim:
     """The claim that a function and its fields make; a ``ValueError`` if it could not be rejected, or contradicts itself.
 
@@ -34,9 +40,11 @@ def written_claim(
     }
     if fields["evidence"] == "searched" and derived["domain"].all_points(FEW) is not None:
         derived["evidence"] = "computed"
+    derived["meanings"] = {symbol: meanings.get(symbol, {}) for symbol in fields.get("definitions", ())}
     claim = Claim(paper=paper, source=source, function=function, relation=relation, **{**fields, **derived})
     open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    names = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
+    defaults = {p.name: p.default for p in parameters if p.kind is not p.VAR_KEYWORD}
+    names = set(defaults)
     free = {p.name for p in parameters if p.name in names and p.default is p.empty}
     axes = set(claim.domain.axes)
     changed = {constant for given in (*claim.mutants, claim.as_printed) for constant in given}
@@ -82,7 +90,12 @@ def written_claim(
         (claim.proved_constant is not None and not proved, "proved_constant needs a proof or a certificate"),
         (claim.probability is not None and claim.probability not in axes, "probability must be an argument"),
         (claim.probability is not None and claim.relation == IDENTITY, "only an inequality has a probability"),
-        *((True, fault) for fault in faults(claim.constants, axes, names, claim.counterexample)),
+        *(
+            (True, fault)
+            for fault in faults(
+                claim.constants, claim.definitions, claim.meanings, axes, defaults, claim.counterexample
+            )
+        ),
     ):
         if wrong:
             raise ValueError(f"{claim.name}: {why}")

@@ -76,14 +76,18 @@ def reason(outcome: Outcome) -> str:
         sign = "=" if claim.relation == IDENTITY else "≤"
         where = listed({**found.arguments, **claim.as_printed})
         said = f"as printed it says {left:.6g} {sign} {right:.6g}" + (f" at {where}" if where else "")
-        return f"for every choice of constants; {said}, {listed(found.choice)}" if found.choice else said
+        every = ["choice of constants"] * bool(chosen(claim.constants)) + ["printed definition"] * bool(
+            claim.definitions
+        )
+        return f"for every {' and '.join(every)}; {said}, {listed(found.choice)}" if every else said
     constant = f"; sharp: {sharp(outcome)}" if outcome.sharp is not None else ""
     proofs = {
         "machine-checked": f"theorem ``{claim.theorem}`` in Coq; ",
         "proved": f"proved in {claim.proof}; ",
         "cited": f"{claim.proof}; ",
     }
-    return proofs.get(claim.evidence, "") + _found(outcome) + _choice(claim) + constant
+    false = "".join(f"; false with ``{symbol}`` {meaning}" for symbol, meaning, holds in outcome.elsewhere if not holds)
+    return proofs.get(claim.evidence, "") + _found(outcome) + _choice(claim) + constant + false
 
 
 def _choice(claim: Claim) -> str:
@@ -129,6 +133,15 @@ def sharp(outcome: Outcome) -> str:
 # -- in full -----------------------------------------------------------------------------------------------------------
 
 
+def definitions(claim: Claim) -> str:
+    """The printed meanings of the symbols of a statement, where they stand, and under which it is true."""
+    return "; ".join(
+        f"``{symbol}`` {meaning} ({place}): {'true' if meaning in claim.definitions[symbol] else 'false'}"
+        for symbol, printed in claim.meanings.items()
+        for meaning, place in printed.items()
+    )
+
+
 def statement(claim: Claim) -> list[Line]:
     """The statement, as printed and as corrected."""
     restored = claim.transcription and f"restored after conversion: {claim.transcription}"
@@ -139,6 +152,7 @@ def statement(claim: Claim) -> list[Line]:
         ("transcription", restored or ""),
         ("read as", claim.reading or ""),
         ("constants", quantifiers),
+        ("definitions", definitions(claim)),
         ("as corrected", claim.corrected or ""),
         claim.undecided or ("", ""),
     ]

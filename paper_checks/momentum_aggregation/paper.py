@@ -9,6 +9,12 @@ PAPER = Paper(
     authors="Tran, Cutkosky",
     package=__package__,
     modules=("theorems_4_and_8", "lemmas_5_to_12", "theorems_6_and_9", "lemma_17", "propositions_13_to_18"),
+    definitions={
+        "delta_r": {
+            "2ηNL": r"$\delta_r$ and $\delta_\Delta$ in the proofs of Theorem 8 and Lemma 7",
+            "2ηN": "in Algorithm 2",
+        }
+    },
     no_claims={
         "Definition 1": r"it defines $(\epsilon, \delta)$-differential privacy",
         "Definition 2": "it defines the sensitivity of a function",

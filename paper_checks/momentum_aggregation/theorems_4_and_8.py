@@ -256,6 +256,8 @@ def theorem_4_threshold(epsilon: float, excess: float, threshold: float = 1 / (8
 
 def reduced_curve(examples: int, epochs: int, alpha: float, order: str) -> float:
     """k such that all nodes of Algorithm 2 with the printed noise, L restored, are (z, k z/2σ²)-RDP; an upper bound."""
+    if examples == 1:
+        return math.inf  # there is no noise
     steps = examples * epochs
     early = 3 * math.log2(examples)
     late = 4 * epochs * math.log2(examples)
@@ -276,28 +278,34 @@ REDUCED = {
 
 @PAPER.inequality(
     "Theorem 8 (RDP)",
-    reading=r"with $\delta_\Delta = \delta_r = 2 \eta N$; the noisy nodes of all trees are released, for any orders",
+    reading="the noisy nodes of all trees are released, for any orders",
     proof="docs/momentum-aggregation-proofs.md#the-noise-of-algorithm-2",
     printed=r"Suppose $\alpha \ge 1/N$ and f is G-Lipschitz and L-smooth. Then Algorithm 2 is $(z, 3z/2\sigma^2)$ Renyi differentially private for all z.",
     corrected=r"with $\delta_\Delta = \delta_r = 2 \eta N L$, $N \ge 128$, $T \ge 2N$, N divides T",
+    definitions={"delta_r": ("2ηNL",)},
     domain={**REDUCED, "examples": integers(128, 512, log=True), "smoothness": log_scale(1, 10)},
-    as_printed={"restored": False},
-    counterexample={"examples": 128, "epochs": 16, "load": 1.0, "order": "fixed", "smoothness": 10.0},
+    counterexample=lambda delta_r: {
+        "examples": 128 if delta_r == "2ηN" else 1,
+        "epochs": 16,
+        "load": 1.0,
+        "order": "fixed",
+        "smoothness": 10.0,
+    },
     sharp="constant",
     proved_constant=2.8,
-    mutants=[{"constant": 1.3}, {"restored": False}],
+    mutants=[{"constant": 1.3}],
     evaluations=64,
 )
 def theorem_8_rdp(
-    examples: int, epochs: int, load: float, order: str, smoothness: float, restored: bool = True, constant: float = 3.0
+    examples: int, epochs: int, load: float, order: str, smoothness: float, delta_r: str = "2ηNL", constant: float = 3.0
 ) -> Sides:
-    r"""The smaller side is an upper bound for all nodes.  It is proved to stay below 2.8.
+    r"""The smaller side is an upper bound for all nodes.  It is proved to stay below 2.8.  For N = 1 the noise is $\log_2 1 = 0$.
 
     Without L the tree of r alone, at a fixed order, spends $L^2 U / V_{> 2N}$: 35 in place of 3 for L = 10, N = 64, T = 1024.  With all
     trees the bound 3 fails from L = 1.96 on, and (1, 1e-5) from L = 4.28 on.  The proof charges four releases with one each, so it gives 4;
     that 3 suffices is due to the slack of $V_{> 2N}$.
     """
-    if not restored:
+    if delta_r == "2ηN":
         tree = squared_weights(Participation.fixed_epochs(examples * epochs, epochs=epochs), load / examples)
         return smoothness**2 * tree / (4 * epochs * math.log2(examples)), constant
     return reduced_curve(examples, epochs, load / examples, order), constant

@@ -17,6 +17,7 @@ from corrnoise.paper_checks.machinery.documents import section
 from corrnoise.paper_checks.machinery.mathematics import plain
 from corrnoise.paper_checks.machinery.names import words
 from corrnoise.paper_checks.machinery.verdicts import CORRECTED, FALSE, HOLDS
+from corrnoise.paper_checks.machinery.wording import definitions
 
 DOCS = Path(__file__).parents[2]
 CLAIMS = ledgers.claims()
@@ -131,7 +132,8 @@ def test_identifiers_tell_claims_apart():
 def texts(claim):
     fields = ("printed", "reading", "corrected", "transcription", "outside", "independent", "note")
     said = {field: text for field in fields if (text := getattr(claim, field))}
-    return said | ({"undecided": claim.undecided[1]} if claim.undecided else {})
+    said |= {"undecided": claim.undecided[1]} if claim.undecided else {}
+    return said | ({"definitions": definitions(claim)} if claim.definitions else {})
 
 
 @of_each_paper

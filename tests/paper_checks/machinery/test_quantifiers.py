@@ -6,6 +6,7 @@ from corrnoise.paper_checks.machinery.domains import linear, log_scale
 from corrnoise.paper_checks.machinery.quantifiers import CHOICES, choices
 from corrnoise.paper_checks.machinery.verdicts import FALSE, HOLDS
 from tests.small_claims import claim as small_claim
+from tests.small_claims import small
 
 WIDE = {"x": log_scale(1e-30, 1e30)}
 
@@ -85,3 +86,59 @@ def test_a_universal_constant_is_an_argument_and_one_point_refutes():
 def test_what_contradicts_the_rule_is_refused(fields, message):
     with pytest.raises(ValueError, match=message):
         claim(squared, **fields)
+
+
+# -- definitions -------------------------------------------------------------------------------------------------------
+
+PRINTED = {"F": {"whole": "in (1)", "half": "in (2)"}}
+
+
+def loss(x, F="whole", factor=1.0):
+    """F(x) <= factor · x², F with or without ½."""
+    return {"whole": 1.0, "half": 0.5}[F] * x * x, factor * x * x
+
+
+def defined(true=("whole",), **fields):
+    return claim(
+        loss, definitions={"F": true}, paper=small(definitions=PRINTED), **{"mutants": [{"factor": 0.1}], **fields}
+    )
+
+
+def test_the_record_says_under_which_definitions_a_statement_is_true():
+    outcome = defined(("whole", "half")).check()
+    assert (outcome.verdict, outcome.agrees, outcome.elsewhere) == (HOLDS, True, (("F", "half", True),))
+    assert defined().check().reason == "with F = half it is true, which is not what is recorded"
+
+    def double(x, F="half", factor=1.0):
+        return loss(x, F, factor / 2)
+
+    fields = {
+        "definitions": {"F": ("half", "whole")},
+        "paper": small(definitions=PRINTED),
+        "mutants": [{"factor": 0.1}],
+    }
+    assert claim(double, **fields).check().reason == "with F = whole it is false, which is not what is recorded"
+
+
+def test_a_refutation_survives_every_definition():
+    """The factor 0.7 is too small for one meaning only, 0.3 for both."""
+    fields = {"corrected": "with 1 for the factor", "counterexample": {"x": 1.0}, "true": ("whole", "half")}
+    assert defined(as_printed={"factor": 0.3}, **fields).check().agrees
+    outcome = defined(as_printed={"factor": 0.7}, **fields).check()
+    assert not outcome.agrees
+    assert outcome.counterexample.choice == {"F": "half"}
+    assert defined(as_printed={"factor": 0.3}, **{**fields, "counterexample": lambda F: {"x": 1.0}}).check().agrees
+
+
+@pytest.mark.parametrize(
+    ("definitions", "message"),
+    [
+        ({"F": ("double",)}, r"definitions must be meanings of which the paper has several, got F: \('double',\)"),
+        ({"G": ("whole",)}, "definitions must be meanings of which the paper has several, got G"),
+        ({"F": ("half",)}, "F must be a keyword whose default is the first of its meanings"),
+        ({"F": ()}, "F must be a keyword whose default is the first of its meanings"),
+    ],
+)
+def test_definitions_that_the_paper_does_not_have_are_refused(definitions, message):
+    with pytest.raises(ValueError, match=message):
+        claim(loss, definitions=definitions, paper=small(definitions=PRINTED), mutants=[{"factor": 0.1}])

@@ -18,7 +18,7 @@ from corrnoise.figures.publication import csv_text
 from corrnoise.paper_checks import claims, papers
 from corrnoise.paper_checks.machinery.ledger import Counterexample, Outcome
 from corrnoise.paper_checks.machinery.names import begins, called, words
-from corrnoise.paper_checks.machinery.quantifiers import chosen
+from corrnoise.paper_checks.machinery.quantifiers import choices
 from corrnoise.paper_checks.machinery.report import report_page
 from tests.small_claims import UNIT, small
 from tests.small_claims import claim as small_claim
@@ -195,7 +195,7 @@ def whole_page():
     for claim in (listed.claim for listed in claims()):
         false = claim.counterexample
         if callable(false):
-            false = false(**dict.fromkeys(chosen(claim.constants), 1.0))
+            false = false(**next(choices(claim.constants, claim.meanings)))
         outcomes.append(
             Outcome(
                 claim=claim,

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from corrnoise.paper_checks.machinery.domains import linear, vector
-from corrnoise.paper_checks.machinery.wording import listed, reason, shown
+from corrnoise.paper_checks.machinery.wording import definitions, listed, reason, shown
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.problems.quadratic import LinearRegression
-from tests.small_claims import claim
+from tests.small_claims import claim, small
 
 
 def outcome(*arguments, **fields):
@@ -88,6 +88,24 @@ def test_the_reason_of_each_kind_of_verdict():
     assert reason(unknown) == "The constant of $O(x, y)$"
     unknown = outcome(lambda x, c=1.0: (x, c), undecided=("open", "Open."))
     assert reason(unknown) == "Open"
+
+
+def test_the_definitions_of_a_statement_are_said():
+    def loss(x, F="whole"):
+        return (1 + (F == "half")) * x, x
+
+    printed = small(definitions={"F": {"whole": "in (1)", "half": "in (2)"}})
+    found = outcome(loss, definitions={"F": ("whole",)}, paper=printed, mutants=[{"F": "half"}])
+    assert definitions(found.claim) == "``F`` whole (in (1)): true; ``F`` half (in (2)): false"
+    assert reason(found).endswith("; false with ``F`` half")
+    refuted = outcome(
+        lambda x, F="whole", c=0.5: (x, c * x),
+        definitions={"F": ("whole", "half")},
+        paper=small(definitions={"F": {"whole": "in (1)", "half": "in (2)"}}),
+        counterexample={"x": 0.75},
+        mutants=[{"c": 0.1}],
+    )
+    assert reason(refuted).startswith("for every printed definition; as printed it says 0.75 ≤ 0.375 at ``x = 0.75``")
 
 
 FALSE = {"as_printed": {"c": 0.5}, "counterexample": {"x": 0.75}}
