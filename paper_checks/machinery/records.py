@@ -8,6 +8,7 @@ import numpy as np
 from corrnoise.paper_checks.machinery import wording
 from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
 from corrnoise.paper_checks.machinery.mathematics import plain as plain_text
+from corrnoise.paper_checks.machinery.power import powers
 from corrnoise.paper_checks.machinery.quotations import place
 from corrnoise.support.serialise import plain
 
@@ -58,6 +59,7 @@ def claim_record(claim: Claim) -> dict[str, Any]:
 def outcome_record(outcome: Outcome) -> dict[str, Any]:
     """The outcome of a check, with the claim that was checked."""
     certificate = outcome.certificate
+    power = powers().get(outcome.claim.identifier)
     found = outcome.counterexample
     return {
         "claim": claim_record(outcome.claim),
@@ -74,5 +76,7 @@ def outcome_record(outcome: Outcome) -> dict[str, Any]:
             "sides": [_described(np.asarray(side, dtype=float)) for side in found.sides],
             "margin": _described(found.margin),
         },
+        "power": power
+        and {"telling": power.telling, "kill_rate": power.kill_rate, "blindness": power.blindness, **vars(power)},
         "mutants": [{"mutant": mutant, "rejected": rejected} for mutant, rejected in outcome.mutants],
     }

@@ -9,14 +9,13 @@ can be filtered, searched, linked to, printed and used by keyboard, in light and
 from __future__ import annotations
 
 import base64
-import csv
 import gzip
 import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple
 from datetime import UTC, datetime
-from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +31,7 @@ from corrnoise.paper_checks.machinery.inventory import EQUATION, inventory_of
 from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
 from corrnoise.paper_checks.machinery.names import ABBREVIATIONS, GREEK, called, words
 from corrnoise.paper_checks.machinery.papers import Paper
+from corrnoise.paper_checks.machinery.power import FATES, Power, powers
 from corrnoise.paper_checks.machinery.quantifiers import QUANTIFIERS
 from corrnoise.paper_checks.machinery.typesetting import paragraphs, prose
 from corrnoise.paper_checks.machinery.verdicts import EVIDENCE, VERDICTS
@@ -67,7 +67,7 @@ def report_page(outcomes: Sequence[Outcome], papers: Sequence[Paper], figures: I
         verdicts=_counted(VERDICTS, [outcome.verdict for outcome in outcomes]),
         evidence=_counted(EVIDENCE, [outcome.claim.evidence for outcome in outcomes]),
         quantifiers=[(word, meaning, 0) for word, meaning in QUANTIFIERS.items()],
-        mutants=_mutants(),
+        mutants=_mutants(papers),
         total=len(outcomes),
         keys=_keys,
         papers=[(paper, sections) for paper in papers if (sections := _sections(paper, outcomes))],
@@ -147,10 +147,14 @@ def _unclaimed(paper: Paper) -> list[tuple[str, str]]:
     return [*found, *zip(several, equations, strict=True)]
 
 
-def _mutants() -> list[list[str]]:
-    """The sums of the record of mutants: the heads of the columns, and a row for each paper."""
-    path = files("corrnoise.paper_checks") / "mutants.csv"
-    return list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
+def _mutants(papers: Sequence[Paper]) -> list[list[str]]:
+    """The sums of the record of mutants: the heads of the columns, and a row for each paper that is recorded."""
+    rows = [["paper", "claims", *FATES, "of"]]
+    for paper in papers:
+        known = [powers()[one.identifier] for one in paper.listed if one.identifier in powers()]
+        if known:
+            rows.append([paper.name, str(len(known)), *map(str, astuple(sum(known, Power())))])
+    return rows
 
 
 # -- figures -----------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import numpy as np
 
 from corrnoise.paper_checks.machinery.ledger import Claim, Counterexample, Outcome
 from corrnoise.paper_checks.machinery.margins import margin
+from corrnoise.paper_checks.machinery.power import powers
 from corrnoise.paper_checks.machinery.quantifiers import chosen
 from corrnoise.paper_checks.machinery.quotations import place
 from corrnoise.paper_checks.machinery.verdicts import IDENTITY
@@ -191,5 +192,6 @@ def check(outcome: Outcome, digits: int | None = None) -> list[Line]:
         ("worst case", listed(outcome.worst, digits)),
         ("sharp constant", sharp(outcome)),
         ("false neighbours", mutants),
+        ("mutants by machine", str(powers()[claim.identifier]) if claim.identifier in powers() else ""),
         ("seconds", f"{outcome.seconds:.2f}"),
     ]

@@ -16,6 +16,7 @@ from corrnoise.paper_checks import claims as claims_of
 from corrnoise.paper_checks import papers
 from corrnoise.paper_checks.machinery import running
 from corrnoise.paper_checks.machinery.ledger import Claim
+from corrnoise.paper_checks.machinery.power import FATES, written
 from corrnoise.paper_checks.machinery.selection import select
 from corrnoise.support.files import write_whole
 from corrnoise.support.progress import progress_line
@@ -72,7 +73,8 @@ def _by_claims(arguments: Namespace) -> int:
     if arguments.record:
         for remark in record.remarks({claim.identifier: one for claim, one in zip(chosen, found, strict=True)}):
             print(f"note: {remark}", file=sys.stderr)
-        write_whole(record.SUMS, record.sums(record.recorded(), [one.claim for one in claims_of()]))
+        numbers = record.numbers(record.recorded(), [one.claim for one in claims_of()])
+        write_whole(record.NUMBERS, written(numbers))
     print(_table(chosen, found, details=arguments.details or len(chosen) <= _SURVIVORS))
     return 0
 
@@ -92,9 +94,9 @@ def _tried(chosen: Sequence[Claim], arguments: Namespace) -> list[record.Kills]:
 
 def _table(chosen: Sequence[Claim], found: Sequence[record.Kills], details: bool) -> str:
     """A line for each claim, its survivors if ``details``, and a legend with the sum."""
-    rows = [["paper", "statement", *record.FATES, "of"]]
+    rows = [["paper", "statement", *FATES, "of"]]
     for claim, one in zip(chosen, found, strict=True):
-        rows.append([claim.paper, claim.name, *(str(one.fates.get(fate, 0)) for fate in record.FATES), str(one.of)])
+        rows.append([claim.paper, claim.name, *(str(one.fates.get(fate, 0)) for fate in FATES), str(one.of)])
     head, *lines = aligned(rows)
     listed = [head]
     reasons = record.reasons()
@@ -106,7 +108,7 @@ def _table(chosen: Sequence[Claim], found: Sequence[record.Kills], details: bool
                 listed += [f"    survived, smallest margin {margin:.3g}: {mutant}"]
                 listed += [f"        {known.get(mutant, NO_REASON)}"]
     total: Counter[str] = sum((Counter(one.fates) for one in found), Counter())
-    legend = [f"{total[fate]:>6} {fate}: {meaning}" for fate, meaning in record.FATES.items()]
+    legend = [f"{total[fate]:>6} {fate}: {meaning}" for fate, meaning in FATES.items()]
     return "\n".join([*listed, "", *legend])
 
 

@@ -2,7 +2,8 @@
 
 A mutant of a true inequality may be true as well.  So the fates are told apart, by the margins at points of the domain:
 a mutant is *weaker* if no margin is smaller than that of the claim, and *equal* if none differs.  The others say more
-than the claim, or something else, and are either killed or survive.
+than the claim, or something else: they *tell*, and are either killed or survive.  Equal mutants are inert: others are
+drawn in their place.
 """
 
 import random
@@ -22,7 +23,9 @@ from tools.mutation.limits import OutOfTimeError, memory_limit, time_limit
 from tools.mutation.record import Kills, source_of
 from tools.mutation.sources import in_turn
 
-MOST = 12  #: mutants of one claim, a seeded sample in which all kinds have equal parts
+MOST = 12  #: mutants of one claim that are not inert, a seeded sample in which all kinds have equal parts
+TELLING = 6  #: more are drawn until so many tell
+DRAWN = 72  #: mutants of one claim that are compared with it, at most
 _POINTS = 16  #: points inside of the cube at which a mutant is compared with its claim, and as many on its faces
 _SAME = 1e-12
 _SECONDS = 30.0  #: a mutant that takes longer is undefined
@@ -101,7 +104,10 @@ def kills(claim: Claim, most: int = MOST) -> Kills:
     fates: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
     survivors = []
-    for mutant in in_turn(found, most, random.Random(0).shuffle):
+    for mutant in in_turn(found, DRAWN, random.Random(0).shuffle):
+        drawn = fates.total() - fates["equal"]
+        if drawn >= most and fates["killed"] + fates["survived"] >= min(TELLING, most):
+            break
         try:
             with memory_limit(_MEMORY), time_limit(_SECONDS):
                 end, least = fate(claim, mutant, points, margins, kept)

@@ -4,17 +4,14 @@ The record is ``claims.json``, which ``python -m tools.mutation claims --record`
 tried if its function, its domain, a function that mutants change, or a constant that one of them reads has changed
 since; their documentation may change.  Other functions are not compared.  Why a mutant survives is written by hand in
 ``claims_survivors.json``, by the identifier of the claim and the text of the mutant.  The page of the ledger shows the
-sums of each paper, from ``paper_checks/mutants.csv``.
+numbers, from ``paper_checks/mutants.csv``.
 """
 
 import ast
-import csv
 import importlib.util
 import inspect
-import io
 import json
 import textwrap
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -24,19 +21,12 @@ from typing import Any
 import numpy as np
 
 from corrnoise.paper_checks.machinery.ledger import Claim
+from corrnoise.paper_checks.machinery.power import FILE, Power
 from corrnoise.support.serialise import digest
 
-#: What may become of a mutant.
-FATES = {
-    "killed": "the check finds it to be false",
-    "survived": "it says more than the claim, or something else, and the check finds nothing against it",
-    "weaker": "no margin is smaller than that of the claim",
-    "equal": "no margin differs from that of the claim",
-    "undefined": "it has no value at most points of the domain, or takes too long",
-}
 RECORD = Path(__file__).with_name("claims.json")
 REASONS = Path(__file__).with_name("claims_survivors.json")
-SUMS = Path(__file__).parents[2] / "paper_checks" / "mutants.csv"
+NUMBERS = Path(__file__).parents[2] / "paper_checks" / FILE
 
 
 @dataclass(frozen=True)
@@ -56,13 +46,9 @@ class Kills:
     functions: tuple[str, ...] = ()
 
     @property
-    def killed(self) -> int:
-        return self.fates.get("killed", 0)
-
-    @property
-    def telling(self) -> int:
-        """The number of mutants that say more than the claim, or something else."""
-        return self.killed + self.fates.get("survived", 0)
+    def power(self) -> Power:
+        """The numbers of mutants of each fate."""
+        return Power(**self.fates, of=self.of)
 
 
 def source_of(claim: Claim, functions: Sequence[str] = ()) -> str:
@@ -143,22 +129,10 @@ def is_current(found: Kills, claim: Claim) -> bool:
     return found.source == source_of(claim, found.functions)
 
 
-def sums(record: Mapping[str, Kills], claims: Sequence[Claim]) -> str:
-    """A table in CSV with a line for each paper: claims that were tried, mutants of each fate, and all mutants.
-
-    Claims that have changed since they were tried are left out.
-    """
-    papers: dict[str, Counter[str]] = {}
-    for claim in claims:
-        found = record.get(claim.identifier)
-        if found is not None and found.of and is_current(found, claim):
-            papers.setdefault(claim.paper, Counter()).update({"claims": 1, "of": found.of, **found.fates})
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    columns = ("claims", *FATES, "of")
-    table.writerow(["paper", *columns])
-    table.writerows([paper, *(counts[column] for column in columns)] for paper, counts in papers.items())
-    return text.getvalue()
+def numbers(record: Mapping[str, Kills], claims: Sequence[Claim]) -> dict[str, Power]:
+    """How the mutants of each claim fared; claims that have changed since they were tried are left out."""
+    found = ((claim, record[claim.identifier]) for claim in claims if claim.identifier in record)
+    return {claim.identifier: one.power for claim, one in found if one.of and is_current(one, claim)}
 
 
 # -- reasons -----------------------------------------------------------------------------------------------------------

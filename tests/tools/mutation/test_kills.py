@@ -1,7 +1,6 @@
 """Mutants of claims: that they run in the place of their functions, how they fare, and the record of that."""
 
 import ast
-import csv
 import importlib
 import inspect
 import math
@@ -12,6 +11,7 @@ import pytest
 
 import corrnoise.paper_checks as ledgers
 from corrnoise.paper_checks.machinery.domains import linear, vector
+from corrnoise.paper_checks.machinery.power import FATES, powers
 from corrnoise.paper_checks.machinery.search import sample_points
 from tests.small_claims import claim as small_claim
 from tools.mutation import kills as oracle
@@ -93,8 +93,8 @@ def test_a_sharp_claim_kills_and_a_loose_one_does_not():
     sharp, loose = kills(SHARP, most=100), kills(LOOSE, most=100)
     assert sharp.of == sum(sharp.fates.values()) > 20
     assert sharp.kinds["sum to maximum"] > loose.kinds["sum to maximum"] == 0
-    assert set(sharp.fates) <= set(record.FATES)
-    assert sharp.killed > loose.killed
+    assert set(sharp.fates) <= set(FATES)
+    assert sharp.power.killed > loose.power.killed
     assert any("eigenvalues.sum() → eigenvalues.max()" in mutant for mutant, _ in loose.survivors)
     assert all(margin >= -LOOSE.tolerance for _, margin in loose.survivors)
     assert sharp.fates["weaker"] > 0  # larger right sides
@@ -104,7 +104,9 @@ def test_a_sharp_claim_kills_and_a_loose_one_does_not():
 def test_the_sample_is_seeded_and_has_all_kinds():
     first, second = kills(SHARP, most=9), kills(SHARP, most=9)
     assert first == second
-    assert sum(first.fates.values()) == 9
+    assert first.power.drawn - first.power.equal >= 9
+    assert first.power.telling >= oracle.TELLING
+    assert kills(SHARP, most=3).power.drawn < first.power.drawn < first.of
     assert len(first.kinds) >= 6
 
 
@@ -138,10 +140,8 @@ def test_a_claim_that_changed_counts_as_not_tried():
     assert SHARP.identifier == LOOSE.identifier
     assert source_of(SHARP) != source_of(LOOSE)
     assert not record.is_current(found, LOOSE)
-    counts = [str(found.fates.get(fate, 0)) for fate in record.FATES]
-    sums = record.sums({SHARP.identifier: found}, [SHARP])
-    assert sums.splitlines()[1] == ",".join(["small", "1", *counts, str(found.of)])
-    assert record.sums({SHARP.identifier: found}, [LOOSE]).count("\n") == 1
+    assert record.numbers({SHARP.identifier: found}, [SHARP]) == {SHARP.identifier: found.power}
+    assert not record.numbers({SHARP.identifier: found}, [LOOSE])
 
 
 def test_a_formula_that_changed_counts_as_not_tried(monkeypatch):
@@ -180,11 +180,10 @@ def test_the_published_record_is_of_claims_of_the_ledger():
     known = {claim.identifier for claim in ledgers.claims()}
     recorded = record.recorded()
     assert len(known & recorded.keys()) >= 0.8 * len(recorded)
-    rows = list(csv.DictReader(record.SUMS.read_text(encoding="utf-8").splitlines()))
-    assert {row["paper"] for row in rows} == set(ledgers.NAMES)
-    for row in rows:  # of claims that were current when it was written
-        assert int(row["claims"]) <= sum(name.startswith(row["paper"]) for name in recorded)
-        assert sum(int(row[fate]) for fate in record.FATES) <= int(row["of"])
+    assert set(powers()) <= known
+    for name, one in powers().items():  # of claims that were current when it was written
+        assert one == recorded[name].power
+        assert one.drawn <= one.of
 
 
 @pytest.mark.slow
@@ -220,7 +219,7 @@ TELLING = ["Property F.10 (constant)", "Lemma F.20 (bound)"]
 @pytest.mark.parametrize("name", TELLING)
 def test_claims_of_the_ledger_kill_structural_mutants(name):
     found = kills(claim_called(name), most=12)
-    assert found.killed > 0.5 * found.telling > 0
+    assert found.power.killed > 0.5 * found.power.telling > 0
 
 
 def maxima(name, paper="correlated-noise"):
@@ -243,7 +242,7 @@ def test_dimension_free_versions_of_statements_about_the_dimension_are_rejected(
 
 @pytest.mark.slow
 def test_results_are_kept_and_not_computed_again(tmp_path, capsys, monkeypatch):
-    for name in ("RECORD", "SUMS"):
+    for name in ("RECORD", "NUMBERS"):
         monkeypatch.setattr(record, name, tmp_path / name)
     arguments = ["claims", "correlated-noise", "Property C.7", "--jobs", "1", "--record"]
     assert main(arguments) == 0
@@ -253,8 +252,8 @@ def test_results_are_kept_and_not_computed_again(tmp_path, capsys, monkeypatch):
     assert row.startswith("correlated-noise  Property C.7")
     [(name, found)] = record.recorded().items()
     assert name == "correlated-noise-property-c.7"
-    assert f" {found.killed} killed: the check finds it to be false" in printed
-    assert f"correlated-noise,1,{found.killed}," in (tmp_path / "SUMS").read_text()
+    assert f" {found.power.killed} killed: the check finds it to be false" in printed
+    assert f"{name},{found.power.killed}," in (tmp_path / "NUMBERS").read_text()
     monkeypatch.setattr(oracle, "tried", None)
     assert main(arguments) == 0
     assert capsys.readouterr().out == printed
