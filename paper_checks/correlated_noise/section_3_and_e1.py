@@ -94,6 +94,7 @@ def second_moment(chains: int = 64, steps: int = 2**15) -> tuple[float, float]:
     domain={},
     evidence="simulated",
     as_printed={"multiplier": (0.03, 220.0), "constant": 4.0, "errors": -8.0},
+    why_loose="one run, of the loss and the noise that refute the printed class; the parts (constant) and (gradient noise) are sharp",
     counterexample={},
     sharp="constant",
     mutants=[{"multiplier": (0.03, 220.0), "errors": -8.0}, {"constant": 0.02}],

@@ -54,6 +54,7 @@ from corrnoise.theory.numerics.checks import Array
 
 _NUDGE = 1e-6  #: relative change of one side that makes the mutant of an identity without other mutants
 FEW = 64  #: a finite domain with at most this many points is evaluated completely
+_LOOSE = 0.5  #: a statement that is true by search with a larger margin needs the reason in why_loose
 _FEWEST = 0.05  #: least share of the points drawn that must lie in the domain
 
 Sides = tuple[Any, Any]
@@ -98,6 +99,12 @@ class Outcome:
     mutants: tuple[tuple[str, bool], ...] = ()  #: each mutant and whether it was rejected
     seconds: float = 0.0  #: wall time
 
+    @property
+    def loose(self) -> bool:
+        """Whether the statement is true by search or simulation alone, and far from an equality wherever it was searched."""
+        true = self.verdict in (verdicts.HOLDS, verdicts.CORRECTED)
+        return true and self.claim.evidence in ("searched", "simulated") and self.margin > _LOOSE
+
 
 @dataclass(frozen=True, eq=False)
 class Claim(Named):
@@ -135,6 +142,7 @@ class Claim(Named):
     rests_on: tuple[str, ...] = ()
     independent: str | None = None
     conjecture: bool = False
+    why_loose: str | None = None
     tolerance: float = 1e-11
     evaluations: int = 512
 

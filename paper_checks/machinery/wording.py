@@ -189,6 +189,7 @@ def check(outcome: Outcome, digits: int | None = None) -> list[Line]:
         ("outside of it", claim.outside or ""),
         ("probability", f"at least 1 − ``{claim.probability}``" if claim.probability else ""),
         margin_line,
+        ("why so loose", claim.why_loose or ""),
         ("worst case", listed(outcome.worst, digits)),
         ("sharp constant", sharp(outcome)),
         ("false neighbours", mutants),

@@ -47,6 +47,12 @@ def lemma_g2(curvatures: Array, share: float, threshold: float, sign: float = 1.
 
 @PAPER.inequality(
     "Lemma G.5 (error)",
+    undecided=(
+        "open",
+        r"for $\eta > 2/\hat{L}^*$, which the statement allows, it is neither proved nor refuted; checked and proved is "
+        r"$\eta \le 2/\hat{L}^*$, for which Lemma D.10 is true",
+    ),
+    proof="docs/shuffled-gradients-proofs.md#short-proofs",
     printed=r"if the regularization function is $\psi(x) = \mathcal{I}\{x \in B\}$ for a convex set B and if z is independent of $\rho_i^{(k)}$, $\forall i \in [n]$, then the error caused by noise injection in epoch k is $E [\frac{1}{n} \sum_{i=1}^n \langle \rho_i^{(k)}, x_1^{(k+1)} - z \rangle] \le (\sigma^{(k)})^2 n d \eta^2 \hat{L}^{(k)*} + \frac{1}{2} d (\sigma^{(k)})^2 + \frac{5\eta^2}{2} (n \sum_{j=1}^{n_d^{(k)}} E [\| \nabla f_{\pi_j^{(k)}}(x_j^{(k)}) - \nabla f_{\pi_j^{(k)}}(z) \|^2] + n \sum_{j=n_d^{(k)}+1}^n E [\| \nabla f_{j-n_d^{(k)}}^{(k, pub)}(x_j^{(k)}) - \nabla f_{j-n_d^{(k)}}^{(k, pub)}(z) \|^2] + (C_n^{(k)})^2 + n L E[B_F(z, x^*)] + n^2 \sigma_{any} + n d (\sigma^{(k)})^2)$",
     domain=QUADRATIC,
     mutants=[{"half": -1.0}],

@@ -93,6 +93,7 @@ def test_the_check_finds_what_is_recorded(claim):
         assert outcome.counterexample.margin < -claim.tolerance
     if claim.recorded in (HOLDS, CORRECTED):
         assert outcome.margin >= -claim.tolerance
+    assert outcome.loose == (claim.why_loose is not None)
     assert (outcome.certificate is not None) == (claim.evidence == "certified")
     assert (outcome.sharp is not None) == (claim.sharp is not None)
     if outcome.sharp is not None:
@@ -130,7 +131,7 @@ def test_identifiers_tell_claims_apart():
 
 
 def texts(claim):
-    fields = ("printed", "reading", "corrected", "transcription", "outside", "independent", "note")
+    fields = ("printed", "reading", "corrected", "transcription", "outside", "independent", "why_loose", "note")
     said = {field: text for field in fields if (text := getattr(claim, field))}
     said |= {"undecided": claim.undecided[1]} if claim.undecided else {}
     return said | ({"definitions": definitions(claim)} if claim.definitions else {})
