@@ -31,6 +31,8 @@ def figure_1_never_worse(rate: float, one: float = 1.0) -> Sides:
     "Figure 1 (η → 0, η → 1)",
     printed=r"DP-FTRL is never worse but is orders of magnitude better at $\eta \to 0$ or $\eta \to 1$.",
     corrected=r"at $\eta \to 0$ only, like $\frac{2}{\pi^2} \eta \log^2 \frac{8}{\eta}$; at $\eta \to 1$ the ratio tends to 1, like $1 - \frac{1}{2} (1 - \eta)^2$",
+    proof=f"{SHORT}#figure-1",
+    rests_on=["corrnoise: N3, sharpened (one direction)"],
     domain={"rate": log_scale(1e-12, 1)},
     as_printed={"published": 0.1},
     counterexample={"rate": 0.99},

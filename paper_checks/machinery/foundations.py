@@ -65,8 +65,6 @@ class Foundations:
         for foundation in self.of(claim):
             if foundation.recorded in (FALSE, *UNDECIDED):
                 yield f"{claim.name} rests on {foundation.name}, which is {foundation.recorded}"
-            if foundation.conjecture and not claim.conjecture:
-                yield f"{claim.name} rests on {foundation.name}, which is a conjecture"
             if claim.evidence == "proved" and foundation.evidence not in PROOFS:
                 yield f"{claim.name} is proved and rests on {foundation.name}, which is {foundation.evidence}"
 

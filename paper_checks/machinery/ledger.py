@@ -141,7 +141,6 @@ class Claim(Named):
     theorem: str | None = None
     rests_on: tuple[str, ...] = ()
     independent: str | None = None
-    conjecture: bool = False
     why_loose: str | None = None
     tolerance: float = 1e-11
     evaluations: int = 512

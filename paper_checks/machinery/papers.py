@@ -59,7 +59,6 @@ class Fields(TypedDict, total=False):
     proof: str  #: the file and heading of a proof, the section of the paper, or the published theorem that is cited
     theorem: str  #: the theorem of a file in proofs/ that is the statement, as corrected where the printed one is false
     rests_on: Sequence[str]  #: the claims that the proof uses: "N1", or "corrnoise: N1" of another paper
-    conjecture: bool  #: not proved
     why_loose: str  #: why the sides come no nearer than a factor 2, where that is true by search or simulation only
     tolerance: float  #: of rounding, relative
     evaluations: int  #: budget of the search

@@ -27,7 +27,7 @@ _CLAIM = (
         "probability",
         "proved_constant",
     ),
-    *("conjecture", "why_loose", "relation", "evidence", "recorded", "tolerance", "evaluations"),
+    *("why_loose", "relation", "evidence", "recorded", "tolerance", "evaluations"),
 )
 _OUTCOME = ("verdict", "agrees", "reason", "margin", "tried", "accepted", "sharp", "elsewhere", "seconds")
 

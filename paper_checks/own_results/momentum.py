@@ -132,12 +132,11 @@ def m2_lower(examples: int, load: float, epochs: int, power: float, factor: floa
 
 @PAPER.inequality(
     "M3",
+    rests_on=("M1 (upper)", "M2 (upper)"),
     proof=PROOF,
-    evidence="searched",
     printed=r"The published noise of Algorithm 1 (Tran and Cutkosky) has at least 4 times the mean variance of the square root, for one order in "
-    r"all epochs and $\alpha \ge \frac{1}{N}$",
+    r"all epochs, N a divisor of T, and $\alpha \ge \frac{1}{N}$",
     domain=run_axes(200, 32, least=1),
-    conjecture=True,
     sharp="factor",
     mutants=[{"factor": 4.1}],
     evaluations=128,

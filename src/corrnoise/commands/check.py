@@ -185,7 +185,7 @@ def _details(outcome: Outcome, width: int, coloured: bool) -> str:
     notes = [("" if k else "note", paragraph) for k, paragraph in enumerate(claim.note.split("\n\n"))]
     lines = [
         *wording.statement(claim),
-        ("verdict", _painted(outcome.verdict + " (a conjecture)" * claim.conjecture, outcome, coloured)),
+        ("verdict", _painted(outcome.verdict, outcome, coloured)),
         ("disagrees", outcome.reason),
         *notes,
         ("proof", claim.proof or ""),

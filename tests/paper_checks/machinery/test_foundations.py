@@ -68,7 +68,6 @@ def test_names_that_are_no_claims_and_circles_are_refused():
     [
         ({"counterexample": {"x": 0.75}}, "X rests on A, which is false"),
         ({"undecided": ("open", "No proof.")}, "X rests on A, which is open"),
-        ({"conjecture": True}, "X rests on A, which is a conjecture"),
         ({}, "X is proved and rests on A, which is searched"),
         (proved(), None),
         ({"evidence": "certified"}, None),
