@@ -184,6 +184,7 @@ def test_the_published_record_is_of_claims_of_the_ledger():
     for name, one in powers().items():  # of claims that were current when it was written
         assert one == recorded[name].power
         assert one.drawn <= one.of
+        assert one.telling >= oracle.TELLING or one.drawn >= min(one.of, oracle.DRAWN), name
 
 
 @pytest.mark.slow
