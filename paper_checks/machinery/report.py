@@ -141,8 +141,7 @@ def _unclaimed(paper: Paper) -> list[tuple[str, str]]:
     equations: dict[str, list[str]] = {}
     for entry in inventory_of(paper.package):
         if entry.kind == EQUATION and entry.label not in said:
-            reason = entry.word or f"it stands with {entry.after}"
-            equations.setdefault(reason, []).append(entry.label.removeprefix(f"{EQUATION} "))
+            equations.setdefault(entry.word, []).append(entry.label.removeprefix(f"{EQUATION} "))
     several = (f"{EQUATION}{'s' * (len(numbers) > 1)} {', '.join(numbers)}" for numbers in equations.values())
     return [*found, *zip(several, equations, strict=True)]
 
