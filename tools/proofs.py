@@ -46,8 +46,14 @@ def theorems(text: str) -> list[str]:
 
 def axioms(text: str) -> set[str]:
     """The axioms on which the theorems rest of which Coq said ``text``."""
-    blocks = re.findall(r"^Axioms:\n((?:[\w.]+(?: :.*)?\n(?:  .*\n)*)*)", text, re.MULTILINE)
-    return {name for block in blocks for name in re.findall(r"^([\w.]+)(?= :|\n  )", block, re.MULTILINE)}
+    found = set()
+    for block in text.split("\nAxioms:\n")[1:]:
+        entries = re.match(r"(?:[\w.]+(?: :.*|\n  :.*)(?:\n  .*)*\n)*", block)
+        names = re.findall(r"^([\w.]+)(?: :|\n  :)", entries[0] if entries else "", re.MULTILINE)
+        if not names:
+            raise ValueError(f"axioms must be named, got {block[:80]!r}")
+        found |= set(names)
+    return found
 
 
 def main() -> int:
