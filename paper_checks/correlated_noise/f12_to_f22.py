@@ -242,7 +242,7 @@ def lemma_f19(eigenvalues: Array, angles: Array, dimension: float = 3.0) -> Side
     "Lemma F.20 (equality)",
     printed=r"$f(\hat\tau) = \min\{t - 1, \frac{1}{a} (1 + \log(1/\rho))\}$",
     corrected=r"$f(\hat\tau)$ is the right side, except where $\frac{1}{a} \log(1/\rho) < t - 1 < \frac{1}{a} (1 + \log(1/\rho))$",
-    domain={"a": log_scale(0.01, 10), "log_inverse": log_scale(0.01, 20), "time": integers(1, 200, log=True)},
+    domain={"a": log_scale(0.01, 10), "log_inverse": log_scale(0.01, 20), "time": integers(2, 200, log=True)},
     as_printed={"everywhere": True},
     counterexample={"a": 1.0, "log_inverse": 1.5, "time": 3},
     mutants=[{"one": 1.001}],

@@ -42,7 +42,7 @@ def lemma_g2(curvatures: Array, share: float, threshold: float, sign: float = 1.
         passed = np.cumprod(np.append(1.0, 1 - eta * curvatures[:0:-1]))
         size = math.sqrt(2 / math.pi) * eta * sigma * float(np.linalg.norm(passed))  # B = E |x_{n+1}| from x_1 = 0
         right += 2 * size / math.sqrt(2 * math.pi)
-    return max(-sign * alive * noise_error(curvatures, eta), 0.0), right
+    return -sign * alive * noise_error(curvatures, eta), right
 
 
 @PAPER.inequality(
@@ -61,7 +61,7 @@ def lemma_g5(curvatures: Array, share: float, convexity: float, half: float = 0.
     """True as D.10 is, for the left side is negative; the term d σ²/2 is not needed.  At B = R, where all is exact."""
     eta = 2 * share / curvatures.max()
     error = -noise_error(curvatures, eta, convexity)
-    return max(error, 0.0), eta**2 * curvatures.size * curvatures.max() + half
+    return error, eta**2 * curvatures.size * curvatures.max() + half
 
 
 @PAPER.inequality(

@@ -228,7 +228,7 @@ def lemma_d10_as_stated(curvatures: Array, share: float, convexity: float, sign:
     """
     eta = 2 * share / curvatures.max()
     error = -sign * noise_error(curvatures, eta, convexity)
-    return max(error, 0.0), eta**2 * curvatures.size * curvatures.max()
+    return error, eta**2 * curvatures.size * curvatures.max()
 
 
 @PAPER.inequality(
