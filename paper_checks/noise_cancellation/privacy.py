@@ -8,6 +8,7 @@ from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.noise_cancellation.gradients import FAMILIES
 from corrnoise.paper_checks.noise_cancellation.paper import PAPER
+from corrnoise.paper_checks.shuffled_gradients.c4_to_f2 import proposition_c4
 from corrnoise.theory.noise_cancellation.machines import cancelling_noise, largest_energies
 from corrnoise.theory.noise_cancellation.privacy import covariance_zcdp, published_scale, published_zcdp, trusted_zcdp
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass, Losses
@@ -29,6 +30,20 @@ def lemma_23(order: float, shift: float, extra: float = 1.0) -> Sides:
     log_p, log_q = -(x**2) / 2, -((x - shift) ** 2) / 2
     integral = np.exp(order * log_p - (order - 1) * log_q).sum() * (x[1] - x[0]) / math.sqrt(2 * math.pi)
     return math.log(integral) / (order - 1), extra * order * shift**2 / 2
+
+
+@PAPER.inequality(
+    "Lemma 2.6 (conversion)",
+    proof="docs/noise-cancellation-proofs.md#short-proofs",
+    rests_on=("shuffled-gradients: Proposition C.4",),
+    printed=r"If $\mathcal{A}$ satisfies (α, ϵ) -RDP, then for all $\delta \in (0, 1)$, it also satisfies $(\epsilon + \frac{\log(\frac{1}{\delta})}{\alpha - 1}, \delta)$ -DP.",
+    domain=proposition_c4.domain.axes,
+    mutants=[{"share": 0.99}],
+    evaluations=2048,
+)
+def lemma_26_conversion(share: float = 1.0, **mechanism: float) -> Sides:
+    """It is Proposition C.4 of the paper on shuffled gradients, and checked on the same mechanisms with two outputs."""
+    return proposition_c4.sides(mechanism, share=share)
 
 
 @PAPER.inequality(
