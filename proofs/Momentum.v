@@ -1,4 +1,4 @@
-(** Momentum aggregation: the nodes of Algorithm 3, Proposition 16, Proposition 18 and Lemma 17. *)
+(** Momentum aggregation: the nodes of Algorithm 3, Lemma 12 (count), Propositions 16 and 18, and Lemma 17. *)
 
 From Coq Require Import Arith Bool Lia List PeanoNat Reals Lra Ring.
 Import ListNotations.
@@ -138,6 +138,49 @@ Proof.
     + cbn [flat_map]. rewrite T. unfold steps_of. cbn [fst snd].
       replace (a + 2 ^ k - 1 + 1 - a) with (2 ^ k) by lia.
       rewrite <- seq_app. f_equal. lia.
+Qed.
+
+(** The printed number of nodes of Lemma 12, for N examples, T = N E steps and any height R of the tree. *)
+Fixpoint sum_of (terms : nat) (f : nat -> nat) : nat := match terms with O => 0 | S k => sum_of k f + f k end.
+
+Definition printed_count (N E R : nat) : nat :=
+  (Nat.min R (Nat.log2 N) + 1) * E + sum_of (R - Nat.log2 N) (fun j => N * E / 2 ^ (Nat.log2 N + 1 + j)).
+
+Lemma sum_of_first : forall k f, sum_of (S k) f = f 0 + sum_of k (fun i => f (S i)).
+Proof.
+  induction k as [| k IH]; intro f; [cbn; lia |].
+  change (sum_of (S (S k)) f) with (sum_of (S k) f + f (S k)). rewrite IH. cbn. lia.
+Qed.
+
+Lemma sum_of_equal : forall k f g, (forall i, f i = g i) -> sum_of k f = sum_of k g.
+Proof. induction k as [| k IH]; intros f g H; [reflexivity |]. cbn. now rewrite (IH f g), H. Qed.
+
+Lemma halves : forall k x, sum_of k (fun j => x / 2 ^ (1 + j)) <= x.
+Proof.
+  induction k as [| k IH]; intro x; [cbn; lia |]. rewrite sum_of_first.
+  rewrite (sum_of_equal k _ (fun j => x / 2 / 2 ^ (1 + j))).
+  - specialize (IH (x / 2)). cbn [Nat.add Nat.pow] in *. rewrite Nat.mul_1_r.
+    pose proof (Nat.div_mod x 2). lia.
+  - intro i. replace (1 + S i) with (1 + (1 + i)) by lia. rewrite (Nat.pow_add_r 2 1), Nat.div_div; [reflexivity | lia |].
+    apply Nat.pow_nonzero. lia.
+Qed.
+
+Theorem lemma_12_count : forall N E R, 2 <= N * E -> printed_count N E R <= 4 * E * Nat.log2 (N * E).
+Proof.
+  intros N E R H. unfold printed_count. set (l := Nat.log2 N).
+  assert (P : 1 <= N /\ 1 <= E) by (split; [destruct N | destruct E]; lia). destruct P as [P Q].
+  destruct (Nat.log2_spec N ltac:(lia)) as [_ B]. fold l in B. rewrite Nat.pow_succ_r' in B.
+  rewrite (sum_of_equal _ _ (fun j => N * E / 2 ^ l / 2 ^ (1 + j))).
+  2: { intro j. rewrite Nat.div_div by (apply Nat.pow_nonzero; lia). rewrite <- Nat.pow_add_r. f_equal. f_equal. lia. }
+  pose proof (halves (R - l) (N * E / 2 ^ l)) as S.
+  assert (X : N * E / 2 ^ l <= 2 * E).
+  { apply Nat.div_le_upper_bound; [apply Nat.pow_nonzero; lia |]. nia. }
+  pose proof (Nat.le_min_r R l).
+  assert (L : l <= Nat.log2 (N * E)) by (apply Nat.log2_le_mono; nia).
+  assert (G : 1 <= Nat.log2 (N * E)) by (change 1 with (Nat.log2 2); apply Nat.log2_le_mono; assumption).
+  destruct (Nat.eq_dec l 0) as [Z | Z]; [| nia].
+  assert (N = 1) by (rewrite Z in B; cbn in B; lia). subst N. rewrite Z in *. cbn [Nat.pow] in *.
+  rewrite Nat.mul_1_l in *. rewrite Nat.div_1_r in *. nia.
 Qed.
 
 (** Proposition 16, for whole numbers below 2^(R + 1) and their binary digits. *)

@@ -1,4 +1,4 @@
-(** Shuffled gradients: Lemma D.6 and the step (19) to (21) of its printed proof. *)
+(** Shuffled gradients: Lemma D.6, the step (19) to (21) of its printed proof, and the condition of Table 1. *)
 
 From Coq Require Import Arith Lia Reals Lra.
 Open Scope R_scope.
@@ -201,4 +201,18 @@ Proof.
     + induction (k - 1)%nat as [| j IH]; cbn; lra.
     + apply total_below. intros i _. now apply pow_le.
   - apply Rinv_le_contravar; [apply lt_0_INR; lia | apply le_INR; lia].
+Qed.
+
+(** The condition under which Table 1 compares two columns, of which the printed one is 1/n <= p. *)
+Theorem table_1_condition : forall n p : R, 1 <= n -> / n <= p <= 1 ->
+  Rpower (/ (n * ((1 - p) * n + 1))) (2 / 3) <= Rpower (p / n) (2 / 3).
+Proof.
+  intros n p N [P Q]. assert (I : 0 < / n) by (apply Rinv_0_lt_compat; lra).
+  assert (E : 1 <= p * n). { rewrite <- (Rinv_l n) by lra. apply Rmult_le_compat_r; lra. }
+  assert (G : 0 <= (1 - p) * n) by (apply Rmult_le_pos; lra).
+  apply Rle_Rpower_l; [lra |]. split.
+  - apply Rinv_0_lt_compat, Rmult_lt_0_compat; lra.
+  - rewrite Rinv_mult. unfold Rdiv. rewrite (Rmult_comm p). apply Rmult_le_compat_l; [lra |].
+    apply Rmult_le_reg_r with ((1 - p) * n + 1); [lra |]. rewrite Rinv_l by lra.
+    assert (0 <= (1 - p) * (p * n - 1)) by (apply Rmult_le_pos; lra). lra.
 Qed.
