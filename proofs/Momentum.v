@@ -161,7 +161,8 @@ Proof.
   rewrite (sum_of_equal k _ (fun j => x / 2 / 2 ^ (1 + j))).
   - specialize (IH (x / 2)). cbn [Nat.add Nat.pow] in *. rewrite Nat.mul_1_r.
     pose proof (Nat.div_mod x 2). lia.
-  - intro i. replace (1 + S i) with (1 + (1 + i)) by lia. rewrite (Nat.pow_add_r 2 1), Nat.div_div; [reflexivity | lia |].
+  - intro i. replace (1 + S i) with (1 + (1 + i)) by lia.
+    rewrite (Nat.pow_add_r 2 1), Nat.div_div; [reflexivity | lia |].
     apply Nat.pow_nonzero. lia.
 Qed.
 

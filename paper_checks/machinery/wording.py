@@ -193,6 +193,6 @@ def check(outcome: Outcome, digits: int | None = None) -> list[Line]:
         ("worst case", listed(outcome.worst, digits)),
         ("sharp constant", sharp(outcome)),
         ("false neighbours", mutants),
-        ("mutants by machine", str(powers()[claim.identifier]) if claim.identifier in powers() else ""),
+        ("power", str(powers()[claim.identifier]) if claim.identifier in powers() else ""),
         ("seconds", f"{outcome.seconds:.2f}"),
     ]
