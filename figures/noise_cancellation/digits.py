@@ -26,6 +26,7 @@ from corrnoise.simulations.federation.plan import Plan
 from corrnoise.simulations.federation.simulate import simulate_federation
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD
 from corrnoise.theory.noise_cancellation.machines import cancelling_noise
+from corrnoise.theory.privacy import Budget
 
 CLIENTS = 100
 BUDGETS = (4.0, 8.0, 12.0)
@@ -68,12 +69,10 @@ def plan_of(images: Images, algorithm: str, budget: float, participants: int) ->
         batch=1,
         per_pass=uses,
         passes=1,
-        clip_norm=1.0,
         radius=5.0,
         learning_rate=1.0 if algorithm == "noisy SGD" else MOMENTUM / rounds,
-        rho=budget**2 / 2,
+        budget=Budget(budget**2 / 2, adjacency="replace-one"),
         unit="example",
-        adjacency="replace-one",
         noise=noises.get(algorithm, DPSGD()),
         trust="central" if algorithm == "central" else "local",
     )
@@ -85,7 +84,9 @@ def accuracies(
     """``KINDS`` of an algorithm, from so many seeds in each split; the interval takes splits as independent."""
     plain = plan_of(splits[0], algorithm, budget, participants)
     plans = {
-        (rate, clip_norm): replace(plain, learning_rate=rate * plain.learning_rate, clip_norm=clip_norm)
+        (rate, clip_norm): replace(
+            plain, learning_rate=rate * plain.learning_rate, budget=replace(plain.budget, clip_norm=clip_norm)
+        )
         for rate, clip_norm in product(RATES, CLIP_NORMS)
     }
 

@@ -128,7 +128,9 @@ class CorrelatedNoise:
     def summary(self) -> None:
         """Log the plan, what it promises, and what users should know."""
         plan = self.server.plan
-        _log.info("plan %r; noise %r; guarantee %s", plan.run, plan.mechanism, plan.guarantee(1e-5))
+        _log.info(
+            "plan %r; noise %r; guarantee %s", plan.run, plan.mechanism, plan.guarantee(plan.budget.delta or 1e-5)
+        )
         for warning in plan.warnings(len(self.server.roster)):
             _log.warning("%s", warning)
 

@@ -27,7 +27,7 @@ Source: Reshef and Levy, ICML 2025; Denisov et al., arXiv 2202.08312 (adaptive d
 from __future__ import annotations
 
 import os
-from dataclasses import KW_ONLY, field
+from dataclasses import KW_ONLY, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -48,7 +48,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.privacy import ADJACENCIES, Adjacency, Budget
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.workloads import PrefixSums
 
 Level = Literal["example", "client"]
@@ -71,12 +71,11 @@ class Plan(Record):
     rounds, participants : T >= 1 and the clients m >= 1 that are asked in a round
     batch, per_pass, passes : examples of a participation b, participations of a pass p, and passes E, all >= 1
         A client needs p b examples; more are left out.
-    clip_norm : c in [1e-50, 1e50], not used by the guard ``"centred"``
     radius : of the ball about 0 in which all query points stay, D/2
     learning_rate : η in (0, 1e50]
-    rho : what a unit may lose in the whole run, of zero-concentrated differential privacy, in [1e-100, 1e100]
+    budget : what a unit may lose in the whole run, the clip norm c in [1e-50, 1e50], and the neighbouring data
+        The guard ``"centred"`` does not use c.
     unit : ``"example"`` or ``"client"``: what is replaced in neighbouring data; everything of a client for the second
-    adjacency : ``"replace-one"`` or ``"zero-out"``, for both units
     noise : the mechanism over the participations, ``"best-share"`` or ``"two-buffers"``.  None for two buffers, and at
         client level with local noise for independent noise, because there a taken-back share only adds variance.
     trust : ``"local"``: clients add noise, the server need not be trusted; ``"central"``: the server adds it
@@ -85,8 +84,8 @@ class Plan(Record):
 
     Examples
     --------
-    >>> plan = Plan("digits", 10, rounds=20, participants=5, batch=2, per_pass=8, passes=1, clip_norm=1.0, radius=2.0,
-    ...             learning_rate=0.1, rho=2.0, unit="example", adjacency="replace-one", noise=DPSGD())
+    >>> plan = Plan("digits", 10, rounds=20, participants=5, batch=2, per_pass=8, passes=1, radius=2.0,
+    ...             learning_rate=0.1, budget=Budget(2.0, adjacency="replace-one"), unit="example", noise=DPSGD())
     >>> round(plan.noise_std, 6), plan.participations
     (0.5, 8)
     """
@@ -99,12 +98,10 @@ class Plan(Record):
     batch: int
     per_pass: int
     passes: int
-    clip_norm: float
     radius: float
     learning_rate: float
-    rho: float
+    budget: Budget
     unit: Level
-    adjacency: Adjacency
     noise: Mechanism | Noise | None = None
     trust: Literal["local", "central"] = "local"
     guard: Literal["norm", "centred"] = "norm"
@@ -116,14 +113,14 @@ class Plan(Record):
             raise TypeError(f"run must be a non-empty string, got {self.run!r}")
         if not isinstance(self.model, LinearLoss):
             self._set(model=checks.integer("model", self.model, 1))
-        self._check(rounds=1, participants=1, batch=1, per_pass=1, passes=1, separation=1, rho="[1e-100, 1e100]")
-        self._check(clip_norm=_SIZES, radius=_SIZES, learning_rate="(0, 1e50]")
-        self._check(unit=("example", "client"), adjacency=tuple(ADJACENCIES))
+        self._check(rounds=1, participants=1, batch=1, per_pass=1, passes=1, separation=1)
+        self._check(radius=_SIZES, learning_rate="(0, 1e50]", budget=Budget, unit=("example", "client"))
+        checks.real("clip_norm", self.budget.clip_norm, _SIZES)
         self._check(trust=("local", "central"), guard=("norm", "centred"))
         if self.separation > 1 and self.trust == "local":
             raise ValueError(f"separation must be 1 with trust='local', which needs no schedule, got {self.separation}")
         if self.guard == "centred" and (
-            not isinstance(self.model, LinearLoss) or self.unit == "client" or self.adjacency != "replace-one"
+            not isinstance(self.model, LinearLoss) or self.unit == "client" or self.budget.adjacency != "replace-one"
         ):
             raise ValueError(
                 "guard must be 'norm' unless model is a LinearLoss, unit 'example' and adjacency 'replace-one', got "
@@ -131,7 +128,7 @@ class Plan(Record):
             )
         program = streaming(self._chosen(), self.participation, "float64")
         self._set(noise=program.mechanism, program=program)
-        program.multiplier(self.budget)  # raises where the scale is out of range
+        program.multiplier(self.noise_budget)  # raises where the scale is out of range
 
     def _chosen(self) -> Mechanism:
         """The mechanism that ``noise`` stands for."""
@@ -179,26 +176,26 @@ class Plan(Record):
         return LossClass.of(checks.instance("model", self.model, LinearLoss), 2 * self.radius)
 
     @property
-    def budget(self) -> Budget:
+    def noise_budget(self) -> Budget:
         """The budget, with the largest norm of the contribution of one unit to what carries the noise."""
-        norm = self.family.radius if self.guard == "centred" else self.clip_norm
+        norm = self.family.radius if self.guard == "centred" else self.budget.clip_norm
         b = self.batch if self.unit == "example" else 1
         m = self.participants if self.trust == "central" else 1
         reach = (self.rounds + 3) / 2 if self.guard == "centred" else 2.0
         terms = (self.batch + 2 + (m if m > 1 else 0)) * _UNIT
         # Theorem 9 as corrected; sums over clients round as sums over examples do, and b counts the terms of a mean.
         excess = _UNIT * (self.dimension + 5) + b * m * reach * terms / (1 - terms)
-        return Budget(self.rho, clip_norm=norm / (b * m) * (1 + excess), adjacency=self.adjacency)
+        return replace(self.budget, clip_norm=norm / (b * m) * (1 + excess))
 
     @property
     def noise_std(self) -> float:
         """σ, the standard deviation of the independent noise behind the mechanism, in units of what carries it."""
-        return self.program.scale(self.budget)
+        return self.program.scale(self.noise_budget)
 
     @property
     def reach(self) -> float:
         """The largest norm of the contribution of an honest client in one participation."""
-        return self.family.published_norm if self.guard == "centred" else self.clip_norm
+        return self.family.published_norm if self.guard == "centred" else self.budget.clip_norm
 
     @cached_property
     def prefixes(self) -> Array:
@@ -206,28 +203,36 @@ class Plan(Record):
         n = self.program.participation.length
         return np.vstack([np.zeros(n), np.cumsum(self.mechanism.noising_matrix(n), axis=0)])
 
-    def guarantee(self, delta: float, *, restored: int = 0) -> dict[str, Any]:
+    def guarantee(self, delta: float | None = None, *, restored: int = 0) -> dict[str, Any]:
         """The privacy of all that leaves a client (with central trust: the server), as plain values.
 
         Parameters
         ----------
-        delta : δ in (0, 1), at which ε is stated
+        delta : δ in (0, 1), at which ε is stated; None for that of the budget, if it has one
         restored : how often an older state was put back unnoticed, r >= 0: all that leaves is then (1 + r)ρ-zCDP
         """
         factor = 1 + checks.integer("restored", restored, 0)
-        rho = float(np.nextafter(self.rho * factor, np.inf)) if factor > 1 else self.rho
+        once = self.budget.gaussian_rho
+        rho = float(np.nextafter(once * factor, np.inf)) if factor > 1 else once
+        at = self.budget.delta if delta is None else delta
+        if at is None:
+            raise ValueError("delta must be given, in (0, 1), where the budget has none")
         return {
             "rho": rho,
-            "delta": checks.real("delta", delta, "(0, 1)"),
-            "epsilon": Budget(rho).epsilon_at(delta),
+            "delta": checks.real("delta", at, "(0, 1)"),
+            "epsilon": Budget(rho).epsilon_at(at),
             "unit": self.unit,
-            "adjacency": self.adjacency,
+            "adjacency": self.budget.adjacency,
             "against": "any server" if self.trust == "local" else "readers of the model; the server is trusted",
         }
 
-    def warnings(self, clients: int, *, delta: float = 1e-5) -> list[str]:
-        """Warnings for somebody who starts this run with so many clients, each a sentence."""
+    def warnings(self, clients: int, *, delta: float | None = None) -> list[str]:
+        """Warnings for somebody who starts this run with so many clients, each a sentence.
+
+        ``delta`` is that of ε, as for ``guarantee``; without any, 1e-5.
+        """
         found = []
+        delta = self.budget.delta or 1e-5 if delta is None else delta
         asked, able = self.rounds * self.participants, checks.integer("clients", clients, 1) * self.participations
         if asked > able:
             found.append(
@@ -263,4 +268,4 @@ class Plan(Record):
         return plan
 
 
-_KINDS = KINDS | by_name(LinearLoss, Plan)
+_KINDS = KINDS | by_name(Budget, LinearLoss, Plan)

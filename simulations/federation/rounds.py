@@ -19,12 +19,12 @@ def clipped(vectors: Array, norm: float) -> Array:
 def guarded(plan: Plan, corrections: Array, t: int, current: Array, previous: Array) -> Array:
     """The contributions of clients in round t, shape (…, d), from the corrections of their examples, shape (…, b, d).
 
-    One unit moves a contribution by at most the clip norm of ``plan.budget``, twice that for replace-one adjacency.
+    One unit moves a contribution by at most the clip norm of ``plan.noise_budget``, or twice that if it is replaced.
     """
     if plan.unit == "client":
-        return clipped(corrections.mean(axis=-2), plan.clip_norm)
+        return clipped(corrections.mean(axis=-2), plan.budget.clip_norm)
     if plan.guard == "norm":
-        return np.asarray(clipped(corrections, plan.clip_norm).mean(axis=-2))
+        return np.asarray(clipped(corrections, plan.budget.clip_norm).mean(axis=-2))
     centre = plan.family.smoothness / 2 * (t - 1) * (current - previous)
     radius = float(plan.family.correction_radius(t))
     return np.asarray((centre + clipped(corrections - centre, radius)).mean(axis=-2))

@@ -58,6 +58,8 @@ def test_too_few_clients_in_the_end_are_said(tmp_path: Path, capsys: pytest.Capt
         (("--clip-norm", "-1"), "--clip-norm must lie in"),
         (("--learning-rate", "nan"), "--learning-rate must lie in"),
         (("--delta", "2"), "--delta must"),
+        (("--epsilon", "2", "--rho", "8"), "either by --rho or by --epsilon and --delta"),
+        (("--epsilon", "-2"), "--epsilon must"),
     ],
 )
 def test_bad_values_are_one_line_and_leave_nothing(
@@ -68,6 +70,14 @@ def test_bad_values_are_one_line_and_leave_nothing(
     assert words in output.err.splitlines()[-1]
     assert not output.out
     assert not (tmp_path / "run").exists()
+
+
+def test_a_budget_in_epsilon_and_delta_is_kept(tmp_path: Path) -> None:
+    options = ["--rounds", "2", "--noise", "constant", "--epsilon", "4", "--delta", "1e-6", "--output", str(tmp_path)]
+    assert main([*SMALL, *options]) == 0
+    written = json.loads((tmp_path / "result.json").read_text())
+    assert written["delta"] == 1e-6
+    assert 4 * (1 - 1e-6) <= written["epsilon"] <= 4
 
 
 def test_adjacency_is_stated_by_the_caller(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,6 +30,7 @@ NAMES = (
     "batch",
     "passes",
     "rho",
+    "epsilon",
     "clip_norm",
     "learning_rate",
     "adjacency",
@@ -66,12 +67,14 @@ def add_arguments(parser: ArgumentParser) -> None:
         parser.add_argument(option, metavar="N", type=int, default=default, help=f"{text} (default: {default})")
     parser.add_argument("--rounds", metavar="N", type=int, help="rounds (default: until the images are used)")
     for option, number, text in (
-        ("--rho", 8.0, "privacy budget of each unit, zCDP"),
+        ("--rho", None, "privacy budget of each unit, zCDP (default: 8)"),
+        ("--epsilon", None, "privacy budget of each unit with --delta, in place of --rho"),
         ("--clip-norm", 3.0, "norm to which each correction of an example is clipped"),
         ("--learning-rate", 1.0, "learning rate, in units of one over the number of rounds"),
-        ("--delta", 1e-5, "delta at which epsilon is printed"),
+        ("--delta", 1e-5, "delta of --epsilon, or at which epsilon is printed"),
     ):
-        parser.add_argument(option, metavar="X", type=float, default=number, help=f"{text} (default: {number:g})")
+        shown = text if number is None else f"{text} (default: {number:g})"
+        parser.add_argument(option, metavar="X", type=float, default=number, help=shown)
     parser.add_argument(
         "--unit", choices=("example", "client"), default="example", help="whose data are protected (default: example)"
     )
@@ -148,6 +151,7 @@ def _plan(data: Images, arguments: Namespace) -> Plan:
     from corrnoise.simulations.federation.plan import Plan
     from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD
     from corrnoise.theory.numerics.checks import integer, real
+    from corrnoise.theory.privacy import Budget
 
     batch = integer("batch", arguments.batch, 1)
     passes = integer("passes", arguments.passes, 1)
@@ -156,6 +160,13 @@ def _plan(data: Images, arguments: Namespace) -> Plan:
     all_used = max(1, len(data.training) * per_pass * passes // participants)
     rounds = all_used if arguments.rounds is None else integer("rounds", arguments.rounds, 1)
     named: dict[str, Any] = {"nothing-taken-back": DPSGD(), "constant": AntiPGD(0.0)}
+    budget = Budget(
+        8.0 if arguments.rho is None and arguments.epsilon is None else arguments.rho,
+        epsilon=arguments.epsilon,
+        delta=None if arguments.epsilon is None else arguments.delta,
+        clip_norm=arguments.clip_norm,
+        adjacency=arguments.adjacency,
+    )
     return Plan(
         data.name,
         data.loss,
@@ -164,12 +175,10 @@ def _plan(data: Images, arguments: Namespace) -> Plan:
         batch=batch,
         per_pass=per_pass,
         passes=passes,
-        clip_norm=arguments.clip_norm,
         radius=5.0,
         learning_rate=real("learning_rate", arguments.learning_rate, "(0, 1e50]") / rounds,
-        rho=arguments.rho,
+        budget=budget,
         unit=arguments.unit,
-        adjacency=arguments.adjacency,
         noise=named.get(arguments.noise, arguments.noise),
         trust=arguments.trust,
     )

@@ -15,12 +15,16 @@ from corrnoise.simulations.federation.server import FederatedServer
 from corrnoise.support.serialise import digest, plain
 from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.privacy import Budget
 
 LOSS = LinearLoss("squares", 3, 1.0, 1.0)
 
 
 def plan_of(**settings: Any) -> Plan:
-    """A plan of three parameters, eight participations of two examples in two passes."""
+    """A plan of three parameters, eight participations of two examples in two passes.
+
+    Settings of its budget are given beside the others.
+    """
     given: dict[str, Any] = {
         "run": "test",
         "model": LOSS,
@@ -29,15 +33,18 @@ def plan_of(**settings: Any) -> Plan:
         "batch": 2,
         "per_pass": 4,
         "passes": 2,
-        "clip_norm": 1.0,
         "radius": 1.0,
         "learning_rate": 0.01,
-        "rho": 2.0,
         "unit": "example",
-        "adjacency": "replace-one",
         "noise": PoleNoise([0.0], [0.3]),
     }
-    return Plan(**(given | settings))
+    promised: dict[str, Any] = {
+        name: settings.pop(name) for name in ("epsilon", "delta", "clip_norm") if name in settings
+    }
+    promised["adjacency"] = settings.pop("adjacency", "replace-one")
+    if "epsilon" not in promised:
+        promised["rho"] = settings.pop("rho", 2.0)
+    return Plan(**(given | {"budget": Budget(**promised)} | settings))
 
 
 def client_of(plan: Plan, name: str, folder: Path, *, enrolled: bool = True) -> FederatedClient:

@@ -329,7 +329,7 @@ def check_far_points(folder: Path) -> None:
             for sign in (-1.0, 1.0)
         ]
         apart.append(float(np.linalg.norm(ends[1] - ends[0])))
-    assert max(apart) <= 2 * plan.budget.clip_norm
+    assert max(apart) <= 2 * plan.noise_budget.clip_norm
 
 
 def test_far_query_points_do_not_break_the_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,7 +346,7 @@ def check_one_example(plan: Plan, folder: Path) -> None:
         return lambda t, x, y, z: np.vstack([np.full((1, 3), sign * 100), np.full((len(z) - 1, 3), 0.01)])
 
     ends = [guarded(plan, folder / str(sign), rows(sign), request_of(plan, 1)) for sign in (-1.0, 1.0)]
-    assert np.linalg.norm(ends[1] - ends[0]) <= 2 * plan.budget.clip_norm
+    assert np.linalg.norm(ends[1] - ends[0]) <= 2 * plan.noise_budget.clip_norm
 
 
 def test_each_example_is_clipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

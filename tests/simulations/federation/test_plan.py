@@ -44,19 +44,19 @@ def spent(plan: Plan, shift: float) -> float:
 def test_noise_spends_the_budget_and_no_more(noise: Mechanism, adjacency: Any, unit: Any) -> None:
     plan = plan_of(noise=noise, adjacency=adjacency, unit=unit, clip_norm=0.7)
     shift = 0.7 * ADJACENCIES[adjacency] / (2 if unit == "example" else 1)
-    assert spent(plan, shift) <= plan.rho
-    assert spent(plan, shift) == pytest.approx(plan.rho, rel=1e-5)
+    assert spent(plan, shift) <= 2.0
+    assert spent(plan, shift) == pytest.approx(2.0, rel=1e-5)
 
 
 def test_a_plan_for_other_participations_is_found_out() -> None:
     noise = PoleNoise([0.0], [0.3])
-    once = noise.program(Participation.single(8), "float64").scale(plan_of(noise=noise, unit="client").budget)
+    once = noise.program(Participation.single(8), "float64").scale(plan_of(noise=noise, unit="client").noise_budget)
     client = plan_of(noise=noise, unit="client")
     shift = 2.0
-    assert spent(client, shift) * (client.noise_std / once) ** 2 > 2 * client.rho  # Participation(n) at client level
+    assert spent(client, shift) * (client.noise_std / once) ** 2 > 2 * 2.0  # Participation(n) at client level
     example = plan_of(noise=noise)
-    assert spent(example, shift) > 3 * example.rho  # c in place of c/b
-    every = noise.program(Participation.min_sep(8, 1, 2), "float64").scale(example.budget)
+    assert spent(example, shift) > 3 * 2.0  # c in place of c/b
+    every = noise.program(Participation.min_sep(8, 1, 2), "float64").scale(example.noise_budget)
     assert every > example.noise_std * 1.001  # min_sep=1 in place of p, which is noisier only
 
 
@@ -122,6 +122,19 @@ def test_restored_states_cost_a_budget_each() -> None:
     assert 6.0 <= plan.guarantee(1e-5, restored=2)["rho"] <= 6.0 * (1 + 1e-15)
 
 
+def test_a_budget_in_epsilon_and_delta_is_kept() -> None:
+    """The noise is that of the largest ρ within (ε, δ), and the plan states (ε, δ) without being told δ again."""
+    plan = plan_of(epsilon=2.0, delta=1e-6, clip_norm=0.5)
+    same = plan_of(rho=plan.budget.gaussian_rho, clip_norm=0.5)
+    assert plan.noise_std == same.noise_std
+    promise = plan.guarantee()
+    assert (promise["delta"], promise["rho"]) == (1e-6, plan.budget.gaussian_rho)
+    assert 2.0 * (1 - 1e-6) <= promise["epsilon"] <= 2.0
+    assert plan.guarantee(restored=1)["epsilon"] > 2.5
+    with pytest.raises(ValueError, match="delta must be given"):
+        same.guarantee()
+
+
 def test_users_are_warned() -> None:
     words = " ".join(plan_of(rounds=200, rho=8.0, clip_norm=0.01).warnings(4))
     assert "exhausted after about 16 of 200 rounds" in words
@@ -141,6 +154,8 @@ def test_users_are_warned() -> None:
         ({"adjacency": "add"}, "adjacency must be one of"),
         ({"noise": "best"}, "noise must be one of"),
         ({"rho": 0.0}, "rho must lie in"),
+        ({"clip_norm": 1e60}, "clip_norm must lie in"),
+        ({"epsilon": 2.0}, "must be given either by rho or by epsilon and delta"),
         ({"passes": 0}, "passes must be"),
         ({"radius": float("nan")}, "radius must"),
     ],
@@ -150,8 +165,8 @@ def test_bad_settings_are_refused(settings: dict[str, Any], words: str) -> None:
         plan_of(**settings)
 
 
-def test_unit_and_adjacency_have_no_default() -> None:
-    for name in ("unit", "adjacency", "rho"):
+def test_unit_and_budget_have_no_default() -> None:
+    for name in ("unit", "budget"):
         settings = {key: value for key, value in plan_of().arguments().items() if key != name}
         with pytest.raises(TypeError, match=name):
             Plan(**settings)
