@@ -13,7 +13,7 @@ from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductN
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.mechanisms.tree import BinaryTree, Decoder
-from corrnoise.theory.noise_cancellation.machines import cancelling_noise
+from corrnoise.theory.noise_cancellation.cancelling import cancelling_noise
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation

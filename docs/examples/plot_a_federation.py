@@ -8,7 +8,8 @@ server's estimate depends on how the machine draws it. All curves have the same 
 
 import matplotlib.pyplot as plt
 
-from corrnoise.theory.noise_cancellation.machines import cancelling_noise, mean_variance
+from corrnoise import Participation
+from corrnoise.theory.noise_cancellation.cancelling import cancelling_noise
 
 counts = (5, 10, 20, 50, 100, 200)
 noises = {
@@ -19,7 +20,7 @@ noises = {
 
 figure, axes = plt.subplots(figsize=(6.0, 3.0), layout="constrained")
 for style, (name, make) in zip(("o--", "s:", "^-"), noises.items(), strict=True):
-    variances = [mean_variance(make(n), n) for n in counts]
+    variances = [make(n).mean_error(Participation.single(n)) ** 2 for n in counts]
     axes.loglog(counts, variances, style, label=name)
 axes.set(xlabel="participations of a machine", ylabel="mean variance at equal privacy")
 axes.legend(frameon=False)

@@ -19,7 +19,7 @@ from corrnoise.simulations.federation.simulate import simulate_federation
 from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.mechanisms.product import AntiPGD
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun
-from corrnoise.theory.noise_cancellation.machines import cancelling_noise
+from corrnoise.theory.noise_cancellation.cancelling import cancelling_noise
 from corrnoise.theory.noise_cancellation.privacy import published_scale
 from corrnoise.theory.noise_cancellation.quadratic_runs import cancelling_excess, trusted_excess
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass

@@ -6,19 +6,26 @@ with the certified least of any noise. (d) Upper bounds of the excess loss over 
 published, where it is proved and beyond, and the corrected bounds. All at equal privacy.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
-from corrnoise.solvers.noise_cancellation import NOISES, Objective, named_noise, objective_value, optimal_machine_noise
+from corrnoise.solvers.families.buffers import best_buffers
+from corrnoise.solvers.noise_cancellation import best_share
+from corrnoise.solvers.objectives import run_objective
+from corrnoise.solvers.optimise import optimise
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun
-from corrnoise.theory.noise_cancellation.machines import cancelling_noise
+from corrnoise.theory.noise_cancellation.cancelling import cancelling_noise, regret_workload
 from corrnoise.theory.noise_cancellation.privacy import calibrated_scale, published_scale
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
+from corrnoise.theory.workloads import PrefixSums, Workload
 
 FAMILY = LossClass(1.0, 1.0, 1.0)
 MACHINES = 100
@@ -41,7 +48,22 @@ LOOKS: dict[str, dict[str, Any]] = {
 
 def noises(participations: int) -> dict[str, Mechanism]:
     """The noises that are compared, for a machine with that many participations."""
-    return {name: named_noise(name, participations) for name in NOISES}
+    once, regret = Participation.single(participations), regret_workload(participations)
+    return {
+        "published": cancelling_noise(participations, growth=1),
+        "constant": cancelling_noise(participations),
+        "nothing taken back": cancelling_noise(participations, share=0),
+        "best share": best_share(once, regret),
+        "two buffers": best_buffers(run_objective(regret), once, 2),
+        "binary tree": BinaryTree(participations),
+        "square root": NuFTRL(0),
+    }
+
+
+def energy(participations: int, workload: Workload, error: float) -> float:
+    """The mean variance, or the regret energy over n², whose root mean squared error is ``error``."""
+    scale = 1.0 if isinstance(workload, PrefixSums) else (participations + 1) / participations**2
+    return scale * error**2
 
 
 def server_panel(rounds: int) -> list[Series]:
@@ -55,7 +77,7 @@ def server_panel(rounds: int) -> list[Series]:
         variances = run.server_variances(noise, scale, cap=cap)
         if name == "published":  # for any schedule, without a cap
             scale = published_scale(BUDGET, FAMILY, rounds) * FAMILY.radius / FAMILY.published_norm
-            variances = run.server_variances(named_noise(name, rounds), scale)
+            variances = run.server_variances(cancelling_noise(rounds, growth=1), scale)
         series.append(Series("server", name, "exact", t, variances))
     return series
 
@@ -65,14 +87,15 @@ def machine_panels(counts: tuple[int, ...]) -> list[Series]:
     n = np.array(counts, dtype=float)
     held = [noises(count) for count in counts]
     series = []
-    panels: tuple[tuple[str, Objective, int], ...] = (("variance", "mean_variance", 0), ("machine", "regret_energy", 2))
-    for panel, objective, power in panels:
-        for name in NOISES:
-            values = [
-                objective_value(made[name], k, objective) / k**power for made, k in zip(held, counts, strict=True)
-            ]
+    panels: tuple[tuple[str, Callable[[int], Workload]], ...] = (("variance", PrefixSums), ("machine", regret_workload))
+    for panel, judged in panels:
+        whats = [(Participation.single(count), judged(count)) for count in counts]
+        for name in held[0]:
+            errors = [made[name].mean_error(*what) for made, what in zip(held, whats, strict=True)]
+            values = [energy(who.length, what, error) for (who, what), error in zip(whats, errors, strict=True)]
             series.append(Series(panel, name, "exact", n, np.array(values)))
-        least = [optimal_machine_noise(k, objective, tolerance=1e-3).lower_bound / k**power for k in counts]
+        floors = [optimise(what, who, family="dense").floor for who, what in whats]
+        least = [energy(who.length, what, floor or 0.0) for (who, what), floor in zip(whats, floors, strict=True)]
         series.append(Series(panel, "least possible", "lower bound", n, np.array(least)))
     return series
 

@@ -12,8 +12,8 @@ from corrnoise.paper_checks.noise_cancellation.gradients import path
 from corrnoise.paper_checks.noise_cancellation.paper import PAPER
 from corrnoise.theory.noise_cancellation import quadratic_runs
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun
+from corrnoise.theory.noise_cancellation.cancelling import cancelling_noise
 from corrnoise.theory.noise_cancellation.coupling import growing_noise_factor
-from corrnoise.theory.noise_cancellation.machines import cancelling_noise
 from corrnoise.theory.noise_cancellation.privacy import published_scale
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.numerics.checks import Array

@@ -9,11 +9,12 @@ from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.noise_cancellation.paper import PAPER
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun
+from corrnoise.theory.noise_cancellation.cancelling import cancelling_noise
 from corrnoise.theory.noise_cancellation.coupling import constant_noise_factor
-from corrnoise.theory.noise_cancellation.machines import cancelling_noise, mean_variance, regret_energy
 from corrnoise.theory.noise_cancellation.privacy import published_scale
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
 FAMILY = LossClass(1.0, 1.0, 1.0)
@@ -117,9 +118,10 @@ def growing_noise(participations: int, growth: float = 0.0, other: float = 1.0, 
     part of the last noise only, with the same memory: mean variance 24.5, or J/n² 1.14.
     """
     n = participations
-    noises = [cancelling_noise(n, growth=each) for each in (growth, other)]
-    sides = [np.array([mean_variance(noise, n), regret_energy(noise, n)]) for noise in noises]
-    return sides[0], factor * sides[1]
+    once = Participation.single(n)
+    variances = [cancelling_noise(n, growth=each).mean_error(once) ** 2 for each in (growth, other)]
+    both = np.array([1.0, 2.0 * n])  # y_k are independent, so that J is 2n times the mean variance
+    return variances[0] * both, factor * variances[1] * both
 
 
 def enumerated_products(machines: int, rounds: int) -> tuple[float, float]:

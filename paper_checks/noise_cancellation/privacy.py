@@ -9,8 +9,14 @@ from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.noise_cancellation.gradients import FAMILIES
 from corrnoise.paper_checks.noise_cancellation.paper import PAPER
 from corrnoise.paper_checks.shuffled_gradients.c4_to_f2 import proposition_c4
-from corrnoise.theory.noise_cancellation.machines import cancelling_noise, largest_energies
-from corrnoise.theory.noise_cancellation.privacy import covariance_zcdp, published_scale, published_zcdp, trusted_zcdp
+from corrnoise.theory.noise_cancellation.cancelling import cancelling_noise
+from corrnoise.theory.noise_cancellation.privacy import (
+    covariance_zcdp,
+    largest_energies,
+    published_scale,
+    published_zcdp,
+    trusted_zcdp,
+)
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass, Losses
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.privacy import Budget, zcdp_to_approx_dp

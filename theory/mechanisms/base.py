@@ -202,6 +202,20 @@ class Mechanism(Record, ABC):
             raise ValueError(f"participation must have steps={self.steps} as the mechanism has, got steps={who.steps}")
         return who
 
+    def leading(self, n: int) -> Mechanism:
+        """The noise of the first n >= 1 steps, which are a mechanism of their own because N and C are triangular.
+
+        Raises ``ValueError`` where there are fewer steps.
+        """
+        length = checks.integer("n", n, 1)
+        if self.steps is not None and length > self.steps:
+            raise ValueError(f"n must be in [1, {self.steps}], the steps of the mechanism, got {n}")
+        return self if length == self.steps else self._leading(length)
+
+    @abstractmethod
+    def _leading(self, n: int) -> Mechanism:
+        """The noise of the first n steps, which are fewer than all."""
+
     # -- errors --------------------------------------------------------------------------------------------------------
 
     def errors(self, workload: Workload) -> Array:

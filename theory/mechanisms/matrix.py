@@ -35,6 +35,9 @@ class SubstitutedNoise(Mechanism):
         exact = self.bracket(participation).upper
         return self, substitution_sensitivity(exact, self.column_norms(), self.bands(), participation)
 
+    def _leading(self, n: int) -> Mechanism:
+        return MatrixNoise(self.strategy()[:n, :n])
+
     def memory(self, n: int | None = None) -> int:
         return self.bands(n) - 1
 
@@ -177,6 +180,11 @@ class BandedNoise(SubstitutedNoise):
     @property
     def steps(self) -> int:
         return int(self.diagonals.shape[1])
+
+    def _leading(self, n: int) -> BandedNoise:
+        diagonals = self.diagonals[:n, :n]
+        inside = np.add.outer(np.arange(len(diagonals)), np.arange(n)) < n
+        return BandedNoise(np.where(inside, diagonals, 0.0))
 
     def bands(self, n: int | None = None) -> int:
         self.length(n)

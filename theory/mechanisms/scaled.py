@@ -25,6 +25,7 @@ from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import record
 from corrnoise.theory.numerics.rounding import DTYPES, Dtype, as_stored
 from corrnoise.theory.participation import Participation
+from corrnoise.theory.workloads import Workload
 
 _UNIT = 2.0**-53
 _FACTORS = "[1e-100, 1e100]"
@@ -112,6 +113,10 @@ class ScaledNoise(Mechanism):
         assert given is not None
         return int(given.size)
 
+    def _leading(self, n: int) -> ScaledNoise:
+        steps, draws = (None if each is None else each[:n] for each in (self.step_scales, self.draw_scales))
+        return ScaledNoise(self.noise, steps, draws)
+
     def memory(self, n: int | None = None) -> int:
         return self.noise.memory(self.length(n))
 
@@ -143,9 +148,16 @@ class ScaledNoise(Mechanism):
             norms = self.noise.column_norms(length)
         else:
             squares = np.square(self.noise.inverse_coefficients(length))
-            weights = self.draw_scales**-2.0
-            norms = np.sqrt(np.convolve(squares, weights[::-1])[:length][::-1])
+            norms = np.sqrt(_convolution(squares, self.draw_scales[::-1] ** -2.0)[::-1])
         return norms if self.step_scales is None else norms / self.step_scales
+
+    def errors(self, workload: Workload) -> Array:
+        """Variances of what a workload shows of unit noise; without a matrix for Toeplitz workloads of scaled draws."""
+        first = checks.instance("workload", workload, Workload).toeplitz_coefficients()  # type: ignore[type-abstract]
+        if first is None or self.draw_scales is None or self.step_scales is not None:
+            return super().errors(workload)
+        column = workload.apply(self.noise.coefficients(self.length(workload.steps)))
+        return _convolution(np.square(column), self.draw_scales**2)
 
     def strategy_error(self, n: int | None = None) -> float:
         error = self.noise.strategy_error(self.length(n))
@@ -201,3 +213,16 @@ class ScaledNoise(Mechanism):
             rows = np.minimum(np.add.outer(np.arange(diagonals.shape[0]), np.arange(self.steps)), self.steps - 1)
             diagonals = diagonals / self.draw_scales[rows]
         return BandedNoise(diagonals if self.step_scales is None else diagonals / self.step_scales)
+
+
+def _convolution(first: Array, second: Array) -> Array:
+    """The first n entries of the convolution of two vectors of n non-negative numbers, to a relative error of n u.
+
+    The end of ``first`` that is constant is added up at once; for noise that takes back a share this is all of it.
+    """
+    n, end = first.size, first[-1]
+    varied = np.flatnonzero(first != end)
+    head = int(varied[-1]) + 1 if varied.size else 0
+    total = np.convolve(first[:head], second)[:n] if head else np.zeros(n)
+    total[head:] += end * np.cumsum(second)[: n - head]
+    return total

@@ -94,6 +94,9 @@ class TimeVaryingBuffers(Mechanism):
         """d_t, with which a run multiplies the finished noise of each step."""
         return self.scales
 
+    def _leading(self, n: int) -> TimeVaryingBuffers:
+        return TimeVaryingBuffers(self.decays, self.outputs[:n], self.inputs[:n], self.scales[:n])
+
     def memory(self, n: int | None = None) -> int:
         self.length(n)
         return int(self.decays.size)

@@ -201,6 +201,9 @@ class ToeplitzNoise(Mechanism, ABC):
             return Sensitivity(value=norm(series), upper=math.inf, rounding=error, exact=who.once)
         return any_toeplitz_sensitivity(series, who, error=error)
 
+    def _leading(self, n: int) -> ToeplitzNoise:
+        return self
+
     def errors(self, workload: Workload) -> Array:
         """Variances of what a workload shows of unit noise, shape (rows,).
 

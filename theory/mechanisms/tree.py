@@ -89,6 +89,9 @@ class BinaryTree(Mechanism):
     def steps(self) -> int:
         return self.horizon
 
+    def _leading(self, n: int) -> BinaryTree:
+        return BinaryTree(n, decoder=self.decoder, decay=self.decay)
+
     def memory(self, n: int | None = None) -> int:
         return self.length(n).bit_length()
 

@@ -29,14 +29,15 @@ import numpy as np
 from scipy.stats import binom
 
 from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.noise_cancellation.cancelling import cancelling_parameters
 from corrnoise.theory.noise_cancellation.coupling import constant_noise_factor, growing_noise_factor
-from corrnoise.theory.noise_cancellation.machines import cancelling_parameters, prefix_variances
 from corrnoise.theory.noise_cancellation.privacy import calibrated_scale, of_machine, published_scale
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass, Losses
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.privacy import Budget
+from corrnoise.theory.workloads import PrefixSums
 
 _NONNEGATIVE = "[0, 1e100]"
 Method = Literal["coupling", "cauchy-schwarz"]
@@ -224,7 +225,7 @@ class FederatedRun(Record):
         scale = checks.real("scale", scale, "[0, 1e100]")
         cap = self.rounds if cap is None else min(self.rounds, checks.integer("cap", cap, 1))
         counts = np.arange(self.rounds + 1)
-        variances = np.concatenate([[0.0], prefix_variances(noise, cap)])[np.minimum(counts, cap)]
+        variances = np.concatenate([[0.0], noise.leading(cap).errors(PrefixSums(cap))])[np.minimum(counts, cap)]
         mean = [binom.pmf(counts[: t + 1], t, self.probability) @ variances[: t + 1] for t in counts[1:]]
         return np.array(mean) * (scale**2 * self.machines / self.participants**2)
 
@@ -271,7 +272,8 @@ class FederatedRun(Record):
         cap = self.rounds if cap is None else checks.integer("cap", cap, 1)
         scale = self._noise_scale(noise, cap, losses)
         if method == "cauchy-schwarz":
-            variance = scale**2 * float(prefix_variances(noise, min(cap, self.rounds)).max())
+            times = min(cap, self.rounds)
+            variance = scale**2 * float(noise.leading(times).errors(PrefixSums(times)).max())
             constant = self.family.diameter * self.rounds * math.sqrt(self.machines * self.dimension * variance)
             return self._assembled((rates or [most])[0], constant / self.participants, 1.0, cap)
         if not rates:

@@ -23,10 +23,13 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.noise_cancellation.machines import covered_sensitivity, energies, largest_energies
+from corrnoise.theory.mechanisms.program import Form
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass, Losses
 from corrnoise.theory.numerics import checks
-from corrnoise.theory.numerics.checks import ArrayLike
+from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
 _UP = 1 + 1e-12
@@ -44,9 +47,35 @@ def covariance_zcdp(covariance: ArrayLike, shifts: ArrayLike) -> float:
     return float((delta**2 * energies).max() / 2)
 
 
+def largest_energies(noise: Mechanism, participations: int) -> Array:
+    """The largest energy of a participation followed by at most 0, 1, …, n − 1 others, shape (n,), increasing."""
+    n = participations
+    first = noise.leading(n)
+    if isinstance(first, ToeplitzNoise):
+        return np.asarray(np.square(first.column_norms(n)))[::-1]
+    if (
+        isinstance(first, ScaledNoise)
+        and first.step_scales is None
+        and first.draw_scales is not None
+        and (np.diff(first.draw_scales) >= 0).all()
+    ):  # the first participation has the least noise
+        return np.cumsum(np.square(first.noise.inverse_coefficients(n)) / first.draw_scales**2)
+    sums = np.cumsum(np.square(first.strategy(n)), axis=0)
+    column = np.arange(n)
+    last = np.minimum(column + column[:, np.newaxis], n - 1)
+    return np.asarray(sums[last, column].max(axis=1))
+
+
+def covered_sensitivity(noise: Mechanism, participations: int) -> float:
+    """An upper bound of sqrt(max_j e_j) for the program that a machine runs, in float64, rounding errors included."""
+    first = noise.leading(participations)
+    form: Form | None = None if first.forms() else "transform"
+    return first.program(Participation.single(participations), "float64", form).sensitivity
+
+
 def _rounding(noise: Mechanism, participations: int) -> float:
     """A factor, at least 1, of energies, which covers the program that a machine runs."""
-    exact = float(energies(noise, participations).max())
+    exact = float(np.square(noise.leading(participations).column_norms(participations)).max())
     return max(covered_sensitivity(noise, participations) ** 2 / exact, 1.0)
 
 

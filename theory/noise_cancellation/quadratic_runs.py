@@ -26,7 +26,7 @@ import numpy as np
 
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun, sampling_variance
-from corrnoise.theory.noise_cancellation.machines import cancelling_parameters
+from corrnoise.theory.noise_cancellation.cancelling import cancelling_parameters
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record

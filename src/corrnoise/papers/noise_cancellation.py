@@ -2,6 +2,6 @@
 
 from corrnoise.simulations.federation.simulate import simulate_federation
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun
-from corrnoise.theory.noise_cancellation.machines import cancelling_noise
+from corrnoise.theory.noise_cancellation.cancelling import cancelling_noise
 
 __all__ = ["FederatedRun", "cancelling_noise", "simulate_federation"]

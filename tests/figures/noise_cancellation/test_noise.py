@@ -23,6 +23,13 @@ def test_the_entry_says_what_is_drawn(drawn: Data) -> None:
     assert "least possible" in figure.report(drawn)
 
 
+@pytest.mark.parametrize("count", [1, 2, 30])
+def test_noises_by_name_are_made_for_the_participations(count: int) -> None:
+    for name, noise in figure.noises(count).items():
+        assert noise.column_norms(count).shape == (count,)
+        assert noise.memory(count) <= (29 if name == "square root" else 5)
+
+
 def test_the_published_bound_is_solid_where_it_is_proved(curves: dict[tuple[str, str], Series]) -> None:
     assert curves["bound", "published"].x.tolist() == [1, 4]
     assert curves["bound", "published, beyond its proof"].x.tolist() == [16, 64]

@@ -12,7 +12,8 @@ from corrnoise.simulations.federation.simulate import Examples, simulate_federat
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD
-from corrnoise.theory.noise_cancellation.machines import cancelling_noise, prefix_variances
+from corrnoise.theory.noise_cancellation.cancelling import cancelling_noise
+from corrnoise.theory.workloads import PrefixSums
 from tests.simulations.federation.federations import LOSS, plan_of
 
 
@@ -88,7 +89,7 @@ def test_the_noise_in_the_estimate_has_its_law(noise: Mechanism, trust: str) -> 
     plan = all_take_part(noise=noise, trust=trust)
     data = examples(3, 4, zero=True)  # no gradient
     found = np.array([simulate_federation(plan, data, seed=seed).estimate for seed in range(400)])
-    expected = plan.noise_std**2 * prefix_variances(noise, 4)[-1] / (1 if trust == "central" else 3)
+    expected = plan.noise_std**2 * noise.errors(PrefixSums(4))[-1] / (1 if trust == "central" else 3)
     measured = float(np.mean(found**2))
     error = expected * (2 / found.size) ** 0.5
     assert abs(measured - expected) < 5 * error

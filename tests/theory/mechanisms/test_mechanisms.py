@@ -11,6 +11,7 @@ from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise, causal_
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.participation import ANY_LENGTH, Participation
 from corrnoise.theory.workloads import PrefixSums
@@ -150,6 +151,47 @@ def test_long_runs():
     loose = ScaledNoise.normalised(NuFTRL(1e-3), Participation.single(n)).bracket(who)
     assert not loose.exact
     assert (loose.value, loose.upper) == (pytest.approx(2), pytest.approx(4))
+
+
+def test_the_first_steps_are_a_mechanism_of_their_own():
+    rng = np.random.default_rng(1)
+    rows = np.array([[4.0] * 7, [0.5, 1, 2, 3, 2, 1, 0], [1, 2, 3, 2, 1, 0, 0]])
+    matrix = np.tril(rng.standard_normal((7, 7))) + 3 * np.eye(7)
+    scales = np.linspace(1, 2, 7)
+    varying = TimeVaryingBuffers([0.5, 0.9], rng.uniform(0, 1, (7, 2)), rng.uniform(0, 1, (7, 2)), scales)
+    noises = (
+        BandedNoise(rows),
+        MatrixNoise(matrix),
+        ScaledNoise(NuFTRL(0.1), scales, scales[::-1]),
+        BinaryTree(7),
+        BinaryTree(7, decoder="binary", decay=0.1),
+        varying,
+    )
+    for noise in noises:
+        for n in (1, 2, 5):
+            first = noise.leading(n)
+            np.testing.assert_allclose(first.strategy(), noise.strategy()[:n, :n], rtol=1e-12, atol=1e-15)
+            assert type(first) is type(noise)
+        assert noise.leading(7) == noise
+        with pytest.raises(ValueError, match=r"n must be in \[1, 7\], the steps of the mechanism, got 8"):
+            noise.leading(8)
+    assert NuFTRL(0.1).leading(8) == NuFTRL(0.1)
+    with pytest.raises(ValueError, match="n must be an integer >= 1, got 0"):
+        NuFTRL(0.1).leading(0)
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [AntiPGD(0.0), DPSGD(), PoleNoise([0.0], [0.3]), PoleNoise([0.1], [0.5]), FiniteNoise([1.0, -0.5, -0.2])],
+)
+def test_scaled_draws_take_no_matrix(noise):
+    """Column norms and errors of prefix sums by convolutions, whose first factor may end with a constant."""
+    draws = np.random.default_rng(2).uniform(0.5, 2.0, 50)
+    scaled = ScaledNoise(noise, draw_scales=draws)
+    norms = np.linalg.norm(np.linalg.inv(scaled.noising_matrix()), axis=0)
+    np.testing.assert_allclose(scaled.column_norms(), norms, rtol=1e-12)
+    sums = np.square(np.cumsum(scaled.noising_matrix(), axis=0)).sum(axis=1)
+    np.testing.assert_allclose(scaled.errors(PrefixSums(50)), sums, rtol=1e-12)
 
 
 def test_causal_strategy():

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun, sampling_variance
+from corrnoise.theory.noise_cancellation.cancelling import cancelling_noise
 from corrnoise.theory.noise_cancellation.coupling import (
     constant_noise_factor,
     displacements,
     growing_noise_factor,
     held_displacements,
 )
-from corrnoise.theory.noise_cancellation.machines import cancelling_noise
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.privacy import Budget
 

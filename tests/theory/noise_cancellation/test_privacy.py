@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.matrix import MatrixNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
-from corrnoise.theory.noise_cancellation.machines import cancelling_noise
+from corrnoise.theory.noise_cancellation.cancelling import cancelling_noise
 from corrnoise.theory.noise_cancellation.privacy import (
     calibrated_scale,
     covariance_zcdp,

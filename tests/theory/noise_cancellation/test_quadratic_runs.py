@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun
-from corrnoise.theory.noise_cancellation.machines import cancelling_noise, cancelling_parameters
+from corrnoise.theory.noise_cancellation.cancelling import cancelling_noise, cancelling_parameters
 from corrnoise.theory.noise_cancellation.quadratic_runs import (
     QuadraticRun,
     cancelling_excess,
