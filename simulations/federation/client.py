@@ -195,6 +195,8 @@ class FederatedClient:
         if points[0] is None or points[1] is None:
             return refused("the query points are no finite vectors of the model")
         if k >= plan.participations:
+            if plan.trust == "local" and request.acknowledged < k:
+                return self._reply(state, request), None  # no later one will carry what was lost
             return refused("all participations are used", exhausted=True)
         message, memory = self._message(state, request.round, points[0], points[1])
         held = state.outbox[request.acknowledged - sent :] if plan.trust == "local" else state.outbox[:0]

@@ -96,6 +96,20 @@ def test_all_participations_are_used_once(tmp_path: Path) -> None:
     assert len(set(seen)) == 8
 
 
+def test_what_was_lost_comes_again_from_an_exhausted_client(tmp_path: Path) -> None:
+    plan = plan_of()
+    client = client_of(plan, "a", tmp_path / "a")
+    sent = [answered(client, request_of(plan, t, min(t - 1, 6))).vector for t in range(1, 9)]
+    before = (tmp_path / "a" / STATE).read_bytes()
+    again = answered(client, request_of(plan, 12, 6))
+    assert (again.first, again.last) == (7, 8)
+    np.testing.assert_array_equal(again.vector, sent[-1])
+    assert (tmp_path / "a" / STATE).read_bytes() == before
+    last = client.reply(request_of(plan, 13, 8))
+    assert isinstance(last, Refusal)
+    assert last.exhausted
+
+
 def noise_of(plan: Plan, folder: Path, rounds: int) -> Array:
     """The noise of the messages of a client with contributions 0, shape (rounds, d)."""
     enrol(plan, "a", folder, examples=10)
