@@ -237,7 +237,8 @@ class CorrelatedNoise:
             if not reply.has_error() and (name := self._name(reply.content, question)) is not None:
                 self._nodes[name] = node
             else:
-                _log.warning("node %d does not show that it is a client of the roster", node)
+                reason = reply.error.reason if reply.has_error() else "no name of the roster with its signature"
+                _log.warning("node %d does not show that it is a client of the roster: %.200s", node, reason)
 
     def _name(self, content: Any, question: Presence) -> str | None:
         """The client that an answer to a question shows; None if it shows none."""

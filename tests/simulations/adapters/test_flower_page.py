@@ -22,6 +22,8 @@ from corrnoise.simulations.federation.server import FederatedServer
 from corrnoise.support.serialise import load
 
 pytest.importorskip("flwr.app")
+serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
+ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
 pytestmark = pytest.mark.slow
 
 PAGE = Path(__file__).parents[3] / "docs/flower.md"
@@ -41,6 +43,7 @@ class Stranger:
 
     def __init__(self, folder: Path, rounds: int) -> None:
         text = PAGE.read_text(encoding="utf-8").replace("rounds=6", f"rounds={rounds}")
+        text = text.replace("~/.flwr/config.toml", "config.toml")
         for shown, found in zip(("8000", "8011", "8012", "8013"), free_ports(4), strict=True):
             text = text.replace(shown, str(found))
         self.folder = folder
@@ -57,7 +60,11 @@ class Stranger:
         }
         self.blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
         self.started: list[subprocess.Popen[bytes]] = []
-        subprocess.run(["sh", "-ec", self.blocks[0]], cwd=folder, env=self.environment, check=True, timeout=120)
+        self.paste(self.blocks[0])
+
+    def paste(self, lines: str) -> None:
+        """Run lines of the page in a shell, to their end."""
+        subprocess.run(["sh", "-ec", lines], cwd=self.folder, env=self.environment, check=True, timeout=120)
 
     def type(self, line: str, log: str) -> "subprocess.Popen[bytes]":
         """Start a command of the page in the background."""
@@ -123,8 +130,35 @@ def test_a_simulation(tmp_path: Path) -> None:
         who.check(3)
 
 
+def test_a_deployment_with_certificates(tmp_path: Path) -> None:
+    """Over TLS, where one owner trusts apps of one key alone: the app has no signature, and does not run there."""
+    with stranger(tmp_path, 2) as who:
+        who.paste(who.blocks[3])
+        link, *nodes, run = who.blocks[4].splitlines()
+        who.type(link, "link.log")
+        who.wait("Uvicorn running on https", "link.log", 60)
+        assert who.type(run.replace(" safe ", " here "), "open.log").wait(120) != 0  # without TLS nobody is heard
+        key = ed25519.Ed25519PrivateKey.generate().public_key()
+        shown = key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
+        (tmp_path / "keys.yaml").write_text(f"fpk_bob: {shown}\n")
+        nodes[1] = nodes[1].removesuffix("&") + "--trusted-entities keys.yaml"
+        for line, name in zip(nodes, NAMES, strict=True):
+            who.type(line, f"{name}.log")
+        assert who.type(run, "run.log").wait(300) == 0
+        who.check(2)
+        assert "could not be verified" in who.log("bob.log")
+        assert "could not be verified" in who.log("run.log")
+        assert "flwr-clientapp" not in who.log("bob.log")
+        assert "flwr-clientapp" in who.log("ada.log")
+        state = load(tmp_path / "bob" / client.STATE, client._KINDS)
+        assert isinstance(state, ClientState)
+        assert state.participations == 0
+
+
 def test_a_deployment_whose_parts_are_killed(tmp_path: Path) -> None:
+    """Nodes and the SuperLink die at random instants of rounds, which take about 20 s."""
     rounds = 6
+    rng = np.random.default_rng(28)
     with stranger(tmp_path, rounds) as who:
         link_line, *node_lines, run_line = who.blocks[2].splitlines()
         link = who.type(link_line, "link.log")
@@ -132,12 +166,15 @@ def test_a_deployment_whose_parts_are_killed(tmp_path: Path) -> None:
         nodes = [who.type(line, f"{name}.log") for line, name in zip(node_lines, NAMES, strict=True)]
         who.type(run_line, "run-1.log")
 
-        who.wait("ROUND 2/", "run-1.log", 180)
-        os.killpg(nodes[1].pid, signal.SIGKILL)
-        time.sleep(5)
-        who.type(node_lines[1], "bob.log")
+        for number, node in ((2, 1), (3, 2)):
+            who.wait(f"ROUND {number}/", "run-1.log", 240)
+            time.sleep(rng.uniform(0, 15))
+            os.killpg(nodes[node].pid, signal.SIGKILL)
+            time.sleep(rng.uniform(0, 5))
+            who.type(node_lines[node], f"{NAMES[node]}.log")
 
         who.wait("ROUND 4/", "run-1.log", 240)
+        time.sleep(rng.uniform(0, 15))
         link.kill()  # what it has started lives on for a while
         link.wait()
         time.sleep(2)
