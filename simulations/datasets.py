@@ -58,7 +58,7 @@ def _openml(identifier: int, stand_in: str = "", *, without: tuple[str, ...] = (
     """A table of OpenML, ``without`` some columns (in lower case), and then without rows that miss a value."""
 
     def read(cache: str | None) -> Table:
-        logging.getLogger(__name__).info("data set %d is fetched from OpenML, or from %s", identifier, cache)
+        logging.getLogger(__name__).info("data set %d is fetched from OpenML, if it is not in the cache", identifier)
         bunch = _scikit_learn().fetch_openml(data_id=identifier, data_home=cache, as_frame=False, parser="liac-arff")
         names = list(bunch.feature_names)
         kept = [k for k, column in enumerate(names) if column.lower() not in without]

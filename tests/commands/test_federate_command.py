@@ -1,5 +1,7 @@
 """``corrnoise federate``: what it prints and writes, what it refuses, that it goes on, and how a client is enrolled."""
 
+import hashlib
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ from corrnoise.__main__ import main
 from corrnoise.simulations.federation import bench
 from corrnoise.simulations.federation.client import STATE
 from corrnoise.simulations.federation.server import FederatedServer
+from corrnoise.support.reading import LARGE
+from corrnoise.support.serialise import load
 from tests.simulations.federation.federations import plan_of
 
 SMALL = ("federate", "--machines", "20", "--participants", "10", "--adjacency", "replace-one")
@@ -83,6 +87,77 @@ def test_a_budget_in_epsilon_and_delta_is_kept(tmp_path: Path) -> None:
 def test_adjacency_is_stated_by_the_caller(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["federate", "--output", str(tmp_path / "run")]) == 1
     assert "--adjacency must be given" in capsys.readouterr().err
+
+
+class OpenML:
+    """A stand-in for OpenML, whose data set 554 is 70 000 images of four pixels, one of which is bright in each."""
+
+    def __init__(self) -> None:
+        digits = np.random.default_rng(0).integers(0, 10, 70000)
+        pixels = 255 * np.eye(4, dtype=int)[digits % 4]
+        names = [f"pixel{k}" for k in range(4)]
+        head = [f"@ATTRIBUTE {name} REAL" for name in names] + ["@ATTRIBUTE class {0,1,2,3,4,5,6,7,8,9}", "@DATA"]
+        rows = [",".join(map(str, (*row, digit))) for row, digit in zip(pixels, digits, strict=True)]
+        file = "\n".join(["@RELATION mnist_784", *head, *rows]).encode()
+        columns = [
+            {
+                "index": str(k),
+                "name": name,
+                "data_type": "nominal" if name == "class" else "numeric",
+                "is_target": str(name == "class").lower(),
+                "is_ignore": "false",
+                "is_row_identifier": "false",
+                "number_of_missing_values": "0",
+            }
+            for k, name in enumerate([*names, "class"])
+        ]
+        description = {
+            "id": "554",
+            "description": "a stand-in",
+            "name": "mnist_784",
+            "version": "1",
+            "status": "active",
+            "format": "ARFF",
+            "url": "https://www.openml.org/data/v1/download/52667/mnist_784.arff",
+            "md5_checksum": hashlib.md5(file).hexdigest(),
+        }
+        count = {"name": "NumberOfInstances", "value": "70000"}
+        self.served = {
+            "/data/features/554": json.dumps({"data_features": {"feature": columns}}).encode(),
+            "/data/qualities/554": json.dumps({"data_qualities": {"quality": [count]}}).encode(),
+            "/data/554": json.dumps({"data_set_description": description}).encode(),
+            "mnist_784.arff": file,
+        }
+        self.asked = 0
+
+    def __call__(self, request: Any, *_: Any, **__: Any) -> Any:
+        self.asked += 1
+        (content,) = [body for end, body in self.served.items() if request.full_url.endswith(end)]
+        answer = io.BytesIO(content)
+        answer.info = dict  # type: ignore[attr-defined]
+        return answer
+
+
+@pytest.mark.slow
+def test_mnist_is_fetched_once_and_trained_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = pytest.importorskip("sklearn.datasets._openml")
+    server = OpenML()
+    monkeypatch.setattr(module, "urlopen", server)
+    monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "cache"))
+    options = ["--data", "mnist", "--download", "--adjacency", "replace-one", "--noise", "constant", "--rho", "1e6"]
+    options += ["--participants", "20", "--batch", "30", "--learning-rate", "30"]
+    for run in ("one", "two"):
+        assert main(["federate", *options, "--rounds", "20", "--output", str(tmp_path / run)]) == 0
+    assert server.asked == 4  # the second run reads the cache
+    written = json.loads((tmp_path / "two" / "result.json").read_text())
+    assert written["machines"] == 100
+    assert 0.2 < written["test_accuracy"] < 0.5  # four pixels tell four classes of digits apart
+    features, targets = load(tmp_path / "two" / "client-0" / "data.npz", most_bytes=LARGE)
+    assert features.shape == (600, 5)
+    np.testing.assert_array_equal(np.unique(features), [0.0, 1.0])
+    np.testing.assert_array_equal(features.argmax(axis=1), targets % 4)
 
 
 def test_an_interrupted_run_goes_on(
