@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from corrnoise.simulations.adapters.torch import check_layers, example_gradients
 from corrnoise.simulations.extras import extra_module
-from corrnoise.simulations.federation.client import Contribution, corrections
+from corrnoise.simulations.federation.client import Contribution, Corrections
+from corrnoise.support.serialise import digest
 from corrnoise.theory.numerics.checks import Array
 
 
@@ -52,4 +53,8 @@ def module_contribution(
         rows = torch.cat([each.flatten(1).double() for each in found.values()], dim=1)
         return np.asarray(rows.cpu().numpy())
 
-    return corrections(gradients)
+    def digested(values: Any) -> list[Any]:
+        flat = values.detach().cpu().contiguous().flatten()
+        return [list(values.shape), str(values.dtype), digest(flat.view(torch.uint8).numpy().tobytes())]
+
+    return Corrections(gradients, digest([digested(inputs), digested(targets)]))

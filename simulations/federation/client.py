@@ -34,7 +34,7 @@ from corrnoise.simulations.run import draws, spans
 from corrnoise.simulations.run.engines import engine, step_scale
 from corrnoise.support.files import sync_folder, unfinished_folder
 from corrnoise.support.reading import LARGE
-from corrnoise.support.serialise import by_name, load, save
+from corrnoise.support.serialise import by_name, digest, load, save
 from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
@@ -59,6 +59,7 @@ class ClientState:
     last_round: int  #: the round of participation k
     noise: Array  #: the memory of the engine, shape (rows, d)
     outbox: Array  #: the messages of the participations after those that are acknowledged, shape (k − a, d)
+    data: str = ""  #: a digest of the examples of the first participation, if the contribution has one
 
 
 _KINDS = by_name(ClientState)
@@ -67,17 +68,21 @@ _KINDS = by_name(ClientState)
 def linear_contribution(loss: LinearLoss, features: Array, targets: Array) -> Contribution:
     """The corrections of a linear loss on the data of a client, features of shape (n, k) and targets of shape (n,)."""
     features, targets = loss.checked_examples(features, targets)
-    return corrections(lambda x, examples: loss.gradients(x, features[examples], targets[examples]))
+    held = digest([[list(each.shape), digest(each.tobytes())] for each in (features, targets)])
+    return Corrections(lambda x, examples: loss.gradients(x, features[examples], targets[examples]), held)
 
 
-def corrections(gradients: Callable[[Array, NDArray[np.int64]], Array]) -> Contribution:
-    """The contribution of a model, from its gradients at a point for the examples with these numbers, shape (b, d)."""
+@dataclass(frozen=True)
+class Corrections:
+    """The contribution of a model, from its gradients."""
 
-    def found(t: int, current: Array, previous: Array, examples: NDArray[np.int64]) -> Array:
-        now = t * gradients(current, examples)
-        return now - (t - 1) * gradients(previous, examples) if t > 1 else now
+    gradients: Callable[[Array, NDArray[np.int64]], Array]  #: at a point for examples with these numbers, shape (b, d)
+    data: str  #: a digest of all examples in their order, by which a client notices other data
 
-    return found
+    def __call__(self, t: int, current: Array, previous: Array, examples: NDArray[np.int64]) -> Array:
+        """T ∇f(x_t) − (t − 1) ∇f(x_{t−1}) for each example."""
+        now = t * self.gradients(current, examples)
+        return now - (t - 1) * self.gradients(previous, examples) if t > 1 else now
 
 
 def enrol(plan: Plan, name: str, folder: str | os.PathLike[str], *, examples: int) -> str | None:
@@ -90,9 +95,12 @@ def enrol(plan: Plan, name: str, folder: str | os.PathLike[str], *, examples: in
     examples : how many examples the client has, at least ``batch`` × ``per_pass``
 
     Returns the public key in hexadecimal digits, or None without the library ``cryptography``.
-    Raises ``FileExistsError`` where the folder is there, ``ValueError`` where there are too few examples.
+    Raises ``FileExistsError`` where the folder is there, ``ValueError`` where there are too few examples, or the name
+    is no word, which could pass for other lines of a roster.
     """
     checks.instance("plan", plan, Plan)
+    if not isinstance(name, str) or not name.isprintable() or len(name.split()) != 1 or name != name.strip():
+        raise ValueError(f"name must be one printable word, got {name!r:.80}")
     home = Path(folder)
     needed = plan.batch * plan.per_pass
     if checks.integer("examples", examples, 1) < needed:
@@ -102,7 +110,7 @@ def enrol(plan: Plan, name: str, folder: str | os.PathLike[str], *, examples: in
     home.parent.mkdir(parents=True, exist_ok=True)
     order = np.random.default_rng().permutation(examples)[:needed].astype(np.int64)
     memory = engine(plan.program, plan.dimension).memory if plan.trust == "local" else np.zeros((0, plan.dimension))
-    state = ClientState(plan.identity(), str(name), order, 0, 0, memory, np.zeros((0, plan.dimension)))
+    state = ClientState(plan.identity(), name, order, 0, 0, memory, np.zeros((0, plan.dimension)))
     with unfinished_folder(home.parent) as staging:
         made = staging / "client"
         made.mkdir(mode=0o700)
@@ -121,7 +129,9 @@ class FederatedClient:
     plan : the public settings
     name : of the client, as enrolled
     folder : of this client alone, made by ``enrol``
-    contribution : the unguarded corrections of examples, shape (b, d)
+    contribution : the unguarded corrections of examples, shape (b, d), each from its own example alone
+        It must not fail because of the data, as the server notices.  If it has an attribute ``data``, a string, then
+        this must stay what it was in the first participation: data in another order would use examples twice.
     """
 
     def __init__(self, plan: Plan, name: str, folder: str | os.PathLike[str], contribution: Contribution) -> None:
@@ -143,6 +153,9 @@ class FederatedClient:
         """Refuse a state that this client has not written."""
         own = checks.instance("state", state, ClientState)
         plan, d = self.plan, self.plan.dimension
+        data = getattr(self._contribution, "data", "")
+        if own.data and data != own.data:
+            raise ValueError(f"contribution must have the data of the first participation, {own.data!r}, got {data!r}")
         if (own.plan, own.name) != (self._identity, self.name):
             raise ValueError(f"state must be of client {self.name!r} of this plan, got one of {own.name!r:.80}")
         k = checks.integer("participations", own.participations, 0, largest=plan.participations)
@@ -206,6 +219,7 @@ class FederatedClient:
             last_round=request.round,
             noise=memory,
             outbox=np.vstack([held, message]),
+            data=getattr(self._contribution, "data", ""),
         )
         return self._reply(new, request), new
 
@@ -219,7 +233,7 @@ class FederatedClient:
         """The query point, projected onto the ball; None where it is no finite vector of the model."""
         if not isinstance(x, np.ndarray) or x.shape != (self.plan.dimension,) or x.dtype.kind != "f":
             return None
-        point = x.astype(float)
+        point = np.array(x, dtype=float)
         return clipped(point, self.plan.radius) if np.isfinite(point).all() else None
 
     def _message(self, state: ClientState, t: int, current: Array, previous: Array) -> tuple[Array, Array]:
@@ -227,7 +241,7 @@ class FederatedClient:
         plan, k = self.plan, state.participations
         first = k % plan.per_pass * plan.batch
         examples = state.order[first : first + plan.batch]
-        corrections = np.asarray(self._contribution(t, current.copy(), previous.copy(), examples), dtype=float)
+        corrections = np.array(self._contribution(t, current.copy(), previous.copy(), examples.copy()), dtype=float)
         if corrections.shape != (plan.batch, plan.dimension):
             raise ValueError(
                 f"contribution must return the shape {(plan.batch, plan.dimension)}, got {corrections.shape}"

@@ -213,7 +213,10 @@ def test_a_client_is_enrolled_once(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(command) == 1
     assert "--examples must be given" in capsys.readouterr().err
     assert main([*command, "--examples", "9"]) == 0
-    assert capsys.readouterr().out.startswith("ada ")
+    shown = capsys.readouterr()
+    assert shown.out.startswith("ada ")
+    assert len(shown.out.splitlines()) == 1
+    assert "promises 2-zCDP, or (9.998, 1e-05)-DP, for one example with replace-one adjacency, against any" in shown.err
     assert (tmp_path / "ada" / STATE).exists()
     assert main([*command, "--examples", "9"]) == 1
     assert "spends the budget again" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -142,8 +143,16 @@ def _enrol(arguments: Namespace) -> int:
         if getattr(arguments, name) is None:
             raise ValueError(f"{name} must be given to enrol a client")
     client = arguments.name or Path(arguments.folder).name
-    public = enrol(Plan.load(arguments.plan), client, arguments.folder, examples=arguments.examples)
+    plan = Plan.load(arguments.plan)
+    public = enrol(plan, client, arguments.folder, examples=arguments.examples)
     print(f"{client} {public or '(no key without the extra corrnoise[keys])'}")
+    held = plan.guarantee(plan.budget.delta or 1e-5)
+    epsilon = math.ceil(1e3 * held["epsilon"]) / 1e3
+    print(
+        f"corrnoise: the plan promises {held['rho']:.6g}-zCDP, or ({epsilon:.10g}, {held['delta']:g})-DP, for"
+        f" one {held['unit']} with {held['adjacency']} adjacency, against {held['against']}",
+        file=sys.stderr,
+    )
     return 0
 
 

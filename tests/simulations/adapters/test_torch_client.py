@@ -26,6 +26,10 @@ def test_a_linear_module_contributes_what_the_linear_loss_does() -> None:
         torch.from_numpy(features),
         torch.from_numpy(targets),
     )
+    other = module_contribution(
+        model, torch.nn.functional.mse_loss, torch.from_numpy(features[::-1].copy()), torch.ones(6)
+    )
+    assert found.data != other.data
     x, before = rng.normal(size=(2, 3)) / 3
     for t in (1, 7):
         for chosen in (np.array([4, 0]), np.array([2])):

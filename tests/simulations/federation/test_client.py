@@ -17,7 +17,7 @@ import pytest
 
 from corrnoise.simulations.federation import client as module
 from corrnoise.simulations.federation import rounds
-from corrnoise.simulations.federation.client import _KINDS, STATE, FederatedClient, enrol
+from corrnoise.simulations.federation.client import _KINDS, STATE, FederatedClient, enrol, linear_contribution
 from corrnoise.simulations.federation.messages import Refusal, Reply, Request
 from corrnoise.simulations.federation.plan import Plan
 from corrnoise.simulations.run import draws
@@ -68,6 +68,7 @@ def test_a_server_cannot_ask_for_what_it_has(tmp_path: Path) -> None:
         request_of(plan, 5, 1, current=np.array([0.0, np.nan, 0.0])),
         request_of(plan, 5, 1, previous=np.array([0.0, np.inf, 0.0])),
         request_of(plan, 5, 1, current="x"),
+        request_of(plan, 5, 1, current=np.ma.masked_array([0.0, np.nan, 0.0], [False, True, False])),
         request_of(plan, 5, 1, round=5.0),
         replace(request_of(plan, 5, 1), acknowledged=True),
     ]
@@ -284,6 +285,49 @@ def test_a_reply_leaves_after_its_state(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(module, "save", lambda *_, **__: None)  # written later, and killed before
     with pytest.raises(AssertionError):
         check_saved(mutant)
+
+
+def test_other_data_are_noticed(tmp_path: Path) -> None:
+    """Data in another order would use examples more often than was promised."""
+    plan = plan_of()
+    features, targets = np.random.default_rng(1).uniform(-0.5, 0.5, (10, 3)), np.linspace(-1, 1, 10)
+    enrol(plan, "a", tmp_path / "a", examples=10)
+
+    def client(order: Any) -> FederatedClient:
+        return FederatedClient(plan, "a", tmp_path / "a", linear_contribution(LOSS, features[order], targets[order]))
+
+    answered(client(np.arange(10)), request_of(plan, 1))
+    before = (tmp_path / "a" / STATE).read_bytes()
+    for other in (np.arange(10)[::-1], np.arange(9)):
+        with pytest.raises(ValueError, match="contribution must have the data of the first participation"):
+            client(other).reply(request_of(plan, 2, 1))
+    with pytest.raises(ValueError, match="contribution must have the data of the first participation"):
+        FederatedClient(plan, "a", tmp_path / "a", lambda t, x, y, z: np.zeros((2, 3))).reply(request_of(plan, 2, 1))
+    assert (tmp_path / "a" / STATE).read_bytes() == before
+    assert answered(client(np.arange(10)), request_of(plan, 2, 1)).last == 2
+
+
+def test_a_contribution_cannot_change_the_order(tmp_path: Path) -> None:
+    plan = plan_of()
+    enrol(plan, "a", tmp_path / "a", examples=10)
+    before = load(tmp_path / "a" / STATE, _KINDS).order
+    rows = np.full((plan.batch, 3), 0.1)
+
+    def careless(t: int, x: Array, y: Array, examples: Any) -> Array:
+        examples[:] = 0
+        x[:] = np.nan
+        return rows
+
+    answered(FederatedClient(plan, "a", tmp_path / "a", careless), request_of(plan, 1))
+    np.testing.assert_array_equal(load(tmp_path / "a" / STATE, _KINDS).order, before)
+    assert (rows == 0.1).all()
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a\nb 00", " a", "a\x00", 3])
+def test_a_name_is_one_word(name: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="name must be one printable word"):
+        enrol(plan_of(), name, tmp_path / "a", examples=10)
+    assert not (tmp_path / "a").exists()
 
 
 def test_a_full_disk_keeps_the_reply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
