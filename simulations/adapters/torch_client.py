@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from corrnoise.simulations.adapters.torch import check_layers, example_gradients
 from corrnoise.simulations.extras import extra_module
-from corrnoise.simulations.federation.client import Contribution, Corrections
+from corrnoise.simulations.federation.client import Corrections
 from corrnoise.support.serialise import digest
 from corrnoise.theory.numerics.checks import Array
 
 
 def module_contribution(
     model: Any, loss: Callable[[Any, Any], Any], inputs: Any, targets: Any, *, chunk_size: int | None = None
-) -> Contribution:
+) -> Corrections:
     """The contribution of a module on the data of a client; the guard of the client clips it.
 
     Parameters

@@ -65,7 +65,7 @@ class ClientState:
 _KINDS = by_name(ClientState)
 
 
-def linear_contribution(loss: LinearLoss, features: Array, targets: Array) -> Contribution:
+def linear_contribution(loss: LinearLoss, features: Array, targets: Array) -> Corrections:
     """The corrections of a linear loss on the data of a client, features of shape (n, k) and targets of shape (n,)."""
     features, targets = loss.checked_examples(features, targets)
     held = digest([[list(each.shape), digest(each.tobytes())] for each in (features, targets)])
