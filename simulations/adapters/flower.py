@@ -26,7 +26,7 @@ import numpy as np
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.federation import keys
 from corrnoise.simulations.federation.client import FederatedClient
-from corrnoise.simulations.federation.messages import Presence, Refusal, Reply, Request
+from corrnoise.simulations.federation.messages import Presence, Refusal, Reply, Request, well_formed
 from corrnoise.simulations.federation.server import FederatedServer
 from corrnoise.theory.numerics import checks
 
@@ -53,12 +53,14 @@ def packed(thing: Message, signature: str | None = None) -> Any:
 def unpacked(content: Any) -> tuple[Any, Any]:
     """The content that ``packed`` has packed, and its signature.
 
-    Raises ``ValueError`` for anything else; types and values of the fields are for the receiver to check.
+    Raises ``ValueError`` for anything else; the values of the fields are for the receiver to check.
     """
     try:
         words = dict(content["words"])
         kind, signature = _KINDS[words.pop("kind")], words.pop("signature", None)
         thing = kind(**words, **{name: array.numpy() for name, array in content["vectors"].items()})
+        if not well_formed(thing):
+            raise TypeError(f"{kind.__name__} with fields of other types")
     except Exception as error:  # of many types, as the sender may write anything
         raise ValueError(f"content must be a message of a federation, got {type(error).__name__}") from None
     return thing, signature

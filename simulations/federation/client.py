@@ -27,7 +27,7 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from corrnoise.simulations.federation import keys
-from corrnoise.simulations.federation.messages import Presence, Refusal, Reply, Request
+from corrnoise.simulations.federation.messages import Presence, Refusal, Reply, Request, well_formed
 from corrnoise.simulations.federation.plan import Plan
 from corrnoise.simulations.federation.rounds import clipped, guarded
 from corrnoise.simulations.run import draws, spans
@@ -189,18 +189,21 @@ class FederatedClient:
         plan, k = self.plan, state.participations
 
         def refused(reason: str, exhausted: bool = False) -> tuple[Refusal, None]:
-            return Refusal(plan.run, self.name, request.round, reason, exhausted), None
+            return Refusal(plan.run, self.name, t, reason, exhausted), None
 
+        t = request.round if type(request.round) is int else 0
+        if not well_formed(request):
+            return refused("the request has fields of other types")
         if request.run != plan.run:
             return refused("the request is of another run")
-        if type(request.round) is not int or not max(1, state.last_round) <= request.round <= plan.rounds:
+        if not max(1, state.last_round) <= t <= plan.rounds:
             return refused("the round is over, or not in the run")
         sent = k - len(state.outbox)
-        if type(request.acknowledged) is not int or request.acknowledged > k:
+        if request.acknowledged > k:
             return refused("the server has more than was sent: the state of the client is outdated; enrol it anew")
         if plan.trust == "local" and request.acknowledged < sent:
             return refused("the server has lost what it had acknowledged")
-        if request.round == state.last_round:
+        if t == state.last_round:
             if request.acknowledged == k:
                 return refused("the round was answered")
             return self._reply(state, request), None
@@ -229,11 +232,11 @@ class FederatedClient:
         vector = state.outbox[first - k - 1 :].sum(axis=0)
         return Reply(self.plan.run, self.name, request.round, first, k, vector)
 
-    def _point(self, x: object) -> Array | None:
+    def _point(self, x: Array) -> Array | None:
         """The query point, projected onto the ball; None where it is no finite vector of the model."""
-        if not isinstance(x, np.ndarray) or x.shape != (self.plan.dimension,) or x.dtype.kind != "f":
+        if x.shape != (self.plan.dimension,) or x.dtype.kind != "f":
             return None
-        point = np.array(x, dtype=float)
+        point = x.astype(float)
         return clipped(point, self.plan.radius) if np.isfinite(point).all() else None
 
     def _message(self, state: ClientState, t: int, current: Array, previous: Array) -> tuple[Array, Array]:

@@ -6,7 +6,7 @@ messages ``first`` to ``last``, which are all that the server has not acknowledg
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -70,3 +70,11 @@ class Presence:
     def statement(self) -> bytes:
         """The bytes that a client signs: everything in the answer."""
         return repr((self.run, self.name, self.challenge)).encode()
+
+
+_TYPES = {"str": str, "int": int, "bool": bool, "Array": np.ndarray}
+
+
+def well_formed(message: Request | Reply | Refusal | Presence) -> bool:
+    """Whether each field has the type with which it is declared, and no other: a sender may write anything."""
+    return all(type(getattr(message, each.name)) is _TYPES[str(each.type)] for each in fields(message))

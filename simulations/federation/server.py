@@ -22,7 +22,7 @@ from scipy.stats import chi2
 
 from corrnoise.simulations.federation import keys
 from corrnoise.simulations.federation.client import fresh_noise
-from corrnoise.simulations.federation.messages import Refusal, Reply, Request
+from corrnoise.simulations.federation.messages import Refusal, Reply, Request, well_formed
 from corrnoise.simulations.federation.plan import Plan
 from corrnoise.simulations.federation.rounds import moved
 from corrnoise.simulations.run.engines import engine
@@ -195,13 +195,13 @@ class FederatedServer:
     def _flaw(self, sender: str, answer: Any, signature: str | None) -> str | None:
         """Why an answer is not taken; None if it is."""
         plan, t = self.plan, self.state.round
-        if not isinstance(answer, Reply | Refusal):
-            return f"it is a {type(answer).__name__}"
+        if not isinstance(answer, Reply | Refusal) or not well_formed(answer):
+            return f"it is a {type(answer).__name__}, or has fields of other types"
         if sender not in self._open or answer.name != sender:
             return "its sender was not asked in this round, or is not the client that it names"
         if sender in self._answered:
             return "its sender has answered"
-        if answer.run != plan.run or type(answer.round) is not int or answer.round != t:
+        if answer.run != plan.run or answer.round != t:
             return "it is of another run or round"
         if isinstance(answer, Reply) and (flaw := self._vector_flaw(answer)) is not None:
             return flaw
@@ -213,8 +213,6 @@ class FederatedServer:
     def _vector_flaw(self, reply: Reply) -> str | None:
         plan, t = self.plan, self.state.round
         before = self.state.acknowledged.get(reply.name, 0)
-        if type(reply.first) is not int or type(reply.last) is not int:
-            return "first and last are no integers"
         if not before < reply.first <= reply.last <= min(plan.participations, t):
             return f"its participations {reply.first} to {reply.last} do not follow {before} within the run"
         if plan.trust == "local" and reply.first != before + 1:
@@ -222,7 +220,7 @@ class FederatedServer:
         if plan.trust == "central" and reply.first != reply.last:
             return "late messages are not merged where the server adds the noise"
         vector = reply.vector
-        if not isinstance(vector, np.ndarray) or vector.dtype != float or vector.shape != (plan.dimension,):
+        if vector.dtype != float or vector.shape != (plan.dimension,):
             return "its vector has another shape or type"
         if not np.isfinite(vector).all():
             return "its vector is not finite"

@@ -198,6 +198,8 @@ def hostile(thing: Any, **changes: Any) -> Callable[[str, Any], Any]:
         hostile(None, name="b"),
         hostile(None, round=1),
         hostile(None, run="other"),
+        hostile(None, run=np.zeros(2)),
+        hostile(None, name=np.zeros(2)),
         hostile(flower.RecordDict()),
         hostile(flower.RecordDict({"words": flower.ConfigRecord({"kind": "Path"}), "vectors": flower.ArrayRecord()})),
         hostile(packed(Presence("test", "a", "00"))),
@@ -235,7 +237,10 @@ def test_a_name_must_be_shown_by_its_key_and_afresh(tmp_path: Path) -> None:
     def claims(name: str) -> Callable[[str, Any], Any]:
         return lambda own, content: packed(replace(unpacked(content)[0], name=name), unpacked(content)[1])
 
-    for fault in (claims("b"), claims("stranger"), lambda *_: recorded[1], lambda *_: flower.RecordDict()):
+    def array(_: str, content: Any) -> Any:
+        return packed(replace(unpacked(content)[0], challenge=np.zeros(2)))
+
+    for fault in (claims("b"), claims("stranger"), lambda *_: recorded[1], lambda *_: flower.RecordDict(), array):
         grid = LoopGrid({"a": clients["a"]}, fault)
         grid.names = {50: "a"}
         made._known.discard(50)

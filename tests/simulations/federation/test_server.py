@@ -44,6 +44,9 @@ def check_refused(server: FederatedServer, clients: dict[str, FederatedClient]) 
                 {"run": "other"},
                 {"round": 2},
                 {"round": True},
+                {"run": np.zeros(2)},
+                {"round": np.ones(2)},
+                {"name": np.zeros(2)},
                 {"first": 0},
                 {"first": 2},
                 {"first": 2, "last": 2},
@@ -59,6 +62,8 @@ def check_refused(server: FederatedServer, clients: dict[str, FederatedClient]) 
             )
         ),
         (first, "reply"),
+        (first, Refusal("test", first, 1, "no", np.zeros(2))),  # type: ignore[arg-type]
+        (first, Refusal("test", first, 1, ["no"], True)),  # type: ignore[arg-type]
     ]
     for sender, reply in bad:
         assert not server.receive(sender, reply)
