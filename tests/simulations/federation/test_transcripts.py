@@ -56,11 +56,14 @@ def messages(plan: Plan, folder: Path, worlds: Callable[[int], Array], rng: np.r
 
 
 def estimated(plan: Plan, home: Path, *, restored: bool = False) -> tuple[float, float]:
-    """μ as estimated from transcripts, for the worst example of a pass, and the exact one."""
+    """μ as estimated from transcripts, for the worst example of a pass or for a whole client, and the exact one."""
     n, b = plan.participations, plan.batch
     strategy = np.linalg.inv(plan.mechanism.noising_matrix(n)) / plan.noise_std
+    whole = plan.unit == "client"
     patterns = [np.isin(np.arange(n) % plan.per_pass, i) * 2.0 / b for i in range(plan.per_pass)]
-    worst = max(range(plan.per_pass), key=lambda i: np.linalg.norm(strategy @ patterns[i]))
+    if whole:
+        patterns = [np.full(n, 2.0)]
+    worst = max(range(len(patterns)), key=lambda i: np.linalg.norm(strategy @ patterns[i]))
     weights = strategy.T @ strategy @ patterns[worst]
     rng = np.random.default_rng(28)
     means, others = [], []
@@ -73,7 +76,7 @@ def estimated(plan: Plan, home: Path, *, restored: bool = False) -> tuple[float,
             target = int(state.order[worst * b])
 
             def worlds(z: int, target: int = target, sign: float = sign) -> Array:
-                return 100 * sign * np.eye(1, D)[0] if z == target else np.zeros(D)
+                return 100 * sign * np.eye(1, D)[0] if whole or z == target else np.zeros(D)
 
             if restored:
                 shutil.copytree(folder, home / "backup")
@@ -95,13 +98,14 @@ def _without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
-def plan() -> Plan:
-    return plan_of(model=D, per_pass=2, passes=2, rho=RHO)
+def plan(**settings: Any) -> Plan:
+    return plan_of(model=D, per_pass=2, passes=2, rho=RHO, **settings)
 
 
 @pytest.mark.slow
-def test_what_leaves_is_as_private_as_promised_and_no_more(tmp_path: Path) -> None:
-    found, exact = estimated(plan(), tmp_path)
+@pytest.mark.parametrize("unit", ["example", "client"])
+def test_what_leaves_is_as_private_as_promised_and_no_more(unit: str, tmp_path: Path) -> None:
+    found, exact = estimated(plan(unit=unit), tmp_path)
     assert exact == pytest.approx((2 * RHO) ** 0.5, rel=1e-6)
     assert found == pytest.approx((2 * RHO) ** 0.5, rel=MARGIN)
 
