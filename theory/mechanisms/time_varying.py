@@ -159,7 +159,8 @@ class TimeVaryingBuffers(Mechanism):
 
 def _gains(decays: Array, outputs: Array, inputs: Array) -> tuple[Array, Array]:
     bases, slopes = np.empty(len(outputs)), np.empty(outputs.shape)
-    sums.gains(*sums.writable(decays, outputs, inputs), bases, slopes)
+    decays, outputs, inputs = sums.writable(decays, outputs, inputs)
+    sums.gains(decays, outputs, inputs, bases, slopes)
     return bases, slopes
 
 

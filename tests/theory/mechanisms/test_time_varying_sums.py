@@ -127,7 +127,8 @@ def test_levels_bound_the_sensitivity(buffers, n, period, reshuffled, data):
     who = make(n, period=period) if reshuffled else make(n, period)
     count = data.draw(st.integers(1, who.count))
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
-    decays, outputs, inputs = rng.uniform(0, 1, buffers), *rng.uniform(0, 1, (2, n, buffers))
+    decays = rng.uniform(0, 1, buffers)
+    outputs, inputs = rng.uniform(0, 1, (2, n, buffers))
     levels = rng.uniform(0.1, 1.0, n)
     layers = count if count < who.count else 1
     columns, _ = levelled(decays, outputs, inputs, levels, period, reshuffled, layers)
