@@ -86,18 +86,18 @@ class RunObjective(ABC):
         return self.weights()
 
     def power_of_buffers(self, zeros: buffered.Numbers, poles: buffered.Numbers) -> buffered.Numbers:
-        """``power`` of noise with these interlacing gaps, with derivatives by complex steps; shape (…) of (…, d)."""
+        """``power`` of noise with interlacing gaps, shape (k, d), that differ in their imaginary parts only; shape (k,).
+
+        These are complex steps, so that those of the result give its derivatives.
+        """
         _, residues = buffered.residues(zeros, poles)
-        steps = np.arange(self.steps - 1)
+        weights, gaps, steps = residues * poles, poles.real[0], np.arange(self.steps - 1)
+        powers = np.exp(np.log1p(-gaps)[:, np.newaxis] * steps)
         # β_t = −Σ r_i h_i (1 − h_i)^{t−1} for t >= 1
-        powers = np.exp(np.log1p(-poles.real)[..., np.newaxis] * steps)
-        if np.iscomplexobj(poles):
-            slopes = -poles.imag / (1 - poles.real)
-            powers = powers * (1 + 1j * slopes[..., np.newaxis] * steps)
-        tail = -((residues * poles)[..., np.newaxis] * powers).sum(axis=-2)
-        noising = np.concatenate([np.ones((*tail.shape[:-1], 1)), tail], axis=-1)
-        value, slope = self.power(np.ascontiguousarray(noising[0].real))
-        return np.asarray(value + 1j * (noising.imag @ slope))
+        value, slope = self.power(np.concatenate([[1.0], -(weights.real[0] @ powers)]))
+        in_weights = powers @ slope[1:]
+        in_gaps = powers @ (steps * slope[1:]) / (1 - gaps)
+        return np.asarray(value + 1j * ((weights.real * poles.imag) @ in_gaps - weights.imag @ in_weights))
 
     def power_of(self, mechanism: Mechanism) -> float:
         """tr(W N Nᵀ) of any mechanism."""
