@@ -101,7 +101,7 @@ class Search:
 
     @cached_property
     def nu(self) -> NuFTRL:
-        return toeplitz.nu_ftrl(self.objective, self.start)
+        return toeplitz.nu_ftrl(self.objective.coarse, self.start)
 
     @property
     def root(self) -> NuFTRL | None:
@@ -111,7 +111,7 @@ class Search:
     def buffers(self, count: int) -> PoleNoise:
         """The best buffers of constant numbers, which are searched once."""
         if count not in self._buffers:
-            self._buffers[count] = best_buffers(self.objective, self.start, count)
+            self._buffers[count] = best_buffers(self.objective.coarse, self.start, count)
         return self._buffers[count]
 
     @cached_property
@@ -175,7 +175,7 @@ def rational_nu(run: Search, _: int) -> ToeplitzNoise:
 
 def _damped_root(run: Search, memory: int) -> ToeplitzNoise:
     count = min(memory + 1, run.steps - 1)  # with n coefficients it is no noise of few coefficients
-    return toeplitz.damped_root(run.objective, run.start, max(count, 1))
+    return toeplitz.damped_root(run.objective.coarse, run.start, max(count, 1))
 
 
 def _any_bands(run: Search, memory: int) -> Mechanism:
@@ -232,19 +232,20 @@ FAMILIES: dict[str, Family] = {
     INDEPENDENT: Family(lambda run, _: DPSGD()),
     STATIONARY: Family(lambda run, _: rational_optimum(run)),
     NU: Family(rational_nu),
-    "anti-PGD": Family(lambda run, _: toeplitz.anti_pgd(run.objective, run.start)),
+    "anti-PGD": Family(lambda run, _: toeplitz.anti_pgd(run.objective.coarse, run.start)),
     BUFFERS: Family(
         lambda run, memory: run.buffers(memory),
         _few_buffers,
         lambda run: min(MOST_BUFFERS, run.steps // 2),
     ),
     INVERSE: Family(
-        lambda run, memory: toeplitz.banded_inverse(run.objective, run.start, memory + 1, run.root), _coefficients
+        lambda run, memory: toeplitz.banded_inverse(run.objective.coarse, run.start, memory + 1, run.root),
+        _coefficients,
     ),
     "damped root": Family(_damped_root, _coefficients),
     "banded inverse square root": Family(lambda run, memory: toeplitz.inverse_root(memory + 1), _coefficients),
     TOEPLITZ: Family(
-        lambda run, memory: toeplitz.best_toeplitz(run.objective, run.start, memory + 1, run.root),
+        lambda run, memory: toeplitz.best_toeplitz(run.objective.coarse, run.start, memory + 1, run.root),
         _bands,
         lambda run: toeplitz.most_bands(run.start) - 1,
     ),

@@ -46,7 +46,30 @@ from corrnoise.theory.problems.learning_recursions import filtered_gradient, fil
 from corrnoise.theory.recursion import Recursion
 from corrnoise.theory.workloads import MatrixWorkload, PrefixSums, Workload
 
+_GROUPS = 16  # of a linear system in a search
+_MANY = 1_000_000  # steps times modes, above which searches for Toeplitz noise use groups of modes
 REGULARISATION = 1e-12  #: share of tr(W)/n that is added to the diagonal of the weights W of an objective
+
+
+def grouped(system: Recursion) -> Recursion:
+    """The linear system of a search: groups of one state whose transitions are close are one group.
+
+    Rates 1 − Φ are cut into intervals of equal logarithms.  A group has the sum of their weights, and the mean of the
+    logarithms of their rates by these weights.
+    """
+    groups = system.weights.shape[1]
+    rates = 1 - system.transition[0, :, 0, 0]
+    simple = system.transition.shape == (1, groups, 1, 1) and (system.input == 1).all() and (rates > 0).all()
+    if groups <= _GROUPS or not simple:
+        return system
+    logarithms = np.log(rates)
+    edges = np.linspace(logarithms.min(), logarithms.max(), _GROUPS + 1)
+    places = np.unique(np.digitize(logarithms, edges[1:-1]), return_inverse=True)[1]
+    members = (places == np.arange(places.max() + 1)[:, np.newaxis]).astype(float)
+    shares = members * np.maximum(system.weights.sum(axis=0), 1e-300)
+    means = shares @ logarithms / shares.sum(axis=1)
+    kept = (-np.expm1(means))[np.newaxis, :, np.newaxis, np.newaxis]
+    return Recursion(kept, np.ones((1, means.size, 1)), system.weights @ members.T)
 
 
 class RunObjective(ABC):
@@ -60,6 +83,11 @@ class RunObjective(ABC):
     toeplitz = True
     #: Whether the form has closed forms, with which a search finds the last digits in a short time.
     precise = False
+
+    @property
+    def coarse(self) -> RunObjective:
+        """A form that is close to this one and less costly, for searches; what they find is judged by this one."""
+        return self
 
     @abstractmethod
     def power(self, noising: Array) -> tuple[float, Array]:
@@ -86,9 +114,9 @@ class RunObjective(ABC):
         return self.weights()
 
     def power_of_buffers(self, zeros: buffered.Numbers, poles: buffered.Numbers) -> buffered.Numbers:
-        """``power`` of noise with interlacing gaps, shape (k, d), that differ in their imaginary parts only; shape (k,).
+        """``power`` of noise with interlacing gaps, shape (k, d), whose rows differ by complex steps; shape (k,).
 
-        These are complex steps, so that those of the result give its derivatives.
+        The imaginary parts of the result give its derivatives.
         """
         _, residues = buffered.residues(zeros, poles)
         weights, gaps, steps = residues * poles, poles.real[0], np.arange(self.steps - 1)
@@ -220,20 +248,26 @@ class _Learning(RunObjective):
         self.steps, self.what = objective.steps, objective
 
     @cached_property
-    def _tails(self) -> Array:
-        return self.what.tail_weights()
+    def _modes(self) -> tuple[Array, Array]:
+        """Rates, and the weights of ``filtered_power``."""
+        return self.what.modes().rates, self.what.tail_weights()
 
     @cached_property
-    def _rates(self) -> Array:
-        return self.what.modes().rates
+    def coarse(self) -> RunObjective:
+        if self.steps * self.what.modes().counts.size <= _MANY:
+            return self
+        system = grouped(self.what.recursion())
+        found = _Learning(self.what)
+        found._modes = 1 - system.transition[0, :, 0, 0], np.cumsum(system.weights[::-1], axis=0)[::-1].copy()
+        return found
 
     def power(self, noising: Array) -> tuple[float, Array]:
-        rates = self._rates
+        rates, tails = self._modes
         padded = np.zeros(self.steps)
         padded[: noising.size] = noising
         gradient = np.empty(self.steps)
-        filtered_gradient(rates, padded, self._tails, gradient)
-        return float(filtered_power(rates, padded, self._tails)), gradient[: noising.size]
+        filtered_gradient(rates, padded, tails, gradient)
+        return float(filtered_power(rates, padded, tails)), gradient[: noising.size]
 
     def weights(self) -> Array:
         return self.what.weight_matrix()

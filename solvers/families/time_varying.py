@@ -27,7 +27,7 @@ from corrnoise.solvers.certified.fixed_epochs import in_fixed_epochs
 from corrnoise.solvers.families.buffers import best_buffers
 from corrnoise.solvers.families.knots import Knots
 from corrnoise.solvers.families.saturation import LARGEST, Classes, Levels, Numbers
-from corrnoise.solvers.objectives import RunObjective
+from corrnoise.solvers.objectives import RunObjective, grouped
 from corrnoise.theory.mechanisms import time_varying_sums as sums
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
@@ -46,12 +46,11 @@ _FINE = 4096  # steps up to which there are further knots
 _ITERATIONS = (8, 300)  # of a search
 _WORK = 2_400_000  # steps of all its iterations
 _BESIDE = 200_000  # steps up to which searches run beside each other, each with its own memory
-_SEARCHES = 4  # about as many are made for the shortest run
+_SEARCHES = 12  # about as many are made for the shortest run
 _POWERS = (8.0, 32.0, 128.0, 512.0)  # of the norms for the largest error
 _PAIRS = 20  # of steps and changes of the gradient
 _HALVINGS = 20
 _DECREASE = 1e-10  # of the logarithm of the squared error, at which a search ends
-_GROUPS = 16  # of a linear system in a search
 _FASTEST = 6.0  # logarithm of −log θ
 _LEAST_GAP = 1e-15  # 1 − θ at the start
 _LARGE = 1e6  # the logarithm of an error that overflows
@@ -75,27 +74,6 @@ def merged(system: Recursion, period: int, shorter: int) -> Recursion:
     power = np.linalg.matrix_power(moved, round(block))
     weights = np.add.reduceat(system.weights, first, axis=0)
     return Recursion(power[..., :states, :states], power[..., :states, states] / round(block), weights)
-
-
-def condensed(system: Recursion) -> Recursion:
-    """The linear system of a search: groups of one state whose transitions are close are one group.
-
-    Rates 1 − Φ are cut into intervals of equal logarithms.  A group has the sum of their weights, and the mean of the
-    logarithms of their rates by these weights.
-    """
-    groups = system.weights.shape[1]
-    rates = 1 - system.transition[0, :, 0, 0]
-    simple = system.transition.shape == (1, groups, 1, 1) and (system.input == 1).all() and (rates > 0).all()
-    if groups <= _GROUPS or not simple:
-        return system
-    logarithms = np.log(rates)
-    edges = np.linspace(logarithms.min(), logarithms.max(), _GROUPS + 1)
-    places = np.unique(np.digitize(logarithms, edges[1:-1]), return_inverse=True)[1]
-    members = (places == np.arange(places.max() + 1)[:, np.newaxis]).astype(float)
-    shares = members * np.maximum(system.weights.sum(axis=0), 1e-300)
-    means = shares @ logarithms / shares.sum(axis=1)
-    kept = (-np.expm1(means))[np.newaxis, :, np.newaxis, np.newaxis]
-    return Recursion(kept, np.ones((1, means.size, 1)), system.weights @ members.T)
 
 
 # -- the error and its gradient ----------------------------------------------------------------------------------------
@@ -362,7 +340,7 @@ def time_varying_buffers(
     found = objective.what.recursion()
     if found is None:
         raise ValueError(f"objective must be a linear system for time-varying buffers, got {objective.what!r:.80}")
-    system = condensed(found)
+    system = grouped(found)
     who = participation.worst
     kind: Kind = "single" if who.once else who.kind
     shortest, *longer = _ladder(_Run(system, who.length if who.once else who.period, kind, who.count))

@@ -9,10 +9,10 @@ from corrnoise.theory.numerics.checks import Array
 _GAUSS = 12  # points of the rule for an octave
 
 
-def condensed(places: Array, weights: Array) -> tuple[Array, Array]:
-    """At most 12 places s in an octave, and weights, with the same Σ weights/(s + t) at any t, Re t >= 0, to rounding.
+def condensed(places: Array, weights: Array, points: int = _GAUSS) -> tuple[Array, Array]:
+    """Fewer places s and weights with the same Σ weights/(s + t) at any t with Re t >= 0, to rounding.
 
-    The places in an octave are replaced by the nodes of Gauss's rule for their measure.  The error of n nodes falls
+    At most ``points`` are left in an octave.  The places in an octave are replaced by the nodes of Gauss's rule for their measure.  The error of n nodes falls
     like (3 − sqrt(8))^{2n}, because −t is outside the ellipse through 0 with the foci 1 and 2.  The same holds for
     1/(s² + t) with t >= 0.  Σ weights (1 − s)^t with places up to ½ keeps a relative error below 1e-10, for any t.
     """
@@ -21,18 +21,18 @@ def condensed(places: Array, weights: Array) -> tuple[Array, Array]:
     for octave in np.unique(octaves):
         s = places[octaves == octave]
         w = weights[octaves == octave]
-        if s.size > _GAUSS:
-            nodes, w = _gauss(s / 2.0**octave, w)
+        if s.size > points:
+            nodes, w = _gauss(s / 2.0**octave, w, points)
             s = 2.0**octave * nodes
         new.append((s, w))
     return np.concatenate([s for s, _ in new]), np.concatenate([w for _, w in new])
 
 
-def _gauss(places: Array, weights: Array) -> tuple[Array, Array]:
+def _gauss(places: Array, weights: Array, points: int) -> tuple[Array, Array]:
     """Gauss's rule for the measure of ``weights`` at ``places``, by Lanczos's process with full orthogonalisation."""
     basis = np.sqrt(weights / weights.sum())[np.newaxis]
-    jacobi = np.zeros((_GAUSS, _GAUSS))
-    for k in range(_GAUSS):
+    jacobi = np.zeros((points, points))
+    for k in range(points):
         image = places * basis[k]
         for _ in range(2):
             share = basis @ image
