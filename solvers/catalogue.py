@@ -152,7 +152,9 @@ def _few_buffers(run: Search, memory: float | None) -> list[int]:
     finite = memory is not None and math.isfinite(memory)
     usual = _FEW_BUFFERS if run.objective.precise or run.steps <= LARGEST_MATRIX else _FEWER_BUFFERS
     most = min(max(int(memory or 0), usual), 8) if finite else usual
-    return list(range(1, min(most, run.steps // 2) + 1))
+    most = min(most, run.steps // 2)
+    slow = run.steps > _LONGEST and not run.objective.precise
+    return sorted({1, most}) if slow else list(range(1, most + 1))
 
 
 def _coefficients(run: Search, memory: float | None) -> list[int]:

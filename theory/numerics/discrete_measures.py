@@ -12,9 +12,9 @@ _GAUSS = 12  # points of the rule for an octave
 def condensed(places: Array, weights: Array, points: int = _GAUSS) -> tuple[Array, Array]:
     """Fewer places s and weights with the same Σ weights/(s + t) at any t with Re t >= 0, to rounding.
 
-    At most ``points`` are left in an octave.  The places in an octave are replaced by the nodes of Gauss's rule for their measure.  The error of n nodes falls
-    like (3 − sqrt(8))^{2n}, because −t is outside the ellipse through 0 with the foci 1 and 2.  The same holds for
-    1/(s² + t) with t >= 0.  Σ weights (1 − s)^t with places up to ½ keeps a relative error below 1e-10, for any t.
+    At most ``points`` are left in an octave: the nodes of Gauss's rule for the measure of its places.  The error of n
+    nodes falls like (3 − sqrt(8))^{2n}, because −t is outside the ellipse through 0 with the foci 1 and 2.  The same
+    holds for 1/(s² + t) with t >= 0.  Σ weights (1 − s)^t with places up to ½ keeps a relative error below 1e-10.
     """
     octaves = np.floor(np.log2(places))
     new: list[tuple[Array, Array]] = []
