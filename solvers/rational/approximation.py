@@ -89,7 +89,8 @@ def _mixture(gaps: Array, heights: Array, sines: Array) -> tuple[Array, Array]:
     if heights[-1] == 0:  # G does not vanish for z → ∞, so it has a pole at p = 0
         exponents = padded[:-2] - padded[1:-1]
         rules.append((np.ones(1), np.exp(np.log1p(-gaps) @ exponents)[np.newaxis]))
-    s, w = condensed(*(np.concatenate(parts) for parts in zip(*rules, strict=True)))
+    places, weights = (np.concatenate(parts) for parts in zip(*rules, strict=True))
+    s, w = condensed(places, weights)
     return 2 * s / (1 + s), 2 * w / (1 + s)
 
 
