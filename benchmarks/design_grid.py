@@ -1,5 +1,6 @@
 """``python -m benchmarks.design_grid``: time, peak memory and distance from the floor of designs over a grid of runs.
 
+Runs have one order in all epochs, or participations that are an epoch apart; the spectrum has 10 000 eigenvalues.
 Each run is designed in a process of its own, so that the peak is that of the design, with compiled code in the cache.
 """
 
@@ -11,17 +12,27 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 
+import numpy as np
+
 import corrnoise as cn
 from corrnoise.theory.workloads import SGD
 
 STEPS = (10, 100, 1000, 2048, 2049, 4096, 4097, 10_000, 100_000, 1_000_000)
 EPOCHS = (1, 4, 100, 1000)
-TASKS = {"prefix sums": SGD(), "momentum": SGD(momentum=0.9), "schedule": SGD(momentum=0.9, cool_down=0.25)}
+EIGENVALUES = 1 / np.arange(1.0, 10_001)
+SPECTRUM = cn.LinearRegression(EIGENVALUES, learning_rate=0.5 / (EIGENVALUES.sum() + 2))
+TASKS = {
+    "prefix sums": SGD(),
+    "momentum": SGD(momentum=0.9),
+    "schedule": SGD(momentum=0.9, cool_down=0.25),
+    "spectrum": SPECTRUM,
+}
+ORDERS = {"same": cn.Participation.fixed_epochs, "apart": cn.Participation.min_sep}
 
 
-def measured(steps: int, epochs: int, task: str) -> str:
+def measured(steps: int, epochs: int, task: str, order: str) -> str:
     """A line of the table."""
-    visits = cn.Participation.fixed_epochs(steps, period=-(-steps // epochs))
+    visits = ORDERS[order](steps, period=-(-steps // epochs))
     start = time.perf_counter()
     try:
         found = cn.optimise(TASKS[task], visits, memory=4)
@@ -30,7 +41,7 @@ def measured(steps: int, epochs: int, task: str) -> str:
         result = f"{type(error).__name__}: {error}"
     seconds = time.perf_counter() - start
     gigabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return f"{steps:>9}  {epochs:>6}  {task:<12}  {seconds:>8.2f}  {gigabytes:>6.2f}  {result}"
+    return f"{steps:>9}  {epochs:>6}  {task:<12}  {order:<5}  {seconds:>8.2f}  {gigabytes:>6.2f}  {result}"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -40,11 +51,11 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--most", type=int, default=max(STEPS), help="leave longer runs out")
     most = parser.parse_args(arguments).most
-    print(f"{'steps':>9}  {'epochs':>6}  {'task':<12}  {'seconds':>8}  {'GB':>6}  family, error/floor")
-    for steps, epochs, task in product(STEPS, EPOCHS, TASKS):
+    print(f"{'steps':>9}  {'epochs':>6}  {'task':<12}  {'order':<5}  {'seconds':>8}  {'GB':>6}  family, error/floor")
+    for steps, epochs, task, order in product(STEPS, EPOCHS, TASKS, ORDERS):
         if epochs <= steps <= most:
             with ProcessPoolExecutor(1) as alone:
-                print(alone.submit(measured, steps, epochs, task).result(), flush=True)
+                print(alone.submit(measured, steps, epochs, task, order).result(), flush=True)
 
 
 if __name__ == "__main__":
