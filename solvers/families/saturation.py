@@ -21,7 +21,8 @@ from corrnoise.theory.mechanisms import time_varying_sums as sums
 from corrnoise.theory.numerics.checks import Array
 
 LARGEST = 50.0  #: logarithm of a number
-_COUNTED = 32  # participations up to which states are counted
+_COUNTED = 32  # participations up to which states are those of so many
+_STATES = 4_000_000  # steps times participations up to which they are, for memory
 
 Numbers = tuple[Array, Array, Array]  # θ, o and i
 Gradient = Callable[[Array], tuple[Array, Array, Array, Array]]  # in θ, o, i and the variables of the columns
@@ -85,7 +86,7 @@ class Levels:
             parts.append(sparse.csr_array(np.full((n, 1), 1 / count)))
             known.append(sparse.csr_array([[1.0]]))
         self.sets = len(windows)
-        self.layers = count if count < epochs and count <= _COUNTED else 1
+        self.layers = count if count < epochs and count <= _COUNTED and count * n <= _STATES else 1
         self.windows = sparse.hstack(parts, format="csr")
         self.matrix = sparse.csr_array(sparse.block_diag(known))
 
