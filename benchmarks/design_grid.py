@@ -9,25 +9,30 @@ from __future__ import annotations
 import argparse
 import resource
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 
 import numpy as np
 
 import corrnoise as cn
+from corrnoise.theory.problems.quadratic import QuadraticProblem
 from corrnoise.theory.workloads import SGD
 
 STEPS = (10, 100, 1000, 2048, 2049, 4096, 4097, 10_000, 100_000, 1_000_000)
 EPOCHS = (1, 4, 100, 1000)
 EIGENVALUES = 1 / np.arange(1.0, 10_001)
 SPECTRUM = cn.LinearRegression(EIGENVALUES, learning_rate=0.5 / (EIGENVALUES.sum() + 2))
-TASKS = {
+TASKS: dict[str, SGD | QuadraticProblem] = {
     "prefix sums": SGD(),
     "momentum": SGD(momentum=0.9),
     "schedule": SGD(momentum=0.9, cool_down=0.25),
     "spectrum": SPECTRUM,
 }
-ORDERS = {"same": cn.Participation.fixed_epochs, "apart": cn.Participation.min_sep}
+ORDERS: dict[str, Callable[..., cn.Participation]] = {
+    "same": cn.Participation.fixed_epochs,
+    "apart": cn.Participation.min_sep,
+}
 
 
 def measured(steps: int, epochs: int, task: str, order: str) -> str:

@@ -77,7 +77,11 @@ def together(job: Callable[[Threads], Any], cut: list[list[tuple[int, int]]]) ->
             raise
 
     with ThreadPoolExecutor(len(cut)) as pool:
-        return [each.result() for each in [pool.submit(one, rank) for rank in range(len(cut))]]
+        found = [pool.submit(one, rank) for rank in range(len(cut))]
+    problems = [each.exception() for each in found]
+    for problem in sorted(filter(None, problems), key=lambda each: isinstance(each, BrokenBarrierError)):
+        raise problem  # that of a process, before those of the ones that wait for it
+    return [each.result() for each in found]
 
 
 class Model:
