@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _jit = numba.njit(cache=True, nogil=True, error_model="numpy")
-#: Of functions that take views of arrays, which numba counts in every call: that takes longer than their work.
+#: For small functions that take views of arrays: a call counts references to them, which takes longer than the work.
 _inlined = numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")
 SEGMENT = 256  #: steps between two states that are kept for the gradient
 
