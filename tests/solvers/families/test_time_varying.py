@@ -109,6 +109,7 @@ def test_the_ladder_of_runs_ends(steps, epochs):
     assert periods[0] <= max(math.ceil(time_varying._SHORT * period / steps), time_varying._SHORT_EPOCH, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epochs", [4, 50])
 def test_long_runs_are_better_than_buffers_of_constant_numbers(epochs):
     who = Participation.fixed_epochs(20_000, epochs=epochs)
