@@ -49,9 +49,8 @@ def tuned(of: LearningObjective, who: Participation) -> Iterator[tuple[str, Mech
     n = who.length
     separation = n if who.once else who.period
     apart = Participation.min_sep(n, separation)
-    epochs = Participation.fixed_epochs(n, period=separation)
     for count in FEW_BUFFERS:
-        buffers = best_time_varying(run_objective(of), epochs, count)
+        buffers = best_time_varying(run_objective(of), who, count)
         if buffers.memory(n) == count:
             yield error_memory.TIME_VARYING, buffers, buffers.bracket(who)
     for bands in FEW_BANDS:
