@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from corrnoise.theory.numerics.checks import Array
@@ -63,6 +64,16 @@ class Knots:
         if rest < period:
             places = np.array(sorted({*places, *graded(rest, ratio)}))
         return cls(steps, period, places, np.arange(float(count)) if count <= _EPOCHS else graded(count, ratio))
+
+    @property
+    def size(self) -> int:
+        return self.epochs.size * self.places.size
+
+    @property
+    def at(self) -> NDArray[np.int64]:
+        """The steps of the knots; the last step for those of a last epoch that it does not have."""
+        steps = np.add.outer(self.epochs * self.period, self.places).ravel().astype(np.int64)
+        return np.minimum(steps, self.steps - 1)
 
     @cached_property
     def matrix(self) -> sparse.csr_array:

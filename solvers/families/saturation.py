@@ -11,16 +11,18 @@ gain (``theory.mechanisms.time_varying_sums``) at the largest state that they ca
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy import sparse
 
-from corrnoise.solvers.families.knots import Knots, interpolation
+from corrnoise.solvers.families.knots import Knots
 from corrnoise.theory.mechanisms import time_varying_sums as sums
 from corrnoise.theory.numerics.checks import Array
 
 LARGEST = 50.0  #: logarithm of a number
+_WEAK = 1e-3  # weight of other windows at the start
+_LEAST = 1e-12  # level
 _COUNTED = 32  # participations up to which states are those of so many
 _STATES = 4_000_000  # steps times participations up to which they are, for memory
 
@@ -28,41 +30,50 @@ Numbers = tuple[Array, Array, Array]  # θ, o and i
 Gradient = Callable[[Array], tuple[Array, Array, Array, Array]]  # in θ, o, i and the variables of the columns
 
 
+def _in_classes(numbers: Numbers, columns: Array, period: int) -> tuple[Array, Array, Array, Array]:
+    """Bases, slopes, the states that earlier steps of the class leave, and the squares of the classes."""
+    theta, outputs, inputs = numbers
+    n, shape = len(outputs), outputs.shape
+    bases, slopes, states, squares = np.empty(n), np.empty(shape), np.empty(shape), np.empty(min(period, n))
+    sums.gains(*numbers, bases, slopes)
+    sums.class_sums(theta, inputs, columns, bases, slopes, period, states, squares)
+    return bases, slopes, states, squares
+
+
 class Classes:
     """Columns ς_t/sqrt(g_r), with which each class of steps {r, r + b, …} has the sensitivity 1; log ς on knots."""
 
     def __init__(self, knots: Knots) -> None:
-        self.knots = knots
+        self.free = knots
         self.classes = np.arange(knots.steps) % knots.period
 
     def start(self) -> Array:
-        return np.zeros(self.knots.matrix.shape[1])
+        return np.zeros(self.free.size)
 
-    def carried(self, columns: Array, old: Knots) -> Array:
-        return old.carried(columns, self.knots)
-
-    def close_to(self, columns: Array) -> Array:
+    def close_to(self, numbers: Numbers, columns: Array) -> Array:
         """Variables whose columns are these on knots, if these give every class the sensitivity 1."""
-        at = np.add.outer(self.knots.epochs * self.knots.period, self.knots.places).ravel().astype(int)
-        return np.log(columns[np.minimum(at, self.knots.steps - 1)])
+        return np.log(columns[self.free.at])
 
     def columns(self, numbers: Numbers, variables: Array) -> tuple[Array, Gradient]:
         """The columns, and what turns the gradient in their logarithms into that in the numbers and variables."""
         theta, outputs, inputs = numbers
-        n, period = len(outputs), self.knots.period
-        free = np.exp(np.clip(self.knots.matrix @ variables, -LARGEST, LARGEST))
-        bases, slopes, states = np.empty(n), np.empty(outputs.shape), np.empty(outputs.shape)
-        squares = np.empty(min(period, n))
-        sums.gains(*numbers, bases, slopes)
-        sums.class_sums(theta, inputs, free, bases, slopes, period, states, squares)
+        period = self.free.period
+        free = np.exp(np.clip(self.free.matrix @ variables, -LARGEST, LARGEST))
+        bases, slopes, states, squares = _in_classes(numbers, free, period)
 
         def gradient(of_columns: Array) -> tuple[Array, Array, Array, Array]:
             shares = -np.bincount(self.classes, of_columns, squares.size) / (2 * squares)
             found = np.empty_like(theta), np.empty_like(outputs), np.empty_like(inputs), np.empty_like(free)
             sums.class_gradient((*numbers, free), (bases, slopes, states), period, shares, found)
-            return *found[:3], self.knots.transposed @ (found[3] * free + of_columns)
+            return *found[:3], self.free.transposed @ (found[3] * free + of_columns)
 
         return free / np.sqrt(squares[self.classes]), gradient
+
+
+def _sums_of(values: Array, count: int) -> Array:
+    """The sums of so many consecutive values."""
+    total = np.append(0.0, np.cumsum(values))
+    return np.asarray(total[count:] - total[:-count])
 
 
 class Levels:
@@ -70,46 +81,72 @@ class Levels:
 
     A level is the sum of the weights of the windows around the step.  A pattern has at most one step of a window of b
     steps, and at most k of the run, whose weight is divided by k.  So the squared sensitivity is at most the sum of all
-    weights, which is 1.  The windows of b steps are those that follow each other from the first step, and from the last
-    one; where epochs are reshuffled they are the epochs.
+    weights, which is 1.  Where epochs are reshuffled they are the windows.  Otherwise a window ends at each step; those
+    that follow each other from the first step, and from the last one, weigh as much as b others.
     """
 
     def __init__(self, knots: Knots, reshuffled: bool, count: int) -> None:
-        self.knots, self.reshuffled = knots, reshuffled
-        n = knots.steps
-        ordered = np.arange(n) // knots.period
-        epochs = int(ordered[-1]) + 1
-        windows = [ordered] if reshuffled or n % knots.period == 0 else [ordered, ordered[::-1]]
-        parts = [sparse.csr_array((np.ones(n), (np.arange(n), one)), shape=(n, epochs)) for one in windows]
-        known = [interpolation(np.arange(float(epochs)), knots.epochs)] * len(windows)
-        if count < epochs:
-            parts.append(sparse.csr_array(np.full((n, 1), 1 / count)))
-            known.append(sparse.csr_array([[1.0]]))
-        self.sets = len(windows)
-        self.layers = count if count < epochs and count <= _COUNTED and count * n <= _STATES else 1
-        self.windows = sparse.hstack(parts, format="csr")
-        self.matrix = sparse.csr_array(sparse.block_diag(known))
+        n, period = knots.steps, knots.period
+        epochs = -(-n // period)
+        self.period, self.reshuffled = period, reshuffled
+        self.free = Knots(n + period, period, knots.places, np.append(knots.epochs, epochs))
+        places = np.arange(n + period) % period
+        following = (places == period - 1) | (not reshuffled) & (places == (n - 1) % period)
+        self.offsets = np.where(following, 0.0, -np.inf if reshuffled else -math.log(period))
+        self.count = count if count < epochs else 0  # of participations, 0 where the order limits it
+        self.layers = count if 0 < self.count <= _COUNTED and count * n <= _STATES else 1
 
     def start(self) -> Array:
-        return np.zeros(self.matrix.shape[1])
+        others = np.where(self.offsets[self.free.at] < 0, math.log(_WEAK), 0.0)
+        return np.append(others, 0.0) if self.count else others
 
-    def carried(self, columns: Array, old: Knots) -> Array:
-        size = old.epochs.size
-        sets = columns[: columns.size // size * size].reshape(-1, size)
-        moved = interpolation(self.knots.epochs, old.epochs) @ sets[np.minimum(np.arange(self.sets), len(sets) - 1)].T
-        return np.concatenate([moved.T.ravel(), columns[sets.size :]])
+    def close_to(self, numbers: Numbers, columns: Array) -> Array:
+        """Variables whose levels are about the gains of the steps in fixed epochs.
+
+        With weights w_e let V_e be the sum of w_0, …, w_{e−1}: then level_t = V_{t+b} − V_t.
+        """
+        bases, slopes, states, _ = _in_classes(numbers, columns, self.period)
+        levels = columns * (columns * bases + (slopes * states).sum(axis=1))
+        before = np.zeros(self.period)
+        weights = np.zeros(self.offsets.size)
+        for t in range(0, levels.size, self.period):
+            here = levels[t : t + self.period]
+            following = np.maximum.accumulate(np.append(before[-1], before[: here.size] + here))
+            weights[t + self.period - 1 :][: here.size] = np.diff(following)
+            before = following[1:]
+        alone = self.offsets == 0
+        room = np.maximum(self.free.transposed @ np.exp(self.offsets), _LEAST)
+        around = self.free.transposed @ np.where(alone, 0.0, weights) / room
+        at = np.where(alone[self.free.at], weights[self.free.at], around)
+        found = np.log(np.maximum(at / at.max(), _WEAK))
+        return np.append(found, math.log(_WEAK)) if self.count else found
+
+    def _weights(self, variables: Array) -> Array:
+        """The weights of windows that end at the steps 0, …, n + b − 1, and of the run if it limits the number."""
+        logarithms = self.free.matrix @ variables[: self.free.size] + self.offsets
+        if self.count:
+            logarithms = np.append(logarithms, variables[-1])
+        weights = np.exp(logarithms - logarithms.max())
+        return np.asarray(weights / weights.sum())
+
+    def _levels(self, weights: Array) -> Array:
+        around = _sums_of(weights[: self.offsets.size], self.period)[:-1]
+        return np.maximum(around + weights[-1] / self.count if self.count else around, _LEAST)
+
+    def _of_weights(self, of_levels: Array) -> Array:
+        """The gradient in the weights."""
+        of_windows = _sums_of(np.pad(of_levels, self.period), self.period)[1:]
+        return np.append(of_windows, of_levels.sum() / self.count) if self.count else of_windows
 
     def columns(self, numbers: Numbers, variables: Array) -> tuple[Array, Gradient]:
         """The columns, and what turns the gradient in their logarithms into that in the numbers and variables."""
         theta, outputs, inputs = numbers
         n, d = outputs.shape
-        logarithms = self.matrix @ variables
-        weights = np.exp(logarithms - logarithms.max())
-        weights /= weights.sum()
+        weights = self._weights(variables)
         bases, slopes, columns = np.empty(n), np.empty((n, d)), np.empty(n)
         states, sources = np.empty((self.layers, n, d)), np.empty((self.layers, n, d), dtype=np.int64)
         sums.gains(*numbers, bases, slopes)
-        found = (bases, slopes, self.windows @ weights, self.knots.period, self.reshuffled, columns, states, sources)
+        found = (bases, slopes, self._levels(weights), self.period, self.reshuffled, columns, states, sources)
         sums.level(theta, inputs, *found)
 
         def gradient(of_columns: Array) -> tuple[Array, Array, Array, Array]:
@@ -117,7 +154,9 @@ class Levels:
             of_levels = np.empty(n)
             given = (*numbers, columns), (bases, slopes, states, sources)
             sums.level_gradient(*given, of_columns / columns, of_levels, found)
-            of_weights = self.windows.T @ of_levels
-            return *found, self.matrix.T @ (weights * (of_weights - weights @ of_weights))
+            of_weights = self._of_weights(of_levels)
+            of_logarithms = weights * (of_weights - weights @ of_weights)
+            of_free = self.free.transposed @ of_logarithms[: self.offsets.size]
+            return *found, np.append(of_free, of_logarithms[self.offsets.size :])
 
         return columns, gradient

@@ -6,7 +6,7 @@ by the ``saturation``, with which the sensitivity is 1.  So the error alone is m
 Long runs start from the result for a shorter one: blocks of steps of the linear system are merged, and knots and decays
 are carried over in logarithms of distances.  They also start from the best buffers of constant numbers, where these are
 known.  A search for d buffers starts from equally spaced decays, and from the result for d − 1 with a decay between; in
-fixed epochs also from the result for every order of steps that are as far apart.
+fixed epochs also from the result for every order of steps that are as far apart, and the other way round.
 The largest error of a step is approached by p-norms of the squared errors.
 The search is local: a floor certifies it.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -99,8 +99,13 @@ class _Search:
         self.knots, self.saturation, self.power = knots, saturation, power
 
     def mechanism(self, point: _Point) -> TimeVaryingBuffers:
+        numbers, columns = self.strategy(point)
+        return TimeVaryingBuffers(*numbers, 1 / columns)
+
+    def strategy(self, point: _Point) -> tuple[Numbers, Array]:
+        """The numbers and the columns."""
         numbers = self._numbers(point)
-        return TimeVaryingBuffers(*numbers, 1 / self.saturation.columns(numbers, point.columns)[0])
+        return numbers, self.saturation.columns(numbers, point.columns)[0]
 
     def _numbers(self, point: _Point) -> Numbers:
         d = point.rates.size
@@ -242,7 +247,7 @@ def _equally_spaced(buffers: int, search: _Search) -> _Point:
     steps = search.knots.steps
     slowest = -0.5 * math.log(steps) if buffers == 1 else -0.75 * math.log(steps)
     rates = np.linspace(slowest if buffers == 1 else min(slowest, -2.0), -1.0 if buffers > 1 else slowest, buffers)
-    values = np.full((search.knots.matrix.shape[1], 2 * buffers), 0.5 * math.log(0.3 / buffers))
+    values = np.full((search.knots.size, 2 * buffers), 0.5 * math.log(0.3 / buffers))
     return _Point(rates, values, search.saturation.start())
 
 
@@ -263,7 +268,9 @@ def _carried(point: _Point, old: _Search, new: _Search) -> _Point:
     """
     stretch = math.log(old.knots.steps / new.knots.steps) / min(point.rates.min(initial=0.0), -1.0)
     values = old.knots.carried(point.values, new.knots) + np.tile(stretch * point.rates, 2) / 4
-    return _Point(point.rates * (1 + stretch), values, new.saturation.carried(point.columns, old.knots))
+    free, others = np.split(point.columns, [old.saturation.free.size])
+    columns = np.append(old.saturation.free.carried(free, new.saturation.free), others)
+    return _Point(point.rates * (1 + stretch), values, columns)
 
 
 def _constant(noise: PoleNoise, buffers: int, search: _Search) -> _Point:
@@ -272,7 +279,7 @@ def _constant(noise: PoleNoise, buffers: int, search: _Search) -> _Point:
     known = np.flatnonzero(strategy.buf_decay > 0)
     gaps = np.maximum(noise.zeros[known], _LEAST_GAP)
     weights = np.tile(0.5 * np.log(strategy.output_scale[known]), 2)
-    values = np.tile(weights, (search.knots.matrix.shape[1], 1))
+    values = np.tile(weights, (search.knots.size, 1))
     point = _Point(np.log(-np.log1p(-gaps)), values, search.saturation.start())
     while point.rates.size < buffers:
         point = _with_another(point, search.knots.steps)
@@ -294,18 +301,9 @@ def _iterations(search: _Search, searches: int = 1) -> int:
     return min(max(round(_WORK / (searches * steps * (groups + 3) / 4)), _ITERATIONS[0]), _ITERATIONS[1])
 
 
-def _shortest(run: _Run, most: int) -> Iterator[_Point]:
-    """The points of a short run with 1, 2, …, ``most`` buffers."""
-    search = run.search(_COARSE)
-    classes = search.saturation
-    others: Iterator[_Point] = iter(())
-    if isinstance(classes, Classes) and run.period < run.system.steps:
-        any_order = run._replace(kind="min-sep")
-        judged = any_order.search(_COARSE)
-        others = (
-            point._replace(columns=classes.close_to(1 / judged.mechanism(point).scales))
-            for point in _shortest(any_order, most)
-        )
+def _shortest(run: _Run, most: int, others: Iterable[_Point] = ()) -> Iterator[_Point]:
+    """The points of a short run with 1, 2, …, ``most`` buffers; each search starts from one of ``others``, too."""
+    search, others = run.search(_COARSE), iter(others)
     last: _Point | None = None
     for buffers in range(1, most + 1):
         starts = [_equally_spaced(buffers, search), *islice(others, 1)]
@@ -314,6 +312,15 @@ def _shortest(run: _Run, most: int) -> Iterator[_Point]:
         found = (search.minimum(start, _iterations(search, _SEARCHES)) for start in starts)
         _, last = min(found, key=lambda one: one[0])
         yield last
+
+
+def _of_another_order(run: _Run, most: int) -> Iterator[_Point]:
+    """Points for these runs from the best buffers for another order of steps."""
+    if run.kind in ("fixed epochs", "min-sep"):
+        another = run._replace(kind="min-sep" if run.kind == "fixed epochs" else "fixed epochs")
+        search, here = another.search(_COARSE), run.search(_COARSE).saturation
+        for point in _shortest(another, most):
+            yield point._replace(columns=here.close_to(*search.strategy(point)))
 
 
 def time_varying_buffers(
@@ -337,10 +344,10 @@ def time_varying_buffers(
     known = constant or partial(best_buffers, objective, in_fixed_epochs(participation))
     for memory in memories:
         checks.integer("memories", memory, 1, largest=MOST)
-    found = objective.what.recursion()
-    if found is None:
+    linear = objective.what.recursion()
+    if linear is None:
         raise ValueError(f"objective must be a linear system for time-varying buffers, got {objective.what!r:.80}")
-    system = grouped(found)
+    system = grouped(linear)
     who = participation.worst
     kind: Kind = "single" if who.once else who.kind
     shortest, *longer = _ladder(_Run(system, who.length if who.once else who.period, kind, who.count))
@@ -365,7 +372,9 @@ def time_varying_buffers(
             point = _better(search, starts, _iterations(search))
         return search.mechanism(point)
 
-    points = [point for point in _shortest(shortest, max(memories, default=0)) if point.rates.size in memories]
+    most = max(memories, default=0)
+    found = _shortest(shortest, most, _of_another_order(shortest, most))
+    points = [point for point in found if point.rates.size in memories]
     with ThreadPoolExecutor(None if system.steps <= _BESIDE else 1) as pool:
         yield from pool.map(searched, points)
 

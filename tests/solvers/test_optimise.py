@@ -81,17 +81,18 @@ def test_the_design_of_the_readme() -> None:
     assert best.error_at(budget) == pytest.approx(12.723, rel=2e-3)
     assert best.mechanism.program(best.participation).multiplier(budget) == pytest.approx(2.2304, rel=1e-3)
     spread = optimise(SGD(batch_size=32), Participation.min_sep(400, 100), memory=4)
-    assert spread.error_at(budget) == pytest.approx(0.40016, rel=2e-3)
+    assert spread.error_at(budget) == pytest.approx(0.39842, rel=2e-3)
     assert spread.floor_at(budget) == pytest.approx(0.3818515047867639, rel=2e-12)
     assert "while batches are not sampled" in spread.floor_in_words()
 
 
 @pytest.mark.slow
-def test_a_fixed_order_is_worth_more_than_a_separation() -> None:
+def test_a_fixed_order_is_worth_less_than_a_percent() -> None:
+    """As many participations as there are epochs: a separation promises more, and almost the same noise serves both."""
     for task in ("momentum", "cool-down", "learning"):
         fixed, spread = (optimise(TASKS[task], who, memory=2) for who in (SAME_ORDER, WHO))
-        assert fixed.family == TIME_VARYING
-        assert fixed.error < 0.995 * spread.error
+        assert fixed.family == spread.family == TIME_VARYING
+        assert 0.99 * spread.error < fixed.error < 1.001 * spread.error
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from corrnoise.solvers.families.time_varying import (
     _ladder,
     _Point,
     _Run,
+    _shortest,
     best_time_varying,
     descended,
     merged,
@@ -53,6 +54,29 @@ def test_few_buffers_are_close_to_the_best_of_any_form(work, who, optimum, ratio
     for noise, ratio in zip(time_varying_buffers(objective, who, [1, 2, 3]), ratios, strict=True):
         assert optimum * (1 - 1e-9) < error(noise, objective, who) < optimum * (ratio + 1e-4)
         assert noise.sensitivity(who) == pytest.approx(1, rel=1e-12)
+
+
+@pytest.mark.parametrize("exponent", [0.0, 1.0])
+def test_participations_an_epoch_apart_cost_little_more_than_a_fixed_order(exponent):
+    """Noise for a fixed order has windows of its own; one that ends with an epoch alone would cost 3 percent."""
+    apart, fixed = Participation.min_sep(128, 32), Participation.fixed_epochs(128, epochs=4)
+    problem = LinearRegression(np.arange(1.0, 17) ** -exponent, learning_rate=0.02)
+    objective = run_objective(LearningObjective(problem, 128, weights="second half"))
+    of_fixed, of_apart = (best_time_varying(objective, who, 2) for who in (fixed, apart))
+    least = error(of_fixed, objective, fixed)
+    assert error(of_apart, objective, apart) < 1.003 * least
+    assert error(of_fixed, objective, apart) > 1.005 * least
+
+
+@pytest.mark.parametrize("work", [COOL, PrefixSums(64), PrefixSums(60)])
+def test_levels_close_to_those_of_noise_for_a_fixed_order_have_nearly_its_error(work):
+    run = _Run(work.recursion(), 16, "fixed epochs", 4)
+    fixed, apart = (one.search(4.0) for one in (run, run._replace(kind="min-sep")))
+    levels = apart.saturation
+    for point in _shortest(run, 2):
+        starts = levels.close_to(*fixed.strategy(point)), levels.start()
+        close, far = (apart(point._replace(columns=columns))[0] - fixed(point)[0] for columns in starts)
+        assert -1e-9 < close < 0.5 * far  # logarithms of squared errors
 
 
 def test_every_class_of_steps_has_the_same_sensitivity():
