@@ -204,7 +204,7 @@ def _compared(run: Search, memory: float | None, show: Progress) -> Iterator[Opt
         yield from _toeplitz(run, memory, 1 < n <= LARGEST_MATRIX and not few, show)
     if few:
         show(f"mechanisms: {TIME_VARYING} with up to {few[-1]}")
-        for noise in time_varying_buffers(run.objective, run.who, few, run.buffers):
+        for noise in time_varying_buffers(run.objective, run.who, few):
             yield run.judged(TIME_VARYING, noise)
     if n <= _LARGEST_TREE:
         for name in ("binary tree", "binary tree, online"):

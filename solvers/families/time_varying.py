@@ -3,10 +3,11 @@
 The variables are the decays, and on few ``knots`` the logarithms of outputs and inputs; those of the columns are given
 by the ``saturation``, with which the sensitivity is 1.  So the error alone is minimised.
 
-Long runs start from the result for a shorter one: blocks of steps of the linear system are merged, and knots and decays
-are carried over in logarithms of distances.  They also start from the best buffers of constant numbers, where these are
-known.  A search for d buffers starts from equally spaced decays, and from the result for d − 1 with a decay between; in
-fixed epochs also from the result for every order of steps that are as far apart, and the other way round.
+Runs of increasing length lead to the one that is meant: steps of the linear system are merged, and knots and decays are
+carried over in logarithms of distances.  Which decays are best depends on the length.  So each search keeps two points
+of different decays, and those of short runs have starts of their own: equally spaced decays, of which up to three are
+the slowest.  For d buffers there is also the result for d − 1 with a decay between; in fixed epochs the result for
+every order of steps that are as far apart, and the other way round.
 The largest error of a step is approached by p-norms of the squared errors.
 The search is local: a floor certifies it.
 """
@@ -16,20 +17,17 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from itertools import islice
+from concurrent.futures import Executor, ThreadPoolExecutor
+from itertools import islice, pairwise, repeat
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
-from corrnoise.solvers.certified.fixed_epochs import in_fixed_epochs
-from corrnoise.solvers.families.buffers import best_buffers
 from corrnoise.solvers.families.knots import Knots
 from corrnoise.solvers.families.saturation import LARGEST, Classes, Levels, Numbers
 from corrnoise.solvers.objectives import RunObjective, grouped
 from corrnoise.theory.mechanisms import time_varying_sums as sums
-from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
@@ -39,20 +37,26 @@ from corrnoise.theory.recursion import Recursion
 MOST = 16  #: buffers
 _SHORT = 512  # steps of the shortest run that others start from
 _SHORT_EPOCH = 4  # steps of an epoch of it
-_LONGER = 16  # how many times longer the next is
+_LONGER = 4  # how many times longer the next is
 _COARSE = 4.0  # the ratio of knots
 _FINER = (2.0, 1.25)  # ratios of further knots
 _FINE = 4096  # steps up to which there are further knots
-_ITERATIONS = (12, 300)  # of a search
-_WORK = 2_400_000  # steps of all its iterations
-_BESIDE = 200_000  # steps up to which searches run beside each other, each with its own memory
-_SEARCHES = 12  # about as many are made for the shortest run
+_ITERATIONS = (12, 200)  # of a search
+_WORK = 600_000  # steps of all its iterations
+_BESIDE = (4096, 200_000)  # steps between which searches run beside each other: threads share Python and memory
+_SEARCHES = 4  # about as many are made for the shortest run
 _POWERS = (8.0, 32.0, 128.0, 512.0)  # of the norms for the largest error
 _PAIRS = 20  # of steps and changes of the gradient
 _HALVINGS = 20
 _DECREASE = 1e-10  # of the logarithm of the squared error, at which a search ends
 _FASTEST = 6.0  # logarithm of −log θ
-_LEAST_GAP = 1e-15  # 1 − θ at the start
+_KEPT = 3  # points of each run with which the next one begins
+_DIFFERENT = (0.5, 0.1)  # rates of minima that are not one at the end, and in between
+_FRESH = 8192  # steps up to which searches have starts of their own
+_SLOW = 3  # buffers that may be the slowest in these
+_APART = 0.25  # rates of these
+_WEIGHT = 0.5  # of a buffer in them, times the root of its gap
+_FAST = 1.0  # rate at the start, at most
 _LARGE = 1e6  # the logarithm of an error that overflows
 
 
@@ -243,12 +247,17 @@ def _ladder(whole: _Run) -> list[_Run]:
     return found
 
 
-def _equally_spaced(buffers: int, search: _Search) -> _Point:
-    steps = search.knots.steps
-    slowest = -0.5 * math.log(steps) if buffers == 1 else -0.75 * math.log(steps)
-    rates = np.linspace(slowest if buffers == 1 else min(slowest, -2.0), -1.0 if buffers > 1 else slowest, buffers)
-    values = np.full((search.knots.size, 2 * buffers), 0.5 * math.log(0.3 / buffers))
-    return _Point(rates, values, search.saturation.start())
+def _equally_spaced(buffers: int, search: _Search) -> list[_Point]:
+    """Points whose rates are equally spaced but for up to two more that are the slowest, and one of equal weights."""
+    steps, period, start = search.knots.steps, search.knots.period, search.saturation.start()
+    slowest = -0.5 * math.log(steps) if buffers == 1 else min(-0.75 * math.log(steps), -2.0)
+    rates = [np.linspace(slowest, -1.0, buffers)]
+    values = [np.full(buffers, 0.5 * math.log(_WEIGHT / buffers))]
+    for slow in range(min(buffers, _SLOW)):  # logarithms of gaps are in the middle of parts of [−log b, 0]
+        middles = ((np.arange(buffers - slow) + 0.5) / (buffers - slow) - 1) * math.log(period)
+        rates.append(np.append(middles[0] + _APART * np.arange(1, slow + 1), middles))
+        values.append(0.5 * math.log(_WEIGHT) + rates[-1] / 4)  # weights o i are in proportion to the roots of gaps
+    return [_Point(r, np.tile(v, (search.knots.size, 2)), start) for r, v in zip(rates, values, strict=True)]
 
 
 def _with_another(point: _Point, steps: int) -> _Point:
@@ -266,33 +275,32 @@ def _carried(point: _Point, old: _Search, new: _Search) -> _Point:
 
     The slowest decay has the gap of as many steps less, others in proportion, and weights o i are those of a root.
     """
-    stretch = math.log(old.knots.steps / new.knots.steps) / min(point.rates.min(initial=0.0), -1.0)
-    values = old.knots.carried(point.values, new.knots) + np.tile(stretch * point.rates, 2) / 4
+    rates = np.minimum(point.rates, _FAST)
+    stretch = math.log(old.knots.steps / new.knots.steps) / min(rates.min(initial=0.0), -1.0)
+    values = old.knots.carried(point.values, new.knots) + np.tile(stretch * rates, 2) / 4
     free, others = np.split(point.columns, [old.saturation.free.size])
     columns = np.append(old.saturation.free.carried(free, new.saturation.free), others)
-    return _Point(point.rates * (1 + stretch), values, columns)
+    return _Point(rates * (1 + stretch), values, columns)
 
 
-def _constant(noise: PoleNoise, buffers: int, search: _Search) -> _Point:
-    """The point of buffers of constant numbers, with weak ones for those that are missing."""
-    strategy = noise.buffers()
-    known = np.flatnonzero(strategy.buf_decay > 0)
-    gaps = np.maximum(noise.zeros[known], _LEAST_GAP)
-    weights = np.tile(0.5 * np.log(strategy.output_scale[known]), 2)
-    values = np.tile(weights, (search.knots.size, 1))
-    point = _Point(np.log(-np.log1p(-gaps)), values, search.saturation.start())
-    while point.rates.size < buffers:
-        point = _with_another(point, search.knots.steps)
-    return point
+def _apart(points: Sequence[_Point], rates: float) -> list[_Point]:
+    """Those whose rates are so far from those of all that come before."""
+    found: list[_Point] = []
+    for point in points:
+        if all(np.abs(np.sort(point.rates) - np.sort(one.rates)).max() > rates for one in found):
+            found.append(point)
+    return found
 
 
-def _better(search: _Search, starts: Sequence[_Point], iterations: int) -> _Point:
-    """The least value of a search that tries each start and goes on from the best."""
-    if len(starts) == 1:
-        return search.minimum(starts[0], iterations)[1]
-    some = iterations // 2
-    _, best = min((search.minimum(start, some) for start in starts), key=lambda found: found[0])
-    return search.minimum(best, iterations - some)[1]
+def _lowest(search: _Search, starts: Sequence[_Point], pool: Executor, kept: int, searches: int = 1) -> list[_Point]:
+    """The local minima of different decays with the least values, at most so many, the least one first."""
+    iterations = _iterations(search, searches)
+    points = starts
+    for chosen, some in ((kept + 1, iterations // 3), (kept, iterations - iterations // 3)):
+        made = (pool.map if search.knots.steps >= _BESIDE[0] else map)(search.minimum, points, repeat(some))
+        found = sorted(made, key=itemgetter(0))
+        points = _apart([point for _, point in found], _DIFFERENT[chosen > kept])[:chosen]
+    return list(points)
 
 
 def _iterations(search: _Search, searches: int = 1) -> int:
@@ -301,33 +309,38 @@ def _iterations(search: _Search, searches: int = 1) -> int:
     return min(max(round(_WORK / (searches * steps * (groups + 3) / 4)), _ITERATIONS[0]), _ITERATIONS[1])
 
 
-def _shortest(run: _Run, most: int, others: Iterable[_Point] = ()) -> Iterator[_Point]:
-    """The points of a short run with 1, 2, …, ``most`` buffers; each search starts from one of ``others``, too."""
+def _shortest(run: _Run, most: int, pool: Executor, others: Iterable[_Point] = ()) -> Iterator[list[_Point]]:
+    """The best points of a short run with 1, 2, …, ``most`` buffers; each search starts from one of ``others``, too."""
     search, others = run.search(_COARSE), iter(others)
-    last: _Point | None = None
+    found: list[_Point] = []
     for buffers in range(1, most + 1):
-        starts = [_equally_spaced(buffers, search), *islice(others, 1)]
-        if last is not None:
-            starts.append(_with_another(last, search.knots.steps))
-        found = (search.minimum(start, _iterations(search, _SEARCHES)) for start in starts)
-        _, last = min(found, key=lambda one: one[0])
-        yield last
+        starts = [*_equally_spaced(buffers, search), *islice(others, 1)]
+        starts += [_with_another(point, search.knots.steps) for point in found]
+        found = _lowest(search, starts, pool, _KEPT, _SEARCHES)
+        yield found
 
 
-def _of_another_order(run: _Run, most: int) -> Iterator[_Point]:
+def _of_another_order(run: _Run, most: int, pool: Executor) -> Iterator[_Point]:
     """Points for these runs from the best buffers for another order of steps."""
     if run.kind in ("fixed epochs", "min-sep"):
         another = run._replace(kind="min-sep" if run.kind == "fixed epochs" else "fixed epochs")
         search, here = another.search(_COARSE), run.search(_COARSE).saturation
-        for point in _shortest(another, most):
+        for point, *_ in _shortest(another, most, pool):
             yield point._replace(columns=here.close_to(*search.strategy(point)))
 
 
+def _in_longer_runs(points: list[_Point], searches: Sequence[_Search], pool: Executor) -> list[_Point]:
+    """The best points of the last search, from those of the first one, each search for a longer run."""
+    for k, (search, following) in enumerate(pairwise(searches), 2):
+        starts = [_carried(one, search, following) for one in points]
+        if following.knots.steps <= _FRESH:
+            starts += _equally_spaced(points[0].rates.size, following)
+        points = _lowest(following, starts, pool, 1 if k == len(searches) else _KEPT)
+    return points
+
+
 def time_varying_buffers(
-    objective: RunObjective,
-    participation: Participation,
-    memories: Sequence[int],
-    constant: Callable[[int], PoleNoise] | None = None,
+    objective: RunObjective, participation: Participation, memories: Sequence[int]
 ) -> Iterator[TimeVaryingBuffers]:
     """The best time-varying buffers of these numbers that a search finds.
 
@@ -339,9 +352,7 @@ def time_varying_buffers(
     objective : the quadratic form of the run
     participation : who takes part when
     memories : numbers of arrays from 1 to 16, in ascending order
-    constant : the best buffers of constant numbers, by the number of arrays, if they are known; None to search them
     """
-    known = constant or partial(best_buffers, objective, in_fixed_epochs(participation))
     for memory in memories:
         checks.integer("memories", memory, 1, largest=MOST)
     linear = objective.what.recursion()
@@ -350,33 +361,21 @@ def time_varying_buffers(
     system = grouped(linear)
     who = participation.worst
     kind: Kind = "single" if who.once else who.kind
-    shortest, *longer = _ladder(_Run(system, who.length if who.once else who.period, kind, who.count))
-    whole = longer[-1] if longer else shortest
-    searches = [run.search(_COARSE) for run in longer]
-    with_constant = searches[-1] if searches and objective.toeplitz else None
-    if system.steps <= _FINE:
-        searches += [whole.search(ratio) for ratio in _FINER]
+    runs = _ladder(_Run(system, who.length if who.once else who.period, kind, who.count))
+    searches = [run.search(_COARSE) for run in runs]
+    finer = [runs[-1].search(ratio) for ratio in _FINER if system.steps <= _FINE]
     if objective.kind == "max":
         ratio = _COARSE if system.steps > _FINE else _FINER[0]
-        searches += [whole.search(ratio, power) for power in _POWERS]
-    start = shortest.search(_COARSE)
-
-    def searched(point: _Point) -> TimeVaryingBuffers:
-        buffers = point.rates.size
-        search = start
-        for following in searches:
-            starts = [_carried(point, search, following)]
-            search = following
-            if search is with_constant:
-                starts.append(_constant(known(buffers), buffers, search))
-            point = _better(search, starts, _iterations(search))
-        return search.mechanism(point)
-
+        finer += [runs[-1].search(ratio, power) for power in _POWERS]
     most = max(memories, default=0)
-    found = _shortest(shortest, most, _of_another_order(shortest, most))
-    points = [point for point in found if point.rates.size in memories]
-    with ThreadPoolExecutor(None if system.steps <= _BESIDE else 1) as pool:
-        yield from pool.map(searched, points)
+    with ThreadPoolExecutor(None if system.steps <= _BESIDE[1] else 1) as pool:
+        for points in _shortest(runs[0], most, pool, _of_another_order(runs[0], most, pool)):
+            if points[0].rates.size in memories:
+                (point, *_), search = _in_longer_runs(points, searches, pool), searches[-1]
+                for following in finer:
+                    (point,) = _lowest(following, [_carried(point, search, following)], pool, 1)
+                    search = following
+                yield search.mechanism(point)
 
 
 def best_time_varying(objective: RunObjective, participation: Participation, memory: int) -> TimeVaryingBuffers:

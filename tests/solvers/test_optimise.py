@@ -76,12 +76,12 @@ def test_the_design_of_the_readme() -> None:
     """Reference values of four epochs of 100 steps, under the promise of a fixed order and without it."""
     best = optimise(SGD(), Participation.fixed_epochs(400, epochs=4), memory=4)
     assert (best.family, best.memory) == (TIME_VARYING, 4)
-    assert best.ratio == pytest.approx(1.04125, rel=2e-3)
+    assert best.ratio == pytest.approx(1.0383, rel=2e-3)
     budget = Budget(epsilon=2.0, delta=1e-6)
-    assert best.error_at(budget) == pytest.approx(12.723, rel=2e-3)
+    assert best.error_at(budget) == pytest.approx(12.687, rel=2e-3)
     assert best.mechanism.program(best.participation).multiplier(budget) == pytest.approx(2.2304, rel=1e-3)
     spread = optimise(SGD(batch_size=32), Participation.min_sep(400, 100), memory=4)
-    assert spread.error_at(budget) == pytest.approx(0.39842, rel=2e-3)
+    assert spread.error_at(budget) == pytest.approx(0.39732, rel=2e-3)
     assert spread.floor_at(budget) == pytest.approx(0.3818515047867639, rel=2e-12)
     assert "while batches are not sampled" in spread.floor_in_words()
 

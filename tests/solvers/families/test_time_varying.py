@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
 import numpy as np
@@ -14,7 +15,6 @@ from corrnoise.solvers.families import time_varying
 from corrnoise.solvers.families.buffers import best_buffers
 from corrnoise.solvers.families.knots import Knots, graded
 from corrnoise.solvers.families.time_varying import (
-    _equally_spaced,
     _ladder,
     _Point,
     _Run,
@@ -73,7 +73,7 @@ def test_levels_close_to_those_of_noise_for_a_fixed_order_have_nearly_its_error(
     run = _Run(work.recursion(), 16, "fixed epochs", 4)
     fixed, apart = (one.search(4.0) for one in (run, run._replace(kind="min-sep")))
     levels = apart.saturation
-    for point in _shortest(run, 2):
+    for point, *_ in _shortest(run, 2, ThreadPoolExecutor(1)):
         starts = levels.close_to(*fixed.strategy(point)), levels.start()
         close, far = (apart(point._replace(columns=columns))[0] - fixed(point)[0] for columns in starts)
         assert -1e-9 < close < 0.5 * far  # logarithms of squared errors
@@ -143,12 +143,18 @@ def test_long_runs_are_better_than_buffers_of_constant_numbers(epochs):
 
 
 @pytest.mark.slow
-def test_long_runs_start_from_buffers_of_constant_numbers_too():
-    """The result for a shorter run alone is worse: its decays lie otherwise."""
-    who = Participation.fixed_epochs(100_000, epochs=4)
-    objective = run_objective(PrefixSums(100_000))
+@pytest.mark.parametrize(
+    ("steps", "epochs", "mutant"),
+    [
+        (100_000, 4, {"_KEPT": 1}),  # the decays that are best for a short run are carried over alone
+        (20_000, 50, {"_FRESH": 0}),  # the shortest run alone has starts of its own
+    ],
+)
+def test_the_decays_of_a_long_run_are_not_those_of_a_short_one(steps, epochs, mutant):
+    who = Participation.fixed_epochs(steps, epochs=epochs)
+    objective = run_objective(PrefixSums(steps))
     found = error(best_time_varying(objective, who, 4), objective, who)
-    with mock.patch.object(time_varying, "_constant", lambda _, buffers, search: _equally_spaced(buffers, search)):
+    with mock.patch.multiple(time_varying, **mutant):
         worse = error(best_time_varying(objective, who, 4), objective, who)
     assert found < 0.985 * worse
 
