@@ -41,7 +41,7 @@ _LONGER = 4  # how many times longer the next is
 _COARSE = 4.0  # the ratio of knots
 _FINER = (2.0, 1.25)  # ratios of further knots
 _FINE = 4096  # steps up to which there are further knots
-_ITERATIONS = (12, 200)  # of a search
+_ITERATIONS = (20, 200)  # of a search
 _WORK = 600_000  # steps of all its iterations
 _BESIDE = (4096, 200_000)  # steps between which searches run beside each other: threads share Python and memory
 _SEARCHES = 4  # about as many are made for the shortest run
@@ -51,7 +51,7 @@ _HALVINGS = 20
 _DECREASE = 1e-10  # of the logarithm of the squared error, at which a search ends
 _FASTEST = 6.0  # logarithm of −log θ
 _KEPT = 3  # points of each run with which the next one begins
-_DIFFERENT = (0.5, 0.1)  # rates of minima that are not one at the end, and in between
+_DIFFERENT = (0.1, 0.5)  # rates of minima that are not one, in the first third of a search and at its end
 _FRESH = 8192  # steps up to which searches have starts of their own
 _SLOW = 3  # buffers that may be the slowest in these
 _APART = 0.25  # rates of these
@@ -296,10 +296,10 @@ def _lowest(search: _Search, starts: Sequence[_Point], pool: Executor, kept: int
     """The local minima of different decays with the least values, at most so many, the least one first."""
     iterations = _iterations(search, searches)
     points = starts
-    for chosen, some in ((kept + 1, iterations // 3), (kept, iterations - iterations // 3)):
+    for some, rates in zip((iterations // 3, iterations - iterations // 3), _DIFFERENT, strict=True):
         made = (pool.map if search.knots.steps >= _BESIDE[0] else map)(search.minimum, points, repeat(some))
         found = sorted(made, key=itemgetter(0))
-        points = _apart([point for _, point in found], _DIFFERENT[chosen > kept])[:chosen]
+        points = _apart([point for _, point in found], rates)[:kept]
     return list(points)
 
 
@@ -316,7 +316,7 @@ def _shortest(run: _Run, most: int, pool: Executor, others: Iterable[_Point] = (
     for buffers in range(1, most + 1):
         starts = [*_equally_spaced(buffers, search), *islice(others, 1)]
         starts += [_with_another(point, search.knots.steps) for point in found]
-        found = _lowest(search, starts, pool, _KEPT, _SEARCHES)
+        found = _lowest(search, starts, pool, _KEPT + 1, _SEARCHES)
         yield found
 
 
