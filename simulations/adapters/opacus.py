@@ -12,7 +12,10 @@ where ``BatchMemoryManager`` cuts batches into physical ones.  Opacus's engine t
 each epoch, and its accountants assume independent noise.  What the multiplier of the run does not cover is refused:
 other noise multipliers and clip norms, accumulated gradients, other batches than those of the run, accountants,
 parameters of half precision without exact sums, Opacus's own generator and secure mode, per-layer and adaptive
-clipping.
+clipping, and Opacus's own ghost clipping: its norms in float32 may be zero for any gradient, and its second backward
+pass adds other numbers than those whose norms it has formed.  ``clipping="ghost"`` keeps the inputs and the gradients
+at the outputs of linear layers in place of the gradients of examples, clips by proved norms of these (``torch_ghost``),
+and adds their products up, without a second pass.
 
 ``optimizer.state_dict()`` is that of the wrapped optimizer.  The state of the run is in its folder, and nowhere else.
 """
@@ -22,10 +25,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
-from typing import Any
+from typing import Any, get_args
 
-from corrnoise.simulations.adapters import torch_state
+from corrnoise.simulations.adapters import torch_ghost, torch_state
 from corrnoise.simulations.adapters.torch import (
+    Clipping,
     add_noise,
     begin_generators,
     check_parameters,
@@ -40,6 +44,7 @@ from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.sums import MARGIN, Release, Sums
 from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.numerics import checks
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
@@ -55,6 +60,8 @@ class CorrelatedNoise:
         The private run.
     loss_reduction
         ``"mean"`` or ``"sum"``, that of the loss function.
+    clipping
+        ``"ghost"`` where the model has ``keep_factors``.
 
     Attributes
     ----------
@@ -62,8 +69,11 @@ class CorrelatedNoise:
         The private run.
     """
 
-    def __init__(self, optimizer: Any, run: PrivateRun, *, loss_reduction: str = "mean") -> None:
+    def __init__(
+        self, optimizer: Any, run: PrivateRun, *, loss_reduction: str = "mean", clipping: Clipping = "example"
+    ) -> None:
         self.run = run
+        self._ghost = checks.choice("clipping", clipping, get_args(Clipping)) == "ghost"
         self._examples = 0
         super().__init__(  # type: ignore[call-arg]
             optimizer,
@@ -119,12 +129,21 @@ class CorrelatedNoise:
 
     # -- a step --------------------------------------------------------------------------------------------------------
 
+    @property
+    def grad_samples(self) -> list[Any]:
+        """The gradients of the examples, or their factors, of one backward pass."""
+        return [_only(parameter) for parameter in self._trained()]
+
     def clip_and_accumulate(self) -> None:
         """Clip the gradients of the examples, and add them to those of the same logical batch."""
         parameters = self._trained()
         check_parameters(self.run, parameters)
-        samples = [_only(parameter) for parameter in parameters]
-        sums = clipped_sum(samples, self.run.budget.clip_norm, self.run.grid)
+        samples = self.grad_samples
+        if self._ghost:
+            gradients = [_factors(*pair) for pair in zip(parameters, samples, strict=True)]
+            sums = torch_ghost.sums_of(gradients, torch_ghost.clip_norm_of_sums(self.run), self.run.largest_batch)
+        else:
+            sums = clipped_sum(samples, self.run.budget.clip_norm, self.run.grid)
         for parameter, total in zip(parameters, sums, strict=True):
             before = getattr(parameter, "summed_grad", None)
             parameter.summed_grad = total if before is None or self._examples == 0 else before + total
@@ -136,7 +155,8 @@ class CorrelatedNoise:
         if self._examples != expected:
             raise RuntimeError(f"a step must have the {expected} examples of its batch, got {self._examples}")
         parameters = self._trained()
-        noisy = add_noise(self.run, [parameter.summed_grad for parameter in parameters])
+        sums = [parameter.summed_grad for parameter in parameters]
+        noisy = add_noise(self.run, torch_ghost.rounded(sums, self.run.grid) if self._ghost else sums)
         for parameter, total in zip(parameters, noisy, strict=True):
             parameter.grad = total.view_as(parameter).to(parameter.dtype)
         self._examples = 0
@@ -163,8 +183,42 @@ def _only(parameter: Any) -> Any:
             raise RuntimeError(f"gradients must not be accumulated over backward passes, got {len(samples)} passes")
         samples = samples[0]
     if samples is None:
-        raise RuntimeError("a parameter has no gradients of examples: was the model wrapped, and backward called?")
+        raise RuntimeError(
+            "a parameter has no gradients of examples: was the model wrapped, and backward called? Opacus's own ghost "
+            "clipping has none, and norms that may be far too small: take make_private(…, clipping='ghost')"
+        )
     return samples
+
+
+def keep_factors(wrapped: Any) -> None:
+    """Let a ``GradSampleModule`` keep the factors of the gradients of examples at the weights of linear layers.
+
+    Parameters
+    ----------
+    wrapped
+        The module; its optimizer has ``clipping="ghost"``.
+    """
+    linear = extra_module("torch.nn", "torch").Linear
+    usual = wrapped.GRAD_SAMPLERS
+    wrapped.GRAD_SAMPLERS = {**usual, linear: partial(_kept, usual[linear])}
+
+
+def _kept(usual: Callable[..., Any], layer: Any, activations: list[Any], backprops: Any) -> Any:
+    """The factors of ``torch_ghost.sums_of`` side by side, (B, L, p + q), where the weight is used once in a pass."""
+    weight = layer.weight
+    a, b = (each.flatten(1, -2) if each.dim() > 2 else each.unsqueeze(1) for each in (activations[0], backprops))
+    alone = weight.requires_grad and weight._forward_counter == 1 and not hasattr(weight, "_current_grad_sample")
+    if not (alone and torch_ghost.by_factors(weight, a.shape[1], a, b)):
+        return usual(layer, activations, backprops)
+    kept = {weight: extra_module("torch", "torch").cat([a, b], 2)}
+    return kept if layer.bias is None else {**kept, layer.bias: b.double().sum(1)}
+
+
+def _factors(parameter: Any, samples: Any) -> Any:
+    """A gradient of examples, or its two factors."""
+    if samples.shape[1:] == parameter.shape:
+        return samples
+    return samples.split((parameter.shape[1], parameter.shape[0]), 2)
 
 
 @cache
@@ -258,6 +312,7 @@ def make_private(
     workers: int = 0,
     sums: Sums = "exact",
     release: Release = "grid",
+    clipping: Clipping = "example",
 ) -> tuple[Any, Any, Any]:
     """A private run with Opacus, which the same command goes on with after a crash: model, optimizer and loader.
 
@@ -275,7 +330,7 @@ def make_private(
     loss
         The loss function of the loop, which a restart compares.  One with an attribute or a keyword ``reduction`` has
         this reduction, ``"mean"`` or ``"sum"``; any other is a mean over the batch.
-    budget, batch_size, epochs, mechanism, folder, carry, sums, release
+    budget, batch_size, epochs, mechanism, folder, carry, sums, release, clipping
         As for ``corrnoise.torch.make_private``.
     workers
         How many processes of the loader read the data ahead; 0 for none.
@@ -300,6 +355,7 @@ def make_private(
     optimizer, and their generators are not kept.  Those of workers are not kept either.  A crash skips the steps after
     the last checkpoint.
     """
+    checks.choice("clipping", clipping, get_args(Clipping))
     extra_module("opacus.validators", "opacus").ModuleValidator.validate(model, strict=True)
     torch_state.check_model(model, optimizer, sums)
     own, dataset = torch_state.dataset_of(data)
@@ -309,7 +365,7 @@ def make_private(
         loss,
         own,
         parts,
-        torch_state.about(model, optimizer, carry),
+        {**torch_state.about(model, optimizer, carry), "clipping": clipping},
         trainable_size(model),
         budget=budget,
         mechanism=mechanism,
@@ -325,6 +381,8 @@ def make_private(
     reduction = _reduction(loss)
     wrapped = extra_module("opacus.grad_sample", "opacus").GradSampleModule(model, loss_reduction=reduction)
     wrapped.forbid_grad_accumulation()
+    if clipping == "ghost":
+        keep_factors(wrapped)
     library = extra_module("torch.utils.data", "torch")
     generator = extra_module("torch", "torch").Generator()  # so that a loop draws nothing from that of the run
     generator.manual_seed(run.seed("workers"))  # from which workers draw
@@ -337,7 +395,7 @@ def make_private(
     )
     return (
         wrapped,
-        optimizer_class(distributed=group is not None)(optimizer, run, loss_reduction=reduction),
+        optimizer_class(distributed=group is not None)(optimizer, run, loss_reduction=reduction, clipping=clipping),
         RunLoader(loader, run) if workers else loader,
     )
 

@@ -36,7 +36,7 @@ from corrnoise.simulations.adapters.torch_shards import Group, layout_of
 from corrnoise.simulations.adapters.training import HostGenerators, batches_of, chunks, due
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.private import PrivateRun
-from corrnoise.simulations.run.sums import MARGIN, Grid, Sums, add_truncated
+from corrnoise.simulations.run.sums import MARGIN, Grid, add_truncated
 from corrnoise.theory.numerics import checks
 
 Clipping = Literal["example", "ghost"]
@@ -291,9 +291,9 @@ def private_gradient(
         Tensors with the examples of the batch along the first axis, those of this process where there are several.
     chunk_size
         How many examples are computed at once.  None for all, as far as their gradients fit into 1 GiB, and for a
-        quarter of the expected number of a sampled batch.  Exact sums are those of the whole batch, whatever it is.
+        quarter of the expected number of a sampled batch.  Exact sums of gradients of examples do not depend on it.
     clipping
-        ``"ghost"`` for sums without the gradients of examples (``torch_ghost``), in a run without a grid.
+        ``"ghost"`` for sums without the gradients of examples (``torch_ghost``).
 
     Raises
     ------
@@ -312,14 +312,14 @@ def private_gradient(
             f"inputs and targets must be the {expected} examples of the batch, got {len(inputs)} and {len(targets)}"
         )
 
-    check_clipping(clipping, run.sums)
+    checks.choice("clipping", clipping, get_args(Clipping))
     sums = [_zeros(each, run.grid, clipping) for each in trained.values()]
     with secret_generators(run, "loss"):
         for places, count in chunks(run, chunk_size, 0 if clipping == "ghost" else run.size):
             some = [each[torch.as_tensor(places, device=each.device)] for each in (inputs, targets)]
             for total, part in zip(sums, _sums_of(run, model, loss, some, count, clipping), strict=True):
                 total += part
-    noisy = add_noise(run, sums)
+    noisy = add_noise(run, torch_ghost.rounded(sums, run.grid) if clipping == "ghost" else sums)
     by_name = dict(model.named_parameters())
     for name, total in zip(trained, noisy, strict=True):
         by_name[name].grad = (total / batches_of(run).batch_size).to(by_name[name].dtype)
@@ -372,7 +372,7 @@ def _zeros(parameter: Any, grid: Grid | None, clipping: Clipping) -> Any:
     """The sum of no gradients."""
     torch = extra_module("torch", "torch")
     wide = clipping == "ghost" or parameter.dtype == torch.float64
-    dtype = ("float64" if wide else "float32") if grid is None else grid.dtype
+    dtype = grid.dtype if grid is not None and clipping == "example" else "float64" if wide else "float32"
     return torch.zeros(parameter.shape, dtype=getattr(torch, dtype), device=parameter.device)
 
 
@@ -380,12 +380,12 @@ def _sums_of(
     run: PrivateRun, model: Any, loss: Callable[[Any, Any], Any], rows: list[Any], count: int, clipping: Clipping
 ) -> list[Any]:
     """The sums of the clipped gradients of the first examples of a chunk."""
-    clip_norm = run.budget.clip_norm
     inputs, targets = rows
     if clipping == "ghost":
+        clip_norm = torch_ghost.clip_norm_of_sums(run)
         return torch_ghost.clipped_sum(model, loss, inputs, targets, clip_norm, run.largest_batch, count)
     samples = example_gradients(model, loss, inputs, targets)
-    return clipped_sum([each[:count] for each in samples.values()], clip_norm, run.grid)
+    return clipped_sum([each[:count] for each in samples.values()], run.budget.clip_norm, run.grid)
 
 
 def example_gradients(
@@ -412,20 +412,6 @@ def example_gradients(
     each = func.vmap(func.grad(one), in_dims=(None, 0, 0), randomness="different", chunk_size=chunk_size)
     found = each(trained, inputs, targets)
     return {name: found[name] for name in trained}
-
-
-def check_clipping(clipping: Clipping, sums: Sums) -> Clipping:
-    """Return a kind of clipping; ghost clipping forms no gradients of examples, which could be truncated to integers.
-
-    Raises
-    ------
-    ValueError
-        It is no kind of clipping, or is not covered with such sums.
-    """
-    checks.choice("clipping", clipping, get_args(Clipping))
-    if clipping == "ghost" and sums == "exact":
-        raise ValueError("clipping must be 'example' for exact sums, got 'ghost': take sums='float32', release='float'")
-    return clipping
 
 
 def check_layers(model: Any) -> None:

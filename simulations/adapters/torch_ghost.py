@@ -1,9 +1,9 @@
 """Clipping without the gradients of examples ("ghost clipping"), with norms that are proved (the extra ``torch``).
 
 Let a layer y_l = W a_l + c be used at L positions l of an example, and let b_l be the gradient at y_l.  Then the
-gradient of the example is Σ b_l a_lᵀ at W and Σ b_l at c, so that its squared norm is
+gradient of the example at W is Σ b_l a_lᵀ, so that its squared norm is
 
-    N = Σ_{l,m} (a_l·a_m + 1)(b_l·b_m)
+    N = Σ_{l,m} (a_l·a_m)(b_l·b_m)
 
 and the sum of clipped gradients over the batch is a product of matrices, without a gradient of one example.  N cancels.
 In float32, in which it is usually formed, it can be zero for a gradient of any norm.  Here it is formed in float64, and
@@ -12,26 +12,29 @@ In float32, in which it is usually formed, it can be zero for a gradient of any 
 
 with γ_a and γ_b for as many additions as a and b have entries.  So clipping by N⁺ = N̂ + ε κ̂² never clips too little.
 
-The sum of f_i b_il a_ilᵀ over n = B L terms in float64 differs from the exact one by at most γ_{n+2} Σ_i f_i κ_i, in
-whatever order it is added.  Factors with f_i κ_i <= K G make this at most γ_{n+2} B K G.  K is so chosen that twice
-that, for two neighbours, is half of the margin that the clip norm has (``run/sums``); so the clip norm covers the sums.
-B is the largest batch that the run can have, since the size of a sampled one depends on who takes part.
-The proofs are in docs/ghost-clipping.md.
+A sum of f_i b_il a_ilᵀ in float64 adds at most B L terms and then the parts of a batch, at most B.  So it differs from
+the exact one by at most γ_{B(L+1)+2} Σ_i f_i κ_i, in whatever order it is added.  Factors with f_i κ_i <= K G make this
+at most γ_{B(L+1)+2} B K G.  K is so chosen that twice that, for two neighbours, is half of the margin of the clip norm
+(``run/sums``); so the clip norm covers the sums.  B is the largest batch that the run can have, since the size of a
+sampled one depends on who takes part.  Exact sums are these, rounded to integers once (``rounded``), of gradients
+clipped to as much less as this can add.  The proofs are in docs/ghost-clipping.md.
 
-Layers are ``torch.nn.Linear`` whose L² is small beside their size, which are used once for an example, and whose
-parameters nothing else uses.  All other parameters have their gradients formed for each example.  Examples are treated
-one by one (``torch.func.vmap``), so that b_l depends on one example alone.
+Such factors a and b stand for the gradients at the weight of a ``torch.nn.Linear`` where they are fewer numbers than
+these, and where the weight is used once for an example.  All other parameters have gradients of examples.
+``sums_of`` takes both from any library: here from ``torch.func.vmap``, which treats examples one by one.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from corrnoise.simulations.extras import extra_module
-from corrnoise.simulations.run.sums import MARGIN
+from corrnoise.simulations.run.private import PrivateRun
+from corrnoise.simulations.run.sums import MARGIN, Grid
 from corrnoise.theory.numerics import checks
 
 _UNIT = 2.0**-53
@@ -39,12 +42,10 @@ _SLACK = (1 - MARGIN) / 2  # of the clip norm, for the rounding of two sums
 
 
 class Layer(NamedTuple):
-    """A linear layer whose gradients of examples are not formed."""
+    """A linear layer at whose weight no gradients of examples are formed."""
 
     name: str  #: of the module
     module: Any
-    weight: bool  #: whether it is trained
-    bias: bool  #: whether there is one that is trained
     shape: Any  #: of the output for one example
     dtype: Any  #: of the output
 
@@ -58,20 +59,41 @@ class Layer(NamedTuple):
         return f"{self.name}.{part}" if self.name else part
 
 
+def by_factors(weight: Any, positions: int, *factors: Any) -> bool:
+    """Whether factors stand for the gradients at a weight: of a type with norms here, and fewer numbers than these.
+
+    Then L (p + q) < p q, so that the norms take fewer operations, too.
+
+    Parameters
+    ----------
+    weight
+        Of shape (q, p).
+    positions
+        L, of one example.
+    factors
+        The input and the output of the layer, or its gradient.
+    """
+    return positions * sum(weight.shape) < weight.numel() and not any(map(_too_wide, factors))
+
+
+def _too_wide(factor: Any) -> bool:
+    """Whether a tensor is of a type whose squares may vanish, or overflow, in float64."""
+    torch = extra_module("torch", "torch")
+    return factor.dtype not in (torch.float32, torch.bfloat16, torch.float16)
+
+
 def gamma(count: int) -> float:
     """The bound n u/(1 − n u) of the relative error of n operations in float64."""
     return count * _UNIT / (1 - count * _UNIT)
 
 
-def squared_norm(a: Any, b: Any, *, weight: bool = True, bias: bool = False) -> tuple[Any, Any]:
-    """Upper bounds of the squared norms of the gradients of examples at a linear layer, and of κ².
+def squared_norm(a: Any, b: Any) -> tuple[Any, Any]:
+    """Upper bounds of the squared norms of Σ_l b_l a_lᵀ, the gradients of examples at a weight, and of κ².
 
     Parameters
     ----------
     a, b
         The inputs and the gradients at the outputs, shapes (B, L, p) and (B, L, q), of float32 or shorter.
-    weight, bias
-        Whether these parameters are trained.
 
     Returns
     -------
@@ -82,19 +104,68 @@ def squared_norm(a: Any, b: Any, *, weight: bool = True, bias: bool = False) -> 
     ValueError
         The tensors are of float64, whose squares may vanish.
     """
-    torch = extra_module("torch", "torch")
     for name, each in (("a", a), ("b", b)):
-        if each.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        if _too_wide(each):
             raise ValueError(f"{name} must be of float32, bfloat16 or float16, got {each.dtype}")
-    inputs, outputs = a.double(), b.double()
-    of_inputs = inputs @ inputs.mT * weight + bias
-    of_outputs = outputs @ outputs.mT
-    first, second = gamma(a.shape[2] + 1), gamma(b.shape[2])
+    of_inputs, of_outputs = (each @ each.mT for each in (a.double(), b.double()))
+    first, second = gamma(a.shape[2]), gamma(b.shape[2])
     least = (1 - first) * (1 - second)
     error = ((1 + first) * (1 + second) - 1) / least + (a.shape[1] ** 2 + 4) * 2 * _UNIT
     diagonals = of_inputs.diagonal(dim1=1, dim2=2) * of_outputs.diagonal(dim1=1, dim2=2)
     kappa = diagonals.sqrt().sum(1).square()
     return (of_inputs * of_outputs).sum((1, 2)) + error * kappa, kappa / least * (1 + error)
+
+
+def sums_of(gradients: Sequence[Any], clip_norm: float, largest_batch: int, count: int | None = None) -> list[Any]:
+    """The sum of the gradients of examples, each clipped to the clip norm, of which some are given by factors.
+
+    Parameters
+    ----------
+    gradients
+        For each parameter a tensor of shape (B, …) with the gradient of each example; or the factors a and b of
+        ``squared_norm``, whose Σ_l b_l a_lᵀ is the gradient at a weight.
+    clip_norm
+        Largest norm of the gradient of an example, over all parameters together.
+    largest_batch
+        The largest number of examples that a batch of the run can have.  The sums of a batch may be added up from those
+        of its parts.
+    count
+        How many examples count, from the first; None for all.
+
+    Returns
+    -------
+    The sums, one for each parameter, of float64.  Examples whose gradient is not finite count as zero.
+
+    Raises
+    ------
+    ValueError
+        The batch is so large that rounding would exceed the margin of the clip norm.
+    """
+    torch = extra_module("torch", "torch")
+    checks.real("clip_norm", clip_norm, "[1e-100, inf)")
+    norms = [squared_norm(*each) if isinstance(each, tuple) else _whole_norm(each) for each in gradients]
+    device = norms[0][0].device
+    squares, kappa = (sum(each.to(device) for each in kind) for kind in zip(*norms, strict=True))
+    positions = max((each[0].shape[1] for each in gradients if isinstance(each, tuple)), default=1)
+    whole = torch.isfinite(squares) & torch.isfinite(kappa)
+    factors = (clip_norm * MARGIN / squares.sqrt()).clamp(max=1.0)
+    factors = torch.minimum(factors, clip_norm * largest_ratio(positions, largest_batch) / kappa.sqrt())
+    factors = torch.where(whole, factors, 0.0)
+    factors[len(factors) if count is None else count :] = 0.0
+
+    def summed(gradient: Any) -> Any:
+        if not isinstance(gradient, tuple):
+            return torch.einsum("i,i...->...", factors.to(gradient.device), _finite(gradient, whole))
+        a, b = (_finite(each, whole) for each in gradient)
+        return (factors.to(b.device)[:, None, None] * b).flatten(0, 1).mT @ a.flatten(0, 1)
+
+    return [summed(each) for each in gradients]
+
+
+def _whole_norm(samples: Any) -> tuple[Any, Any]:
+    """N and κ² of gradients that are there."""
+    squares = samples.double().flatten(1).square().sum(1)
+    return squares, squares
 
 
 def clipped_sum(
@@ -127,64 +198,63 @@ def clipped_sum(
     Raises
     ------
     ValueError
-        A layer computes in float64, or the batch is so large that rounding would exceed the margin of the clip norm.
+        The batch is so large that rounding would exceed the margin of the clip norm.
     """
-    torch = extra_module("torch", "torch")
-    checks.real("clip_norm", clip_norm, "[1e-100, inf)")
     trained = {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
-    sums = {name: value.new_zeros(value.shape, dtype=torch.float64) for name, value in trained.items()}
     if not len(inputs):
-        return list(sums.values())
+        return [value.double().zero_() for value in trained.values()]
     layers = linear_layers(model, loss, inputs[:1], targets[:1])
-    names = {each.parameter(part) for each in layers for part in ("weight", "bias")}
-    others = {name: value for name, value in trained.items() if name not in names}
-    activations, gradients, samples = _passes(model, loss, inputs, targets, trained, layers, list(others))
-
-    norms = [
-        squared_norm(a, b, weight=layer.weight, bias=layer.bias)
-        for layer, a, b in zip(layers, activations, gradients, strict=True)
-    ]
-    of_others = [each.double().flatten(1).square().sum(1) for each in samples]
-    squares = sum([norm for norm, _ in norms] + of_others)
-    kappa = sum([most for _, most in norms] + of_others)
-    terms = largest_batch * max((each.positions for each in layers), default=1)
-    whole = torch.isfinite(squares) & torch.isfinite(kappa)
-    factors = (clip_norm * MARGIN / squares.sqrt()).clamp(max=1.0)
-    factors = torch.minimum(factors, clip_norm * largest_ratio(terms, largest_batch) / kappa.sqrt())
-    factors = torch.where(whole, factors, 0.0)
-    factors[len(factors) if count is None else count :] = 0.0
-
-    for layer, a, b in zip(layers, activations, gradients, strict=True):
-        weighted = (factors[:, None, None] * _finite(b, whole)).flatten(0, 1)
-        if layer.weight:
-            sums[layer.parameter("weight")] += weighted.mT @ _finite(a, whole).flatten(0, 1)
-        if layer.bias:
-            sums[layer.parameter("bias")] += weighted.sum(0)
-    for name, each in zip(others, samples, strict=True):
-        sums[name] += torch.einsum("i,i...->...", factors, _finite(each, whole))
-    return list(sums.values())
+    return sums_of(_passes(model, loss, inputs, targets, trained, layers), clip_norm, largest_batch, count)
 
 
-def largest_ratio(terms: int, largest_batch: int) -> float:
-    """The K for which sums of ``terms`` products, with f κ <= K G, keep half of the margin of the clip norm.
+def clip_norm_of_sums(run: PrivateRun) -> float:
+    """The norm to which gradients are clipped: less than that of the run by what rounding to its grid can add.
+
+    Raises
+    ------
+    ValueError
+        The grid is so coarse that less than half of the clip norm would be left.
+    """
+    norm = run.budget.clip_norm
+    if run.grid is None:
+        return norm
+    lost = run.ranks.count * run.grid.unit * math.sqrt(run.size)
+    if not lost <= norm / 2:
+        raise ValueError(
+            f"the grid of exact sums must be finer for clipping='ghost': rounding {run.size} parameters to it moves a "
+            f"sum by {lost:.3g}, and the clip norm is {norm:.3g}: take sums='float32', release='float'"
+        )
+    return norm - lost * (1 + 1e-9)
+
+
+def rounded(sums: Sequence[Any], grid: Grid | None) -> list[Any]:
+    """The sums of a batch as the integers of a grid, of which each is next to its number; None leaves them floats."""
+    torch = extra_module("torch", "torch")
+    if grid is None:
+        return list(sums)
+    return [(each / grid.unit).round().to(getattr(torch, grid.dtype)) for each in sums]
+
+
+def largest_ratio(positions: int, largest_batch: int) -> float:
+    """The K for which sums of B L products, with f κ <= K G, keep half of the margin of the clip norm.
 
     Raises
     ------
     ValueError
         It is below 1, so that all gradients would be clipped by it.
     """
-    found = _SLACK / (2 * gamma(terms + 2) * largest_batch)
+    found = _SLACK / (2 * gamma(largest_batch * (positions + 1) + 2) * largest_batch)
     if not found >= 1:
         raise ValueError(
-            f"batches of {largest_batch} examples with {terms // largest_batch} positions each are too large for "
-            "clipping='ghost': choose a smaller batch or capacity, or clipping='example'"
+            f"batches of {largest_batch} examples with {positions} positions each are too large for clipping='ghost': "
+            "choose a smaller batch or capacity, or clipping='example'"
         )
     return found
 
 
 def _finite(values: Any, whole: Any) -> Any:
     """Examples in float64, where those that are not finite are zero."""
-    return values.double().where(whole.view(-1, *[1] * (values.dim() - 1)), 0.0)
+    return values.double().where(whole.to(values.device).view(-1, *[1] * (values.dim() - 1)), 0.0)
 
 
 def linear_layers(model: Any, loss: Callable[[Any, Any], Any], example: Any, target: Any) -> list[Layer]:
@@ -204,7 +274,7 @@ def linear_layers(model: Any, loss: Callable[[Any, Any], Any], example: Any, tar
         name: module
         for name, module in model.named_modules()
         if type(module) is torch.nn.Linear
-        and any(value.requires_grad for value in module.parameters())
+        and module.weight.requires_grad
         and all(uses[id(value)] == 1 for value in module.parameters())
     }
 
@@ -212,7 +282,7 @@ def linear_layers(model: Any, loss: Callable[[Any, Any], Any], example: Any, tar
         """The output of a layer, through which its parameters have no gradient."""
         bias = None if module.bias is None else module.bias.detach()
         made = torch.nn.functional.linear(given, module.weight.detach(), bias)
-        found.setdefault(name, []).append(made)
+        found.setdefault(name, []).append((given, made))
         return made
 
     devices = {each.device for each in model.parameters() if each.device.type == "cuda"}
@@ -228,19 +298,12 @@ def linear_layers(model: Any, loss: Callable[[Any, Any], Any], example: Any, tar
         others = torch.autograd.grad(value, parameters, allow_unused=True)
         elsewhere = {id(each) for each, other in zip(parameters, others, strict=True) if other is not None}
     layers = []
-    for name, outputs in found.items():
+    for name, uses_of in found.items():
         module = candidates[name]
-        output = outputs[0]
-        layer = Layer(
-            name,
-            module,
-            module.weight.requires_grad,
-            module.bias is not None and module.bias.requires_grad,
-            output.shape,
-            output.dtype,
-        )
-        alone = len(outputs) == 1 and not any(id(each) in elsewhere for each in module.parameters())
-        if alone and 2 * layer.positions**2 < module.weight.numel():
+        given, made = uses_of[0]
+        layer = Layer(name, module, made.shape, made.dtype)
+        alone = len(uses_of) == 1 and not any(id(each) in elsewhere for each in module.parameters())
+        if alone and by_factors(module.weight, layer.positions, given, made):
             layers.append(layer)
     return layers
 
@@ -267,12 +330,13 @@ def _passes(
     targets: Any,
     trained: dict[str, Any],
     layers: Sequence[Layer],
-    others: Sequence[str],
-) -> tuple[list[Any], list[Any], list[Any]]:
-    """Inputs of layers (B, L, p), gradients at their outputs (B, L, q), and gradients of other parameters (B, …)."""
+) -> list[Any]:
+    """The gradients of ``sums_of``, by factors at the weights of layers."""
     torch = extra_module("torch", "torch")
     func = extra_module("torch.func", "torch")
     places = {layer.name: number for number, layer in enumerate(layers)}
+    own = {layer.parameter(part) for layer in layers for part in ("weight", "bias")}
+    others = [name for name in trained if name not in own]
 
     def one(shifts: list[Any], free: list[Any], example: Any, target: Any) -> tuple[Any, list[Any]]:
         given: dict[str, Any] = {}
@@ -296,9 +360,8 @@ def _passes(
     free = [trained[name] for name in others]
     each = func.vmap(func.grad(one, argnums=(0, 1), has_aux=True), in_dims=(None, None, 0, 0), randomness="different")
     (gradients, samples), given = each(shifts, free, inputs, targets)
-    rows = len(inputs)
-    return (
-        [a.reshape(rows, layer.positions, -1) for layer, a in zip(layers, given, strict=True)],
-        [b.reshape(rows, layer.positions, -1) for layer, b in zip(layers, gradients, strict=True)],
-        samples,
-    )
+    found = dict(zip(others, samples, strict=True))
+    for layer, *factors in zip(layers, given, gradients, strict=True):
+        a, b = (each.reshape(len(inputs), layer.positions, -1) for each in factors)
+        found |= {layer.parameter("weight"): (a, b), layer.parameter("bias"): b.double().sum(1)}
+    return [found[name] for name in trained]

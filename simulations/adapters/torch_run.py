@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from numpy.typing import ArrayLike
 
 from corrnoise.simulations.adapters import torch_state
 from corrnoise.simulations.adapters.torch import (
     Clipping,
-    check_clipping,
     private_gradient,
     secret_generators,
     trainable_size,
@@ -147,8 +146,8 @@ def make_private(
         ``"exact"`` and ``"grid"``: sums are integers, and releases are on their grid.  ``"float32"`` and ``"float"``
         for floats; models of half precision need exact sums.
     clipping
-        ``"ghost"`` for sums without the gradients of examples, in less time and memory, of floats; ``"example"`` for
-        gradients of examples.
+        ``"ghost"`` for sums without the gradients of examples, in less time and memory; ``"example"`` for gradients of
+        examples.
     chunk_size
         How many examples of a batch are computed at once.  None for all, as far as their gradients fit into 1 GiB, and
         for a quarter of the expected number of a sampled batch.
@@ -175,7 +174,7 @@ def make_private(
     and a whole model, and share each batch and the noise.  All see the folder, which the first holds; the others begin
     with its model and optimizer, and their generators are not kept.
     """
-    check_clipping(clipping, sums)
+    checks.choice("clipping", clipping, get_args(Clipping))
     torch_state.check_model(model, optimizer, sums)
     own, _ = torch_state.dataset_of(data)
     if isinstance(data, tuple) and len(data) != 2:

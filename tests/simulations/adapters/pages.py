@@ -11,6 +11,7 @@ _PAGES = {
     "Sampled batches": "sampled-batches.md",
     "Low-rank adapters": "lora.md",
     "Opacus": "opacus.md",
+    "Ghost clipping": "ghost-clipping.md",
     "JAX": "jax.md",
     "processes": "devices.md",
 }

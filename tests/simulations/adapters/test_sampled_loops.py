@@ -19,7 +19,7 @@ import pytest
 from corrnoise.simulations.adapters import jax as jax_loop
 from corrnoise.simulations.adapters import jax_run, opacus, torch_run, torch_state, training
 from corrnoise.simulations.adapters import torch as torch_loop
-from corrnoise.simulations.adapters.torch import private_gradient
+from corrnoise.simulations.adapters.torch import Clipping, private_gradient
 from corrnoise.simulations.adapters.training import batches_of, source
 from corrnoise.simulations.audit import audit
 from corrnoise.simulations.run.batches import batches
@@ -109,13 +109,19 @@ def by_torch(who: Participation, size: int, *, dataset: bool = False) -> Trained
 
 
 def by_opacus(
-    who: Participation, size: int, *, dataset: bool = False, reduction: str = "mean", first: bool = True
+    who: Participation,
+    size: int,
+    *,
+    dataset: bool = False,
+    reduction: str = "mean",
+    first: bool = True,
+    clipping: Clipping = "example",
 ) -> Trained:
     model, optimizer = linear()
     loss = torch.nn.CrossEntropyLoss(reduction=reduction)
     with known_key() if first else counted():
         wrapped, optimizer, loader = opacus.make_private(
-            model, optimizer, tensors(dataset=dataset), loss=loss, **options(who, size)
+            model, optimizer, tensors(dataset=dataset), loss=loss, clipping=clipping, **options(who, size)
         )
     sizes = []
     for x, y in loader:
@@ -125,6 +131,10 @@ def by_opacus(
         sizes.append(len(x))
     found = model.weight.detach().numpy()
     return found / (size if reduction == "sum" else 1), sizes  # Opacus leaves a sum a sum
+
+
+def by_opacus_ghost(who: Participation, size: int) -> Trained:
+    return by_opacus(who, size, clipping="ghost")
 
 
 def by_jax(who: Participation, size: int) -> Trained:
@@ -144,7 +154,7 @@ def by_jax(who: Participation, size: int) -> Trained:
 
 
 @pytest.mark.parametrize(("who", "size"), MARKED, ids=lambda each: getattr(each, "kind", ""))
-@pytest.mark.parametrize("loop", [by_torch, by_opacus, by_jax])
+@pytest.mark.parametrize("loop", [by_torch, by_opacus, by_opacus_ghost, by_jax])
 def test_each_library_takes_the_steps_of_the_definition(
     who: Participation, size: int, loop: Callable[[Participation, int], Trained]
 ) -> None:
