@@ -10,7 +10,8 @@ import numpy as np
 
 from benchmarks.core import Row, Setting, benchmark
 from benchmarks.timing import Side
-from corrnoise.simulations.adapters.opacus import optimizer_class
+from corrnoise.simulations.adapters.opacus import keep_factors, optimizer_class
+from corrnoise.simulations.adapters.torch import Clipping, trainable_size
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.draws import filler
 from corrnoise.simulations.run.private import PrivateRun
@@ -118,41 +119,61 @@ def _clipped_sums(setting: Setting) -> Iterator[Row]:
 def _opacus_steps(setting: Setting) -> Iterator[Row]:
     """A whole step at 64 examples: forward, backward, clipping, noise, update."""
     import torch
-    from opacus.grad_sample import GradSampleModule
-    from opacus.optimizers import DPOptimizer
+    from opacus.grad_sample import GradSampleModule, GradSampleModuleFastGradientClipping
+    from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
+    from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 
     torch.set_num_threads(1)
     width = setting.pick(950, 40)
     inputs = torch.randn(_BATCH, 64)
     targets = torch.randint(10, (_BATCH,))
 
-    def stepped(make: Callable[[Any, int], Any]) -> tuple[Callable[[], float], int]:
+    def stepped(make: Callable[[Any, Any], tuple[Any, Any, Any]]) -> tuple[Callable[[], float], int]:
         layers = [torch.nn.Linear(64, width), torch.nn.Tanh(), torch.nn.Linear(width, width), torch.nn.Tanh()]
         model = torch.nn.Sequential(*layers, torch.nn.Linear(width, 10))
         size = sum(each.numel() for each in model.parameters())
-        optimizer = make(torch.optim.SGD(model.parameters(), lr=1e-9), size)
-        wrapped = GradSampleModule(model)
+        wrapped, optimizer, loss = make(model, torch.optim.SGD(model.parameters(), lr=1e-9))
 
         def step() -> float:
             optimizer.zero_grad()
             if run := getattr(optimizer, "run", None):
                 run.next_batch()
-            torch.nn.functional.cross_entropy(wrapped(inputs), targets).backward()
+            loss(wrapped(inputs), targets).backward()
             optimizer.step()
             return size
 
         return step, size
 
-    independent, size = stepped(
-        lambda optimizer, size: DPOptimizer(
-            optimizer, noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=_BATCH
+    own = {"noise_multiplier": 1.0, "max_grad_norm": 1.0, "expected_batch_size": _BATCH}
+    loss = torch.nn.CrossEntropyLoss()
+
+    def independent(model: Any, optimizer: Any) -> tuple[Any, Any, Any]:
+        return GradSampleModule(model), DPOptimizer(optimizer, **own), loss
+
+    def independent_ghost(model: Any, optimizer: Any) -> tuple[Any, Any, Any]:
+        wrapped, private = (
+            GradSampleModuleFastGradientClipping(model),
+            DPOptimizerFastGradientClipping(optimizer, **own),
         )
-    )
-    other = Side("step of Opacus", independent, 1)
-    for name, mechanism in _MECHANISMS.items():
+        return wrapped, private, DPLossFastGradientClipping(wrapped, private, torch.nn.CrossEntropyLoss())
 
-        def correlated(optimizer: Any, size: int, mechanism: ToeplitzNoise = mechanism) -> Any:
-            return optimizer_class()(optimizer, _run(mechanism, size))
+    def correlated(clipping: Clipping, mechanism: ToeplitzNoise) -> Callable[[Any, Any], tuple[Any, Any, Any]]:
+        def made(model: Any, optimizer: Any) -> tuple[Any, Any, Any]:
+            wrapped = GradSampleModule(model)
+            if clipping == "ghost":
+                keep_factors(wrapped)
+            return (
+                wrapped,
+                optimizer_class()(optimizer, _run(mechanism, trainable_size(model)), clipping=clipping),
+                loss,
+            )
 
-        ours = Side("step with PrivateRun", stepped(correlated)[0], 1)
-        yield setting.compare(f"{name}, {size} parameters, batch {_BATCH}", ours, other, item="step", tolerance=0)
+        return made
+
+    kinds: dict[Clipping, Any] = {"example": independent, "ghost": independent_ghost}
+    for clipping, theirs in kinds.items():
+        step, size = stepped(theirs)
+        other = Side(f"step of Opacus, {clipping}", step, 1)
+        for name, mechanism in _MECHANISMS.items():
+            ours = Side(f"step with PrivateRun, {clipping}", stepped(correlated(clipping, mechanism))[0], 1)
+            yield setting.compare(f"{name}, {size} parameters, batch {_BATCH}", ours, other, item="step", tolerance=0)
