@@ -9,6 +9,7 @@ import warnings
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -157,6 +158,14 @@ def test_the_integers_of_an_example_have_the_norm_of_a_clipped_gradient(dtype: A
     assert Fraction(1 - 1e-3) ** 2 <= squares * Fraction(grid.unit) ** 2 <= 1
     optimizer.add_noise()
     assert {each.grad.dtype for each in model.parameters()} == {dtype}
+    with mock.patch.object(torch_ghost, "clip_norm_of_sums", return_value=0.5):
+        less = torch_ghost.rounded(sums_of(wrapped, optimizer, batch), grid)
+    assert sum(int(each) ** 2 for total in less for each in total.flatten().tolist()) <= squares / 4 * 1.01
+    with (
+        mock.patch.object(type(optimizer.run), "largest_batch", 10**9),
+        pytest.raises(ValueError, match="batches of 1000000000 examples with 1 positions each are too large"),
+    ):
+        sums_of(wrapped, optimizer, batch)
 
 
 # -- the clip norm -----------------------------------------------------------------------------------------------------

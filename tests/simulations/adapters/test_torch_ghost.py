@@ -329,6 +329,18 @@ def test_rounding_to_the_grid_moves_the_integers_by_at_most_the_clip_norm(mutant
     assert largest > 1 - 2e-3
 
 
+def test_each_process_rounds_its_own_sum() -> None:
+    """And each number to the nearest integer, of either sign."""
+    run = coarse_run()
+    lost = 1 - torch_ghost.clip_norm_of_sums(run)
+    with mock.patch.object(PrivateRun, "ranks", mock.Mock(count=3)):
+        assert 1 - torch_ghost.clip_norm_of_sums(run) == pytest.approx(3 * lost, rel=1e-6)
+    assert run.grid is not None
+    exact = torch.linspace(-3, 3, 61, dtype=torch.float64) * run.grid.unit
+    (found,) = torch_ghost.rounded([exact], run.grid)
+    assert (found * run.grid.unit - exact).abs().max() <= run.grid.unit / 2
+
+
 def test_a_grid_that_is_too_coarse_is_refused() -> None:
     budget, once = Budget(rho=1e-16), Participation.single(1)
     order = batches(once, 8, 8, 0)
@@ -365,6 +377,17 @@ def test_integers_of_models_of_any_precision_have_the_norm_of_a_clipped_gradient
     assert {each.dtype for each in seen[0]} == {getattr(torch, run.grid.dtype)}
     squares = sum(int(each) ** 2 for total in seen[0] for each in total.flatten().tolist())
     assert Fraction(1 - 1e-3) ** 2 <= squares * Fraction(run.grid.unit) ** 2 <= 1
+    with (
+        mock.patch.object(torch_ghost, "clip_norm_of_sums", return_value=0.5),
+        mock.patch.object(torch_loop, "add_noise", noiseless),
+    ):
+        torch_loop.private_gradient(run, model, loss, inputs[batch], kinds[batch], clipping="ghost")
+    assert sum(int(each) ** 2 for total in seen[1] for each in total.flatten().tolist()) <= squares / 4 * 1.01
+    with (
+        mock.patch.object(PrivateRun, "largest_batch", 10**9),
+        pytest.raises(ValueError, match="batches of 1000000000 examples with 1 positions each are too large"),
+    ):
+        torch_loop.private_gradient(run, model, loss, inputs[batch], kinds[batch], clipping="ghost")
 
 
 def test_half_precision_needs_exact_sums() -> None:
