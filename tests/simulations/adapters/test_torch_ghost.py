@@ -245,7 +245,7 @@ def test_one_example_moves_the_sum_by_at_most_the_clip_norm(largest: int) -> Non
             rest = torch.arange(len(inputs)) != i
             less = torch_ghost.clipped_sum(Opposed(), product, inputs[rest], targets[rest], clip_norm, largest)[0]
             moved = (whole - less).norm().item()
-            assert moved <= clip_norm
+            assert moved <= clip_norm * MARGIN * (1 + 1e-6)
             if largest == MANY:  # κ is 2·10⁵ times the norm
                 assert moved <= 1e-5 * clip_norm * largest_ratio(2, MANY)
             else:
