@@ -408,7 +408,7 @@ class Design(Record):
         batch_size
             Examples a step.
         options
-            ``folder``, ``carry`` and ``workers``, as for ``corrnoise.opacus.make_private``.
+            ``folder``, ``carry``, ``workers`` and ``clipping``, as for ``corrnoise.opacus.make_private``.
         """
         from corrnoise.simulations.adapters.opacus import make_private
 

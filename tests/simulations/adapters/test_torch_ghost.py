@@ -245,7 +245,7 @@ def test_one_example_moves_the_sum_by_at_most_the_clip_norm(largest: int) -> Non
             rest = torch.arange(len(inputs)) != i
             less = torch_ghost.clipped_sum(Opposed(), product, inputs[rest], targets[rest], clip_norm, largest)[0]
             moved = (whole - less).norm().item()
-            assert moved <= clip_norm * MARGIN * (1 + 1e-6)
+            assert moved <= clip_norm
             if largest == MANY:  # κ is 2·10⁵ times the norm
                 assert moved <= 1e-5 * clip_norm * largest_ratio(2, MANY)
             else:
@@ -259,7 +259,7 @@ def test_autocast_leaves_the_clipping_alone() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         sums = torch_ghost.clipped_sum(torch.nn.Linear(16, 16), product, inputs, targets, 1.0, 10)
     assert {each.dtype for each in sums} == {torch.float64}
-    assert 1 - 1e-3 <= torch.cat([each.flatten() for each in sums]).norm().item() <= 1
+    assert 1 - 1e-3 <= torch.cat([each.flatten() for each in sums]).norm().item() <= MARGIN * (1 + 1e-9)
 
 
 @given(
