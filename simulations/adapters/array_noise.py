@@ -170,7 +170,7 @@ class DeviceNoiseMaker(NoiseMaker):
     def _memory_of(self, place: slice) -> Array:
         """The memory of some coordinates, on the host."""
         some = [self.on_host(row[place]) for row in self._rows]
-        return np.array(some, self.dtype).reshape(self.rows, len(range(self.size)[place]))
+        return np.array(some, self.dtype).reshape(self.rows, len(range(self.spans[:, 1].sum())[place]))
 
     @property
     def memory(self) -> Array:

@@ -19,6 +19,7 @@ precision.  ``jax_run`` has runs that keep parameters, optimizer and data, too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from corrnoise.simulations.adapters import array_noise, array_normals
+from corrnoise.simulations.adapters.jax_noise import filled_up, is_cut, sharding_of
 from corrnoise.simulations.adapters.training import batches_of, chunks, due
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run import draws
@@ -93,21 +95,43 @@ def private_gradient(
             total = [before + more for before, more in zip(total, some, strict=True)]
     if run.grid is None:
         _check_types("sums", total)
-    ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
     if run.device is None:
         noisy_sum: Any = run.add_noise(np.concatenate([np.ravel(each) for each in total]))
-        parts = np.split(noisy_sum, ends)
     else:
         with jax.enable_x64(True):
-            noisy_sum = run.add_noise(
-                jax.device_put(jax.numpy.concatenate([each.ravel() for each in total]), run.device)
-            )
-            parts = jax.numpy.split(noisy_sum, ends)
-    noisy = [
-        jax.numpy.asarray(part.reshape(leaf.shape) / batches_of(run).batch_size, leaf.dtype)
-        for leaf, part in zip(leaves, parts, strict=True)
-    ]
-    return jax.tree.unflatten(tree, noisy)
+            joined = _joined(run.device, filled_up(run.size, run.device))(total)
+            noisy_sum = run.add_noise(jax.device_put(joined, run.device))
+    like = tuple((leaf.shape, str(leaf.dtype), sharding_of(leaf)) for leaf in leaves)
+    with jax.enable_x64(True):  # noisy sums of exact sums may be of float64
+        return jax.tree.unflatten(tree, _parted(like)(noisy_sum, batches_of(run).batch_size))
+
+
+@lru_cache(maxsize=16)
+def _joined(device: Any, size: int) -> Any:
+    """The compiled function that makes arrays one vector of a size, filled up with zeros, on the device of a run."""
+    jax = extra_module("jax", "jax")
+
+    def joined(parts: list[Any]) -> Any:
+        flat = jax.numpy.concatenate([each.ravel() for each in parts])
+        return jax.numpy.pad(flat, (0, size - flat.size))
+
+    return jax.jit(joined, out_shardings=device if is_cut(device) else None)
+
+
+@lru_cache(maxsize=16)
+def _parted(like: tuple[tuple[Any, str, Any], ...]) -> Any:
+    """The compiled function that makes a vector over the batch size arrays of such shapes, types and shardings."""
+    jax = extra_module("jax", "jax")
+
+    def parted(vector: Any, batch_size: Any) -> list[Any]:
+        first, found = 0, []
+        for shape, dtype, _ in like:
+            length = math.prod(shape)
+            found.append((vector[first : first + length].reshape(shape) / batch_size).astype(dtype))
+            first += length
+        return found
+
+    return jax.jit(parted, out_shardings=[sharding for *_, sharding in like])
 
 
 def _zeros(leaves: list[Any], grid: Grid | None) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The noise of a run on a device of JAX, with its memory there (the extra ``jax``).
+"""The noise of a run on a device of JAX, or cut among several, with its memory there (the extra ``jax``).
 
     run = PrivateRun(budget, epochs, mechanism, size, batches=order, maker=partial(JaxNoise, device=jax.devices()[0]))
     gradient = private_gradient(run, loss, parameters, *batch)
@@ -36,7 +36,8 @@ class JaxNoise(array_noise.DeviceNoiseMaker):
     threads
         A device has its own.
     device
-        A device of JAX, such as ``jax.devices()[0]``.
+        A device of JAX, such as ``jax.devices()[0]``; or a ``NamedSharding`` of a vector: then each device makes and
+        keeps its own part.  Vectors are filled up to equal parts, and the numbers behind the model are not used.
 
     Raises
     ------
@@ -56,8 +57,11 @@ class JaxNoise(array_noise.DeviceNoiseMaker):
     ) -> None:
         super().__init__(program, size, spans=spans, memory=memory)
         self.device = device
+        self._own = self.size
+        self.size = filled_up(self.size, device)
         with _wide(device) as jnp:
-            self._rows = [jnp.zeros(self.size, program.dtype) for _ in range(self.rows)]
+            place = device if is_cut(device) else None
+            self._rows = [jnp.zeros(self.size, program.dtype, device=place) for _ in range(self.rows)]
             self._numbers = [jnp.asarray(each) for each in array_noise.numbers(program)]
             self._nu = jnp.asarray(-0.0)
             whole = len(self.spans) == 1
@@ -74,7 +78,7 @@ class JaxNoise(array_noise.DeviceNoiseMaker):
         with _wide(self.device) as jnp:
             seed = jnp.asarray(draws.seeds(secret, [step], nonces=[nonce])[0], jnp.int64)
             of_step = [each[step] if each.ndim == 2 else each for each in self._numbers]
-            made, self._rows = _step(self._program.form, self.size, wide or str(self.dtype) == "float64")(
+            made, self._rows = _step(self._program.form, self.size, wide or str(self.dtype) == "float64", self.device)(
                 seed, self._places, of_step, self._rows, before, factor, self._nu
             )
             return made if wide else made.astype(jnp.float32)
@@ -101,13 +105,14 @@ class JaxNoise(array_noise.DeviceNoiseMaker):
         return _on_grid()(total, noise, grid.unit)
 
     def on_host(self, values: Any) -> NDArray[Any]:
-        """An array of JAX as one of NumPy."""
-        return np.asarray(values)
+        """An array of JAX as one of NumPy, without what fills it up."""
+        return np.asarray(values)[: self._own]
 
     def on_device(self, values: NDArray[Any]) -> Any:
-        """An array of NumPy as one of JAX on the device."""
+        """An array of NumPy as one of JAX on the device, filled up with zeros."""
+        whole = np.pad(values, (0, filled_up(len(values), self.device) - len(values)))
         with _wide(self.device) as jnp:
-            return jnp.asarray(values)
+            return jnp.asarray(whole, device=self.device if is_cut(self.device) else None)
 
 
 class _wide(ExitStack):  # noqa: N801
@@ -121,12 +126,32 @@ class _wide(ExitStack):  # noqa: N801
         jax = extra_module("jax", "jax")
         super().__enter__()
         self.enter_context(jax.enable_x64(True))
-        self.enter_context(jax.default_device(self._device))
+        if not is_cut(self._device):
+            self.enter_context(jax.default_device(self._device))
         return jax.numpy
 
 
+def is_cut(device: Any) -> bool:
+    """Whether a device of a run is several, among which vectors are cut."""
+    return isinstance(device, extra_module("jax.sharding", "jax").NamedSharding)
+
+
+def filled_up(size: int, device: Any) -> int:
+    """The length of vectors of a run on its device, of which several devices have equal parts.
+
+    Parameters
+    ----------
+    size
+        Number of parameters of the model.
+    device
+        As for ``JaxNoise``.
+    """
+    count = device.num_devices if is_cut(device) else 1
+    return -(-size // count) * count
+
+
 @lru_cache(maxsize=8)
-def _step(form: Any, size: int, wide: bool) -> Callable[..., Any]:
+def _step(form: Any, size: int, wide: bool, device: Any) -> Callable[..., Any]:
     """The compiled program of a step, of the type in which the noise is made."""
     jax = extra_module("jax", "jax")
     jnp = jax.numpy
@@ -141,7 +166,7 @@ def _step(form: Any, size: int, wide: bool) -> Callable[..., Any]:
         kept = [row.astype(old.dtype) for row, old in zip(after, memory, strict=True)]
         return made * jnp.asarray(factor, dtype), kept
 
-    return jax.jit(step)
+    return jax.jit(step, out_shardings=device if is_cut(device) else None)
 
 
 @lru_cache(maxsize=1)
@@ -150,14 +175,29 @@ def _on_grid() -> Callable[..., Any]:
     return jax.jit(partial(array_noise.on_grid, jax.numpy), static_argnums=2)
 
 
+def sharding_of(leaf: Any) -> Any:
+    """How an array is cut among several devices, on a mesh with automatic axes; None for other arrays."""
+    module = extra_module("jax.sharding", "jax")
+    found = getattr(leaf, "sharding", None)
+    several = isinstance(found, module.NamedSharding) and found.num_devices > 1
+    return found if several and set(found.mesh.axis_types) == {module.AxisType.Auto} else None
+
+
 def maker_for(leaves: list[Any]) -> Callable[..., NoiseMaker]:
-    """The maker of the noise of a run of some parameters; the host, unless all are on one other device.
+    """The maker of the noise of a run of some parameters: on one other device, cut among those of a mesh, or the host.
 
     Parameters
     ----------
     leaves
         The arrays.
     """
-    device, *others = {device for leaf in leaves for device in leaf.devices()}
-    there = not others and device.platform != "cpu"
-    return array_noise.where_possible(partial(JaxNoise, device=device)) if there else ModelNoise
+    devices = {device for leaf in leaves for device in leaf.devices()}
+    places: set[Any] = devices
+    if len(devices) > 1:
+        module = extra_module("jax.sharding", "jax")
+        meshes = {each and tuple(each.mesh.devices.flat) for each in map(sharding_of, leaves)}
+        along = module.PartitionSpec("all")
+        places = {each and module.NamedSharding(module.Mesh(np.array(each), "all"), along) for each in meshes}
+    place, *others = places
+    there = not others and place is not None and (is_cut(place) or place.platform != "cpu")
+    return array_noise.where_possible(partial(JaxNoise, device=place)) if there else ModelNoise

@@ -134,8 +134,14 @@ class _Tree:
             if _is_key(leaf):
                 found.append(jax.random.wrap_key_data(value, impl=jax.random.key_impl(leaf)))
             else:
-                found.append(jax.numpy.asarray(value) if hasattr(leaf, "dtype") else type(leaf)(value.item()))
+                found.append(_placed(value, leaf) if hasattr(leaf, "dtype") else type(leaf)(value.item()))
         setattr(self._run, self._name, jax.tree.unflatten(tree, found))
+
+
+def _placed(value: NDArray[Any], like: Any) -> Any:
+    """An array of NumPy as one of JAX, cut among devices as another one is."""
+    cut = len(getattr(like, "devices", set)()) > 1
+    return extra_module("jax.numpy", "jax").asarray(value, device=like.sharding if cut else None)
 
 
 def _is_key(leaf: Any) -> bool:

@@ -227,13 +227,22 @@ def test_noise_is_that_of_a_run_on_the_host(mechanism: Any) -> None:
         np.testing.assert_array_equal(row, true)
 
 
-def test_each_device_makes_its_own_noise() -> None:
-    """On eight virtual devices, in meshes with automatic and explicit axes."""
-    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
+def test_each_device_makes_its_own_noise(tmp_path: Path) -> None:
+    """On eight virtual devices, in meshes with automatic and explicit axes, and in a run."""
+    root = Path(__file__).parents[3]
+    paths = os.pathsep.join([str(root / "src"), str(root)])
+    environment = {
+        **os.environ,
+        "PYTHONPATH": paths,
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+        "JAX_PLATFORMS": "cpu",
+    }
     script = Path(__file__).with_name("sharded_jax.py")
-    made = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=300)
+    made = subprocess.run(
+        [sys.executable, script, tmp_path], env=environment, capture_output=True, text=True, timeout=300
+    )
     assert made.returncode == 0, made.stderr
-    assert made.stdout.split() == ["Auto", "Explicit"]
+    assert made.stdout.split() == ["Auto", "Explicit", "run"]
 
 
 # -- a private run -----------------------------------------------------------------------------------------------------
