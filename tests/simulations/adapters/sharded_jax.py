@@ -21,8 +21,9 @@ from corrnoise.simulations.adapters.jax import correlated_noise
 from corrnoise.simulations.adapters.jax_noise import JaxNoise, _step
 from corrnoise.simulations.adapters.jax_run import JaxRun, make_private
 from corrnoise.simulations.run.batches import batches
+from corrnoise.simulations.run.engines import streaming
 from corrnoise.simulations.run.folder import Folder
-from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from tests.simulations.run.sources import known_key
@@ -111,6 +112,8 @@ def train(place: Path) -> None:
     assert isinstance(noise, JaxNoise)
     assert noise.memory.shape == (noise.rows, 57)
     assert {shard.data.shape for row in noise._rows for shard in row.addressable_shards} == {(8,)}
+    alone = JaxNoise(streaming(DPSGD(), Participation.single(1)), 57, device=noise.device)
+    assert alone.made(bytes(32), 0, b"", 1.0).sharding == noise.device  # and has the bits of the host
     with jax.enable_x64(True):
         program = _step(noise._program.form, noise.size, True, noise.device)
         arguments = [jnp.zeros(4, jnp.int64), 0, noise._numbers, noise._rows, 1.0, 1.0, noise._nu]
