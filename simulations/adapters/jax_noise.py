@@ -178,7 +178,7 @@ def _on_grid() -> Callable[..., Any]:
 def sharding_of(leaf: Any) -> Any:
     """How an array is cut among several devices, on a mesh with automatic axes; None for other arrays."""
     module = extra_module("jax.sharding", "jax")
-    found = getattr(leaf, "sharding", None)
+    found: Any = getattr(leaf, "sharding", None)
     several = isinstance(found, module.NamedSharding) and found.num_devices > 1
     return found if several and set(found.mesh.axis_types) == {module.AxisType.Auto} else None
 

@@ -100,7 +100,7 @@ def stepped(run: JaxRun, stop: int = 4) -> Any:
 def train(place: Path) -> None:
     """A run that is cut makes its noise in place, and trains as on one device, also from a folder."""
     mesh = jax.make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Auto, AxisType.Auto))
-    floats = {"sums": "float32", "release": "float"}
+    floats: Any = {"sums": "float32", "release": "float"}
     expected = stepped(run_of(None, **floats))
     cut = run_of(mesh, **floats)
     like = cut.parameters
@@ -115,7 +115,7 @@ def train(place: Path) -> None:
     alone = JaxNoise(streaming(DPSGD(), Participation.single(1)), 57, device=noise.device)
     assert alone.made(bytes(32), 0, b"", 1.0).sharding == noise.device  # and has the bits of the host
     with jax.enable_x64(True):
-        program = _step(noise._program.form, noise.size, True, noise.device)
+        program: Any = _step(noise._program.form, noise.size, True, noise.device)
         arguments = [jnp.zeros(4, jnp.int64), 0, noise._numbers, noise._rows, 1.0, 1.0, noise._nu]
         text = program.lower(*arguments).compile().as_text()
     assert not COLLECTIVE.findall(text)
