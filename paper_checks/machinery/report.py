@@ -14,7 +14,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -31,7 +30,7 @@ from corrnoise.paper_checks.machinery.inventory import EQUATION, inventory_of
 from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
 from corrnoise.paper_checks.machinery.names import ABBREVIATIONS, GREEK, called, words
 from corrnoise.paper_checks.machinery.papers import Paper
-from corrnoise.paper_checks.machinery.power import FATES, Power, powers
+from corrnoise.paper_checks.machinery.power import COUNTS, Power, powers
 from corrnoise.paper_checks.machinery.quantifiers import QUANTIFIERS
 from corrnoise.paper_checks.machinery.typesetting import paragraphs, prose
 from corrnoise.paper_checks.machinery.verdicts import EVIDENCE, VERDICTS
@@ -148,11 +147,12 @@ def _unclaimed(paper: Paper) -> list[tuple[str, str]]:
 
 def _mutants(papers: Sequence[Paper]) -> list[list[str]]:
     """The sums of the record of mutants: the heads of the columns, and a row for each paper that is recorded."""
-    rows = [["paper", "claims", *FATES, "of"]]
+    rows = [["paper", "claims", *COUNTS]]
     for paper in papers:
         known = [powers()[one.identifier] for one in paper.listed if one.identifier in powers()]
         if known:
-            rows.append([paper.name, str(len(known)), *map(str, astuple(sum(known, Power())))])
+            total = sum(known, Power())
+            rows.append([paper.name, str(len(known)), *(str(getattr(total, name)) for name in COUNTS)])
     return rows
 
 

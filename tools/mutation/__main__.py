@@ -9,6 +9,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 from corrnoise.commands.options import jobs
 from corrnoise.commands.tables import aligned
@@ -43,6 +44,7 @@ def _parser() -> ArgumentParser:
     claims = oracles.add_parser("claims", help="mutants of claims, which the check must find to be false")
     claims.add_argument("names", metavar="PAPER|CLAIM", nargs="*", help="as for corrnoise check (default: all)")
     claims.add_argument("--jobs", type=jobs, default=-1, metavar="N", help="number of processes (default: the cores)")
+    claims.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the sample (default: 0, the record)")
     claims.add_argument("--details", action="store_true", help=f"list survivors (default: of {_SURVIVORS} claims)")
     claims.add_argument(
         "--record", action="store_true", help="keep results in tools/mutation/claims.json, try only what changed since"
@@ -68,6 +70,8 @@ def _by_tests(arguments: Namespace) -> int:
 
 def _by_claims(arguments: Namespace) -> int:
     """Try the mutants of claims; 0, because a mutant that survives may be true."""
+    if arguments.record and arguments.seed:
+        raise ValueError(f"--seed must be 0 with --record, got {arguments.seed}")
     chosen = [one.claim for one in select(papers(), arguments.names).claims]
     found = _tried(chosen, arguments)
     if arguments.record:
@@ -83,7 +87,10 @@ def _tried(chosen: Sequence[Claim], arguments: Namespace) -> list[record.Kills]:
     """How the mutants fared, in the order of the claims; with ``--record``, finished claims are kept at once."""
     known = dict(record.recorded()) if arguments.record else {}
     left = [c for c in chosen if c.identifier not in known or not record.is_current(known[c.identifier], c)]
-    with progress_line() as show, running.results(kills.tried, left, arguments.jobs) as results:
+    with (
+        progress_line() as show,
+        running.results(partial(kills.tried, seed=arguments.seed), left, arguments.jobs) as results,
+    ):
         for done, (index, found) in enumerate(results, start=len(chosen) - len(left) + 1):
             known[left[index].identifier] = found
             if arguments.record:

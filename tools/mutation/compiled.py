@@ -6,6 +6,7 @@ import functools
 import gc
 import inspect
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from corrnoise.paper_checks.machinery.ledger import Claim
-from tools.mutation.changes import FROZEN, GROSS, changed, changes, short
+from tools.mutation.changes import FREEZING, FROZEN, GROSS, Change, changed, changes, short
 
 #: The rooms of ``theory`` that hold formulas of papers.
 ROOMS = ("correlated_noise", "shuffled_gradients", "momentum_aggregation", "noise_cancellation")
@@ -31,6 +32,7 @@ class Mutant:
     before: str
     after: str
     code: CodeType
+    fixed: frozenset[str] = frozenset()  #: the parameters that occur only in a quantity that becomes a constant
 
     def __str__(self) -> str:
         return f"{self.function.__name__}: {self.before} → {self.after}"
@@ -90,7 +92,28 @@ def mutants_of(function: FunctionType) -> Iterator[Mutant]:
         before, mutated = changed(bare, change)
         code = _compiled(mutated, function.__code__.co_filename)
         if code.co_freevars == function.__code__.co_freevars:
-            yield Mutant(function, change.kind, short(before), short(ast.unparse(change.after)), code)
+            yield Mutant(
+                function, change.kind, short(before), short(ast.unparse(change.after)), code, _fixed(bare, change)
+            )
+
+
+def _fixed(function: ast.FunctionDef, change: Change) -> frozenset[str]:
+    """The parameters of a quantity that becomes a constant, if they occur only there, with no other variables."""
+    if change.kind != FREEZING:
+        return frozenset()
+    arguments = function.args
+    parameters = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+    frozen = list(ast.walk(function))[change.node]
+    inside = Counter(node.id for node in ast.walk(frozen) if isinstance(node, ast.Name))
+    names = Counter(node.id for node in ast.walk(function) if isinstance(node, ast.Name))
+    assigned = {
+        node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    inner = any(isinstance(node, ast.Lambda | ast.FunctionDef) for node in ast.walk(function) if node is not function)
+    alone = all(inside[name] == names[name] for name in inside.keys() & parameters)
+    return (
+        frozenset(inside.keys() & parameters) if alone and not inside.keys() & assigned and not inner else frozenset()
+    )
 
 
 # -- the functions of a claim ------------------------------------------------------------------------------------------

@@ -1,23 +1,32 @@
 """The oracle of the ledger: how the mutants of a claim fare in its check.
 
 A mutant of a true inequality may be true as well.  So the fates are told apart, by the margins at points of the domain:
-a mutant is *weaker* if no margin is smaller than that of the claim, and *equal* if none differs.  The others say more
-than the claim, or something else: they *tell*, and are either killed or survive.  Equal mutants are inert: others are
-drawn in their place.
+a mutant is *weaker* if no margin is smaller than that of the claim, and *equal* if none differs by more than the
+tolerance.  The others say more than the claim, or something else: they *tell*.  They are *killed* if the search finds a
+violation.  Those that are true as far as is searched are *noticed* if the rest of the check disagrees with what is
+recorded: the largest ratio of the sides or the sharp constant is another one, a false neighbour of the claim is
+accepted, the counterexample is none any more, or ball arithmetic proves nothing.  The others survive.  Equal mutants
+are inert: others are drawn in their place.
+
+One kind of mutants follows from the claim and is not searched.  If an argument occurs only in a quantity that becomes a
+constant, and no other argument is bounded by it or bounds it, then the mutant is the claim at fixed values of that
+argument.
 """
 
 import random
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 
-from corrnoise.paper_checks.machinery.ledger import Claim
-from corrnoise.paper_checks.machinery.search import sample_points, worst_case
-from corrnoise.paper_checks.machinery.verdicts import FALSE, INEQUALITY
+from corrnoise.paper_checks.machinery.ledger import FEW, Claim
+from corrnoise.paper_checks.machinery.power import largest_ratio
+from corrnoise.paper_checks.machinery.search import Worst, sample_points, worst_case
+from corrnoise.paper_checks.machinery.verdicts import ERROR, FALSE, INEQUALITY
 from tools.mutation.compiled import Mutant, caches, functions_of, in_place, mutants_of
 from tools.mutation.limits import OutOfTimeError, memory_limit, time_limit
 from tools.mutation.record import Kills, source_of
@@ -26,7 +35,9 @@ from tools.mutation.sources import in_turn
 MOST = 12  #: mutants of one claim that are not inert, a seeded sample in which all kinds have equal parts
 TELLING = 6  #: more are drawn until so many tell
 DRAWN = 72  #: mutants of one claim that are compared with it, at most
-_POINTS = 16  #: points inside of the cube at which a mutant is compared with its claim, and as many on its faces
+_POINTS = (
+    16  #: points inside of the cube at which a mutant is compared with its claim, as many on its faces, and the worst
+)
 _SAME = 1e-12
 _SECONDS = 30.0  #: a mutant that takes longer is undefined
 _MEMORY = 2**31  #: bytes; a mutant that needs more has no value
@@ -43,6 +54,24 @@ def _points(claim: Claim) -> list[Any]:
     points = sample_points(claim.domain.size, _POINTS)
     most = min(len(points), max(claim.evaluations // 2, 4))
     return [points[k] for k in np.linspace(0, len(points) - 1, most).round().astype(int)]
+
+
+def _worst(claim: Claim) -> Worst:
+    """The worst case of the claim, as its check finds it but for a violation, which ends no search here."""
+    return worst_case(
+        lambda point: _margin(claim, point),
+        claim.domain.size,
+        evaluations=claim.evaluations,
+        enough=-claim.tolerance,
+        points=claim.domain.all_points(max(claim.evaluations, FEW)),
+    )
+
+
+def is_case(claim: Claim, mutant: Mutant) -> bool:
+    """Whether a mutant is its claim at fixed values of some arguments, so that it follows from the claim."""
+    bounds = {bound for axis in claim.domain.axes.values() for bound in axis.bounded_by}
+    free = {name for name, axis in claim.domain.axes.items() if not axis.bounded_by} - bounds
+    return mutant.function is claim.function and bool(mutant.fixed) and mutant.fixed <= free
 
 
 def _margin(claim: Claim, point: Any) -> float:
@@ -67,32 +96,39 @@ def fate(
         if np.isnan(found).sum() > np.isnan(margins).sum() + len(points) / 2:
             return "undefined", least
         change = np.asarray(found) - np.asarray(margins)
-        if np.nanmax(np.abs(change), initial=0.0) <= _SAME:
+        if np.nanmax(np.abs(change), initial=0.0) <= max(_SAME, claim.tolerance):
             return "equal", least
         if claim.relation == INEQUALITY and np.nanmin(change, initial=0.0) >= -_SAME:
             return "weaker", least
-        worst = worst_case(
-            lambda point: _margin(claim, point),
-            claim.domain.size,
-            evaluations=claim.evaluations,
-            enough=-claim.tolerance,
-            points=claim.domain.all_points(max(claim.evaluations, _POINTS)),
-        )
+        worst = _worst(claim)
         return ("killed" if worst.margin < -claim.tolerance else "survived"), worst.margin
 
 
-def tried(claim: Claim) -> Kills:
+def is_noticed(claim: Claim, mutant: Mutant, ratio: float | None, kept: Sequence[Any] = ()) -> bool:
+    """Whether the whole check of a claim, whose sides have the largest ``ratio``, disagrees with a mutant in place.
+
+    An error of the check does not count.
+    """
+    with in_place(mutant, kept):
+        outcome = claim.checked(ratio)
+    return not outcome.agrees and outcome.verdict != ERROR
+
+
+def tried(claim: Claim, seed: int = 0) -> Kills:
     """How the mutants of one claim fare, here or in another process, without warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return kills(claim)
+        return kills(claim, seed=seed)
 
 
-def kills(claim: Claim, most: int = MOST) -> Kills:
-    """Try the mutants of a claim; of a claim that is false there are none."""
+def kills(claim: Claim, most: int = MOST, seed: int = 0) -> Kills:
+    """Try the mutants of a claim, in the order of a seed; of a claim that is false there are none."""
     if claim.recorded == FALSE:
         return Kills(source_of(claim), 0)
-    points = _points(claim)
+    worst = _worst(claim)
+    ratio = largest_ratio(worst.margin) if claim.relation == INEQUALITY else None
+    agrees = claim.checked(ratio).agrees
+    points = [*_points(claim), *([] if np.isnan(worst.margin) else [worst.point])]
     margins = [_margin(claim, point) for point in points]
     start = next((k for k, value in enumerate(margins) if not np.isnan(value)), 0)
     points = [points[start], *points[:start], *points[start + 1 :]]
@@ -104,18 +140,20 @@ def kills(claim: Claim, most: int = MOST) -> Kills:
     fates: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
     survivors = []
-    for mutant in in_turn(found, DRAWN, random.Random(0).shuffle):
+    for mutant in in_turn(found, DRAWN, random.Random(seed).shuffle):
         drawn = fates.total() - fates["equal"]
         if drawn >= most and fates["killed"] + fates["survived"] >= min(TELLING, most):
             break
-        try:
-            with memory_limit(_MEMORY), time_limit(_SECONDS):
+        end = "weaker" if is_case(claim, mutant) else "undefined"
+        least = np.nan
+        with suppress(OutOfTimeError), memory_limit(_MEMORY), time_limit(_SECONDS):
+            if end != "weaker":
                 end, least = fate(claim, mutant, points, margins, kept)
-        except OutOfTimeError:
-            end = "undefined"
-            least = np.nan
+        with suppress(OutOfTimeError), memory_limit(_MEMORY), time_limit(_SECONDS):
+            if end == "survived" and agrees and is_noticed(claim, mutant, ratio, kept):
+                end = "noticed"
         fates[end] += 1
         kinds[mutant.kind] += end == "killed"
         if end == "survived":
             survivors.append((str(mutant), float(f"{least:.3g}")))
-    return Kills(source_of(claim, others), len(found), dict(fates), dict(kinds), tuple(survivors), others)
+    return Kills(source_of(claim, others), len(found), dict(fates), dict(kinds), tuple(survivors), others, ratio)

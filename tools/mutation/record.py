@@ -44,11 +44,12 @@ class Kills:
     kinds: Mapping[str, int] = field(default_factory=dict)
     survivors: tuple[tuple[str, float], ...] = ()
     functions: tuple[str, ...] = ()
+    ratio: float | None = None  #: the largest ratio of the smaller to the larger side; None for an identity
 
     @property
     def power(self) -> Power:
         """The numbers of mutants of each fate."""
-        return Power(**self.fates, of=self.of)
+        return Power(**self.fates, of=self.of, ratio=self.ratio)
 
 
 def source_of(claim: Claim, functions: Sequence[str] = ()) -> str:

@@ -2,29 +2,34 @@
 
 import csv
 import io
+import math
 
 import pytest
 
 import corrnoise.paper_checks as ledgers
-from corrnoise.paper_checks.machinery import report
-from corrnoise.paper_checks.machinery.power import Power, powers, written
+from corrnoise.paper_checks.machinery import ledger, report
+from corrnoise.paper_checks.machinery.power import Power, has_moved, largest_ratio, powers, written
 from corrnoise.paper_checks.machinery.records import outcome_record
 from corrnoise.paper_checks.machinery.wording import check
+from tests.small_claims import claim as small_claim
 
 
 def test_rates_are_of_the_mutants_that_tell_and_of_those_drawn():
-    power = Power(killed=6, survived=2, weaker=5, equal=4, undefined=3, of=40)
+    power = Power(killed=6, survived=2, weaker=5, equal=4, undefined=3, of=40, ratio=0.5)
     assert (power.drawn, power.telling) == (20, 8)
     assert (power.kill_rate, power.blindness) == (0.75, 0.35)
     assert str(power) == "6 of 8 telling mutants killed (75%), blindness 35%"
-    assert power + power == Power(12, 4, 10, 8, 6, 80)
+    assert power + power == Power(12, 0, 4, 10, 8, 6, 80)
+    noticed = Power(killed=5, noticed=1, survived=2)
+    assert (noticed.telling, noticed.kill_rate) == (8, 0.75)
+    assert str(noticed) == "5 of 8 telling mutants killed and 1 noticed (75%), blindness 0%"
     blind = Power(weaker=1, equal=3, of=9)
     assert (blind.kill_rate, blind.blindness, str(blind)) == (None, 0.75, "no telling mutant among 4")
     assert (Power().kill_rate, Power().blindness) == (None, None)
 
 
 def test_numbers_are_read_as_they_are_written(monkeypatch, tmp_path):
-    found = {"a": Power(1, 2, 3, 4, 5, 60), "b": Power(of=7)}
+    found = {"a": Power(1, 2, 3, 4, 5, 6, 70, 0.25), "b": Power(of=7)}
     (tmp_path / "mutants.csv").write_text(written(found), encoding="utf-8")
     monkeypatch.setattr("corrnoise.paper_checks.machinery.power.files", lambda _: tmp_path)
     assert powers.__wrapped__() == found
@@ -38,6 +43,40 @@ def test_the_power_of_a_claim_is_shown_and_in_the_record():
     record = outcome_record(outcome)["power"]
     assert (record["telling"], record["kill_rate"]) == (power.telling, power.kill_rate)
     assert (record["blindness"], record["killed"]) == (power.blindness, power.killed)
+
+
+@pytest.mark.parametrize(
+    ("margin", "ratio", "thorough", "moved"),
+    [
+        (0.5, 0.5, False, False),
+        (0.49, 0.5, False, False),
+        (0.48, 0.5, False, True),
+        (0.48, 0.5, True, False),  # a longer search may find a larger ratio, but none that is smaller
+        (0.52, 0.5, True, True),
+        (1.5, -0.5, False, False),
+        (1.45, -0.5, False, True),
+        (1.0, 0.0, False, False),
+        (0.9999, 0.0, False, True),
+        (math.nan, 0.5, False, True),
+        (0.5, None, False, False),
+    ],
+)
+def test_a_ratio_that_moves_is_noticed(margin, ratio, thorough, moved):
+    assert has_moved(margin, ratio, thorough) == moved
+
+
+def test_ratios_are_recorded_to_five_digits():
+    assert largest_ratio(1 / 3) == 0.66667
+    assert largest_ratio(1 - 1.23456789e-7) == 1.2346e-07
+    assert largest_ratio(math.nan) is None
+
+
+def test_a_check_compares_the_recorded_ratio(monkeypatch):
+    loose = small_claim(lambda x, c=1.0: (0.25 * (1 + x), c * (1 + x)), mutants=[{"c": 0.2}])
+    assert loose.check().agrees
+    for ratio, reason in ((0.25, ""), (0.3, "the largest ratio of the sides is 0.25, recorded is 0.3")):
+        monkeypatch.setattr(ledger, "powers", lambda r=ratio: {loose.identifier: Power(ratio=r)})
+        assert loose.check().reason == reason
 
 
 @pytest.mark.parametrize("name", ledgers.NAMES)
