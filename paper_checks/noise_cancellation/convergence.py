@@ -220,12 +220,167 @@ def theorem_52_bound(
     return corrected.total, factor * run.published_upper_bound().total
 
 
+@PAPER.inequality(
+    "Theorem 5.2 (A)",
+    proof="docs/noise-cancellation-proofs.md#short-proofs",
+    printed=r"$(A) := \sum_{\tau=1}^{t} E \langle \alpha_{\tau} \nabla f(x^{*}), w_{\tau} - w_{\tau+1} \rangle … = \alpha_t D \|\nabla f(x^{*})\| = \alpha_t D G^{*}$",
+    domain={"rounds": integers(1, 5), "diameter": log_scale(1e-2, 1e2), "points": vector(linear(0, 1), 6)},
+    sharp="factor",
+    mutants=[{"factor": 0.99}, {"weight": 0.9}],
+)
+def theorem_52_a(rounds: int, diameter: float, points: Array, weight: float = 1.0, factor: float = 1.0) -> Sides:
+    r"""For $\nabla f(x^*) = 1$ and K = [0, D].  An equality where all $w_\tau$, τ ≤ t, are at one end and $w_{t+1}$ at the other."""
+    w = diameter * points[: rounds + 1]
+    t = np.arange(1, rounds + 1) ** weight
+    return float((np.arange(1, rounds + 1) * (w[:-1] - w[1:])).sum()), factor * float(t[-1]) * diameter
+
+
+@PAPER.inequality(
+    "Theorem 5.2 (B)",
+    proof="docs/noise-cancellation-proofs.md#short-proofs",
+    rests_on=("Lemma 4.3",),
+    printed=r"$(B) := \sum_{\tau=1}^{t} E \langle \varepsilon_{\tau}, x^* - w_{\tau+1} \rangle … \le \frac{D \sqrt{\tilde{\sigma}^2 + \tilde{\xi}^2} t^{1.5}}{\sqrt{m}}$",
+    domain={
+        "rounds": integers(1, 3),
+        "diameter": log_scale(1e-2, 1e2),
+        "errors": vector(linear(-1, 1), 12),
+        "moves": vector(linear(0, 1), 12),
+    },
+    sharp="factor",
+    mutants=[{"factor": 0.99}, {"growth": 0.5}],
+)
+def theorem_52_b(
+    rounds: int, diameter: float, errors: Array, moves: Array, growth: float = 1.0, factor: float = 1.0
+) -> Sides:
+    r"""By enumeration of four outcomes, with the least $\tilde\sigma^2 + \tilde\xi^2$ that Lemma 4.3 allows; K = [0, D], $x^* = D$.
+
+    An equality after one round.  Later the printed $t^{1.5}$ stands for $\sum_{\tau \le t} \sqrt{\tau}$, which tends to two thirds of it.
+    """
+    error = errors.reshape(4, 3)[:, :rounds]
+    left = diameter * float((error * moves.reshape(4, 3)[:, :rounds]).sum(axis=1).mean())
+    t = np.arange(1, rounds + 1)
+    variance = float(((error**2).mean(axis=0) / t).max())  # (σ̃² + ξ̃²)/m
+    return left, factor * diameter * math.sqrt(variance) * rounds ** (1.5 * growth)
+
+
 UNIT = LossClass(1.0, 1.0, 1.0)  #: K = [−1/2, 1/2]
 
 
 def _budget(rho: float) -> Budget:
     """The budget of the paper's ρ."""
     return Budget(rho**2 / 2, adjacency="replace-one")
+
+
+RATES = {
+    "rounds": integers(1, 10**5, log=True),
+    "participants": integers(1, 10**9, log=True),
+    "ratio": log_scale(1, 100),
+    "dimension": integers(1, 10**4, log=True),
+    "rho": log_scale(1e-2, 1e2),
+    "at_optimum": linear(0, 1),
+}
+
+
+def _one_round(constant: float) -> dict[str, float]:
+    """One round of so many machines that the printed rate is below the loss of the starting point."""
+    machines = math.ceil(max(1.0, 1e4 * constant**2))
+    return {
+        "rounds": 1,
+        "participants": machines,
+        "ratio": 1.0,
+        "dimension": 1,
+        "rho": 1.0,
+        "at_optimum": 0.0,
+    }
+
+
+def _published_rate(
+    rounds: int, participants: int, ratio: float, dimension: int, rho: float, at_optimum: float
+) -> FederatedRun:
+    """The run whose bound is translated into n = mT, with the largest deviations, σ̃ = ξ̃ = S = 3."""
+    machines = max(participants, round(participants * ratio))
+    return FederatedRun(_budget(rho), UNIT, machines, participants, rounds, dimension, optimum_gradient=at_optimum)
+
+
+_AT_START = 1 / 8  #: x²/2 at the end of [−1/2, 1/2]; after one round the output is the starting point
+
+
+@PAPER.inequality(
+    "Section 5.2 (rate)",
+    proof="docs/noise-cancellation-proofs.md#short-proofs",
+    printed=r"Since Algorithm 1 uses a total of n = mT samples in the learning process, our rate translates to $O\left(\frac{1}{\sqrt{n}} + \frac{\sqrt{Md}}{\epsilon n}\right)$ which matches the lower bound for the untrusted server case.",
+    reading="with the ρ of Theorem 5.2 for ε, and G = L = D = 1",
+    corrected=r"for $m \le T$ the bound of Theorem 5.2 is at most $4D(G^* + 4LD + \sqrt{\tilde\sigma^2 + \tilde\xi^2})/\sqrt{n} + 8DS \sqrt{2 M d (1 + \log T)}/(\rho n)$",
+    constants={"constant": "unspecified"},
+    counterexample=_one_round,
+    domain=RATES,
+    sharp="first",
+    mutants=[{"first": 32.9}, {"second": 33.9}, {"printed": True}, {"logarithm": 0.0}],
+    evaluations=256,
+)
+def section_52_rate(
+    rounds: int,
+    participants: int,
+    ratio: float,
+    dimension: int,
+    rho: float,
+    at_optimum: float,
+    printed: bool = False,
+    constant: float = 1.0,
+    first: float = 16 + 12 * math.sqrt(2),
+    second: float = 24 * math.sqrt(2),
+    logarithm: float = 1.0,
+) -> Sides:
+    r"""For one round, m = n, the algorithm returns its starting point, which has a loss of 1/8 for $x^2/2$ whatever n is.
+
+    The term in 1/T is below $1/\sqrt{n}$ only for m at most T, and the logarithm is left out.  Whether the bound is true is another
+    matter (Theorem 5.2).  Algorithm 1 computes two gradients for each sample, by its definition.
+    """
+    n = participants * rounds
+    noise = math.sqrt(participants * ratio * dimension) / (rho * n)
+    if printed:
+        return (_AT_START if rounds == 1 else math.nan), constant * (1 / math.sqrt(n) + noise)
+    if participants > rounds:
+        return math.nan, math.nan
+    run = _published_rate(rounds, participants, ratio, dimension, rho, at_optimum)
+    noise = math.sqrt(run.machines * dimension * (1 + logarithm * math.log(rounds))) / (rho * n)
+    return run.published_upper_bound().total, (4 * at_optimum + first) / math.sqrt(n) + second * noise
+
+
+@PAPER.inequality(
+    "Section 1 (trusted server)",
+    proof="docs/noise-cancellation-proofs.md#short-proofs",
+    printed=r"For the trusted-server scenario, we present a simple method that achieves an optimal convergence rate of $O\left(\frac{1}{\sqrt{n}} + \frac{\sqrt{d}}{\epsilon n}\right)$",
+    reading="with the ρ of Theorem F.2 for ε, and G = L = D = 1",
+    corrected=r"for $m \le T$ the bound of Theorem F.2 is at most $4D(G^* + 2LD + \sqrt{\tilde\sigma^2 + \tilde\xi^2})/\sqrt{n} + 8DS \sqrt{d}/(\rho n)$",
+    constants={"constant": "unspecified"},
+    counterexample=_one_round,
+    domain=RATES,
+    sharp="first",
+    mutants=[{"first": 24.9}, {"second": 23.9}, {"printed": True}],
+    evaluations=256,
+)
+def section_1_trusted(
+    rounds: int,
+    participants: int,
+    ratio: float,
+    dimension: int,
+    rho: float,
+    at_optimum: float,
+    printed: bool = False,
+    constant: float = 1.0,
+    first: float = 8 + 12 * math.sqrt(2),
+    second: float = 24.0,
+) -> Sides:
+    r"""For one round, m = n, the algorithm returns its starting point, which has a loss of 1/8 for $x^2/2$ whatever n is."""
+    n = participants * rounds
+    noise = math.sqrt(dimension) / (rho * n)
+    if printed:
+        return (_AT_START if rounds == 1 else math.nan), constant * (1 / math.sqrt(n) + noise)
+    if participants > rounds:
+        return math.nan, math.nan
+    run = _published_rate(rounds, participants, ratio, dimension, rho, at_optimum)
+    return run.trusted_upper_bound().total, (4 * at_optimum + first) / math.sqrt(n) + second * noise
 
 
 QUADRATIC = {

@@ -125,7 +125,7 @@ def growing_noise(participations: int, growth: float = 0.0, other: float = 1.0, 
 
 
 def enumerated_products(machines: int, rounds: int) -> tuple[float, float]:
-    """E⟨Y_{τ,i}, −w_{τ+1}⟩ of machine 0, and the printed sum, for f = 0, m = 1, η = 1, unit noise, by all schedules."""
+    """Σ_i E⟨Y_{τ,i}, −w_{τ+1}⟩ after τ rounds, and its printed form, for f = 0, m = 1, η = 1, unit noise, by all schedules."""
     p = 1 / machines
     exact = printed = 0.0
     for schedule in product(range(machines), repeat=rounds):
@@ -135,7 +135,7 @@ def enumerated_products(machines: int, rounds: int) -> tuple[float, float]:
         if held[-1] is not None:
             exact += weight * held.count(held[-1])
         printed += weight * sum(p * (1 - p) ** (rounds - 1 - s) * held.count(s) for s in range(rounds))
-    return exact, printed
+    return machines * exact, machines * printed
 
 
 @PAPER.identity(
@@ -144,21 +144,25 @@ def enumerated_products(machines: int, rounds: int) -> tuple[float, float]:
     evidence="exact",
     printed=r"$\sum_{\tau=1}^t \frac{1}{m} \sum_{i=1}^M E \langle Y_{\tau,i}, x^* - w_{\tau+1} \rangle = \frac{1}{m} \sum_{i=1}^M \sum_{\tau=1}^t \sum_{s=1}^\tau p(1-p)^{\tau-s} E \langle y_{s,i}, x^* - w_{\tau+1} \rangle$",
     corrected=r"$w_{\tau+1}$ holds $y_{s,i}$ only if machine i took part in round s: for f = 0 and unit noise the left side is "
-    r"$\frac{\eta}{m} \sum_{s \le \tau} p(1-p)^{\tau-s} (\tau - s + 1)$",
+    r"$\frac{\eta M}{m^2} \sum_{\tau \le t} \sum_{s \le \tau} p(1-p)^{\tau-s} (\tau - s + 1)$",
     domain={"machines": integers(2, 4), "rounds": integers(1, 5)},
     as_printed={"independent": True},
     counterexample={"machines": 2, "rounds": 2},
-    mutants=[{"independent": True}, {"moved": 0.001}],
+    mutants=[{"independent": True}, {"moved": 0.001}, {"first": 2}],
 )
-def theorem_52_first_step(machines: int, rounds: int, independent: bool = False, moved: float = 0.0) -> Sides:
-    """By enumeration of all schedules, f = 0 and η = 1.  M = 2, m = 1, T = 2: left 1, printed right 7/16.
+def theorem_52_first_step(
+    machines: int, rounds: int, independent: bool = False, moved: float = 0.0, first: int = 1
+) -> Sides:
+    """By enumeration of all schedules, f = 0 and η = 1.  M = 2, m = 1, t = 2: left 3, printed right 11/8.
 
     With noise ±1 and K = [−10, 10] this is exact on a compact set; zero mean and independence is all that is used.
     """
-    exact, printed = enumerated_products(machines, rounds)
+    exact, printed = np.sum([enumerated_products(machines, t) for t in range(1, rounds + 1)], axis=0)
     p = 1 / machines
-    s = np.arange(1, rounds + 1)
-    closed = float((p * (1 - p) ** (rounds - s) * (rounds - s + 1)).sum())
+    closed = 0.0
+    for t in range(first, rounds + 1):
+        n = np.arange(1, t + 1)
+        closed += float((n * (1 - p) ** (n - 1)).sum())
     return exact, (printed if independent else closed) * (1 + moved)
 
 

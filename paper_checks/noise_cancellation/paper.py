@@ -21,6 +21,7 @@ PAPER = Paper(
         "Definition 2.7": "it defines zero-concentrated differential privacy",
         "Lemma A.3": "it quotes the composition of Bun and Steinke, which holds also for adaptive choices",
         "Lemma A.4": "it quotes the data processing inequality of van Erven and Harremoës",
+        "Section 6": "it repeats the abstract; the rate is the claim Section 5.2 (rate)",
         "Section 2.3": "it quotes lower bounds of other papers, without constants",
         **dict.fromkeys(
             numbered("Table", "1", "2"),
