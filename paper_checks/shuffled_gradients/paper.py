@@ -14,6 +14,7 @@ PAPER = Paper(
         "d3_to_d6",
         "d7_to_d12",
         "d13_to_f3",
+        "proof_steps",
         "rates",
         "public_records",
         "appendix_g",
