@@ -19,6 +19,8 @@ PAPER = Paper(
         "Definition 1": r"it defines $(\epsilon, \delta)$-differential privacy",
         "Definition 2": "it defines the sensitivity of a function",
         "Definition 3": "it defines Rényi differential privacy",
+        "Section 1": "its noise is that of the claim Lemma 12 (count), and its rates are those of Theorem 6 and Section 5 (rate); "
+        "that a rate is the best known is no statement about the algorithm",
         "Figure 1": "it draws the tree",
         "Algorithm 1": r"it defines an algorithm; the tree needs $R \ge \lfloor \log_2 T \rfloor + 1$ levels",
         "Algorithm 2": "it defines an algorithm; its loops have to run over t = 1, …, T, with the epoch of each leaf, and Theorem 8 "

@@ -10,6 +10,7 @@ from corrnoise.paper_checks.momentum_aggregation.paper import PAPER
 from corrnoise.theory.momentum_aggregation.reconstruction import window_weights
 from corrnoise.theory.momentum_aggregation.trees import compose, levels
 
+NOISE = "docs/momentum-aggregation-proofs.md#the-noise-of-algorithm-2"
 EULER = 1 / (1 - math.exp(-1))  #: the constant of Propositions 13 and 14, 1.582
 
 #: α = load/N, at most 1.
@@ -40,6 +41,22 @@ def geometric_sum(exponent: float) -> float:
 def proposition_13(examples: int, load: float, constant: float = EULER) -> Sides:
     r"""Sharp in the limit $N \to \infty$ at $\alpha = \frac{1}{N}$.  N = 10, α = 0.05: 2.4921 at most 3.1640."""
     return geometric_sum(epoch_exponent(examples, load)), constant * max(1.0, 1 / load)
+
+
+@PAPER.inequality(
+    "Equation (7)",
+    proof=NOISE,
+    rests_on=("Proposition 13",),
+    printed=r"$\sum_{i=0}^{\infty} (1-\alpha)^{iN} \le \frac{1}{1-\exp(-1)} \le 2$",
+    reading=r"for $\alpha \ge \frac{1}{N}$",
+    domain={"examples": integers(1, 10**6, log=True), "load": log_scale(1, "examples")},
+    sharp="constant",
+    mutants=[{"constant": 1.58}, {"most": 1.5}],
+)
+def equation_7(examples: int, load: float, constant: float = EULER, most: float = 2.0) -> Sides:
+    r"""Sharp in the limit $N \to \infty$ at $\alpha = \frac{1}{N}$, where the sum is 1.582."""
+    found = geometric_sum(epoch_exponent(examples, load))
+    return np.array([found, found]), np.array([constant, most])
 
 
 #: γ in (0, 1), and α at most 1 with N α above ln 1/(1 − γ).

@@ -147,3 +147,92 @@ def theorem_9(
     )
     error = momentum_error(examples, steps, smoothness) + noise + defect / math.sqrt(examples)
     return gradient_norm(examples, steps, smoothness, initial_error, error), factor * task.theorem_9(published=True)
+
+
+RATES = {name: SETTINGS[name] for name in ("examples", "dimension", "epsilon", "excess", "smoothness", "initial_error")}
+
+
+def many_examples(constant: float) -> dict[str, float]:
+    """So many examples that 6/√N, one term of the bound, is above the printed rate with four logarithms."""
+    examples = 10.0 ** (60 + 6 * math.log10(max(constant, 1.0)))
+    return {
+        "examples": examples,
+        "dimension": 1,
+        "epsilon": 1.0,
+        "excess": LOG,
+        "smoothness": 1.0,
+        "initial_error": 1.0,
+    }
+
+
+@PAPER.inequality(
+    "Section 5 (rate)",
+    proof=GRADIENTS,
+    printed=r"This allows the algorithm to achieve the utility bound … $\tilde{O}(\frac{d^{1/3}}{(\epsilon N)^{2/3}})$",
+    reading="of the bound of Theorem 9, with up to four logarithms of N for the tilde",
+    corrected=r"wherever $T \ge N$ the bound of Theorem 9 is at most $\frac{6G}{\sqrt{N}} + A \frac{d^{1/3}}{(\epsilon N)^{2/3}}$, "
+    r"$A = \frac{3}{2} R + 12 L + K (60 G + 57 L)$",
+    constants={"constant": "unspecified"},
+    counterexample=many_examples,
+    domain=RATES,
+    sharp="factor",
+    mutants=[{"factor": 0.99}, {"printed": True}, {"rest": 5.0}],
+)
+def section_5_rate(
+    examples: float,
+    dimension: int,
+    epsilon: float,
+    excess: float,
+    smoothness: float,
+    initial_error: float,
+    printed: bool = False,
+    constant: float = 1.0,
+    rest: float = 6.0,
+    factor: float = 1.0,
+) -> Sides:
+    r"""For d = 1 and ε = 1 the term $6/\sqrt{N}$ is $N^{1/6}$ times the printed rate, more than any power of a logarithm.
+
+    Theorem 9 and the abstract differ by this term.  Attained where $T = N$, which is $\epsilon N = \sqrt{d}$.
+    """
+    rate = dimension ** (1 / 3) / (epsilon * examples) ** (2 / 3)
+    if printed:
+        return rest / math.sqrt(examples), constant * (1 + math.log(examples)) ** 4 * rate
+    task = BoundedTask(int(examples), dimension, budget(epsilon, excess), smoothness, initial_error)
+    steps = task.theorem_9_steps()
+    if steps < examples:
+        return math.nan, math.nan
+    k = 16 * math.log2(steps) * excess * epsilon
+    known = 1.5 * initial_error + 12 * smoothness + k * (60 + 57 * smoothness)
+    return task.theorem_9(published=True), rest / math.sqrt(examples) + factor * known * rate
+
+
+def large_epsilon(constant: float) -> dict[str, float]:
+    """An ε for which the printed run time is too small."""
+    return {"examples": 100, "dimension": 1, "epsilon": (10 * max(constant, 1.0)) ** (3 / 8)}
+
+
+@PAPER.inequality(
+    "Section 5 (run time)",
+    proof=GRADIENTS,
+    printed=r"The current algorithm requires … $\tilde{O}(\frac{N^{7/3}\epsilon^{4/3}}{d^{2/3}})$ gradient evaluations but has the total run time of … $\tilde{O}(N^{11/3}/d^{2/3})$ due to the extra run time from the compose and reconstruction algorithms.",
+    reading=r"each of the T steps of Theorem 9 adds up $\frac{T}{N}$ windows, each of a logarithmic number of nodes",
+    corrected=r"$\frac{T^2}{N} = \frac{N^{11/3} \epsilon^{8/3}}{d^{4/3}}$",
+    constants={"constant": "unspecified"},
+    counterexample=large_epsilon,
+    domain={
+        "examples": integers(2, 10**6, log=True),
+        "dimension": integers(1, 10**6, log=True),
+        "epsilon": log_scale(1e-2, 1e2),
+    },
+    sharp="factor",
+    mutants=[{"factor": 0.99}, {"printed": True}],
+)
+def section_5_run_time(
+    examples: int, dimension: int, epsilon: float, printed: bool = False, constant: float = 1.0, factor: float = 1.0
+) -> Sides:
+    """As printed it is the run time for ε = d^{1/4}; it is an upper bound below that.  Algorithm 4 needs no windows (``Algorithm 4``)."""
+    task = BoundedTask(examples, dimension, budget(epsilon, 1e-3), 1.0, 1.0)
+    steps = task.theorem_9_steps()
+    power = examples ** (11 / 3)
+    right = constant * power / dimension ** (2 / 3) if printed else power * epsilon ** (8 / 3) / dimension ** (4 / 3)
+    return steps * steps / examples, factor * right
