@@ -10,7 +10,7 @@ from corrnoise.paper_checks.correlated_noise.c3_to_c13 import regression
 from corrnoise.paper_checks.correlated_noise.d2_to_d10 import averaged
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.certification import monotone
-from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, spectra, vector
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, spectra, symmetric, vector
 from corrnoise.paper_checks.machinery.enclosures import first_kind
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.machinery.quadrature import circle_integral, modulus_at
@@ -225,17 +225,14 @@ def lemma_f18(
     "Lemma F.19",
     printed=r"For PSD matrices $0 \preceq A_1, \ldots, A_k \preceq I$ of shape $d \times d$, we have $|\mathrm{Tr}[A_1 \cdots A_k]| \le d$.",
     proof=f"{SHORT}#lemma-f19",
-    domain={"eigenvalues": vector(linear(0, 1), 9), "angles": vector(linear(0, math.pi), 9)},
+    domain={"matrices": symmetric(0, 1, size=3, count=3)},
+    sharp="dimension",
     mutants=[{"dimension": 2.999}],
 )
-def lemma_f19(eigenvalues: Array, angles: Array, dimension: float = 3.0) -> Sides:
+def lemma_f19(matrices: Array, dimension: float = 3.0) -> Sides:
     """Checked for three matrices of dimension 3.  (The proof says Tr I = 1, which is d.)"""
-    product = np.eye(3)
-    for values, (x, y, z) in zip(eigenvalues.reshape(3, 3), angles.reshape(3, 3), strict=True):
-        skew = np.array([[0, x, y], [-x, 0, z], [-y, -z, 0]])
-        rotation = np.linalg.solve(np.eye(3) + skew, np.eye(3) - skew)
-        product = product @ (rotation * values) @ rotation.T
-    return abs(float(np.trace(product))), dimension
+    first, second, third = matrices
+    return abs(float(np.trace(first @ second @ third))), dimension
 
 
 @PAPER.identity(

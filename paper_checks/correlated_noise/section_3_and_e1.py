@@ -47,21 +47,42 @@ def optimised(step: float, condition: float) -> float:
     reading=r"(91) in time: $\sum_t p_t (\lambda_0 q_t + \sum_{\tau \ne 0} \lambda_\tau q_{t - \tau}) \ge 0$ along every sequence, $p = \nabla F - \mu \theta$, $q = L \theta - \nabla F$, for $\lambda \ge 0$, $\sum_{\tau \ne 0} \lambda_\tau \le \lambda_0$",
     corrected=r"with minus: $\lambda_0 q_t - \sum_{\tau \ne 0} \lambda_\tau q_{t - \tau}$ (plus holds for odd $\nabla F$ only)",
     proof=PROOF,
-    domain={"slopes": vector(log_scale(0.01, 1), 2), "points": vector(linear(-10, 10), 4), "lag": integers(1, 3)},
+    domain={
+        "mu": log_scale(0.01, 1),
+        "smooth": log_scale(1, 2),
+        "slope": linear("mu", "smooth"),
+        "points": vector(linear(-10, 10), 4),
+        "lag": integers(1, 3),
+    },
     as_printed={"sign": 1.0},
-    counterexample={"slopes": np.array([1.0, 0.01]), "points": np.array([1.0, -10.0, 1.0, -10.0]), "lag": 1},
-    mutants=[{"weight": 1.01}],
+    counterexample={
+        "mu": 0.01,
+        "smooth": 1.0,
+        "slope": 0.01,
+        "points": np.array([1.0, -10.0, 1.0, -10.0]),
+        "lag": 1,
+    },
+    mutants=[{"weight": 1.01}, {"least": 1.01}, {"largest": 0.99}],
 )
-def theorem_e1_multiplier(slopes: Array, points: Array, lag: int, sign: float = -1.0, weight: float = 1.0) -> Sides:
-    """F' = slope₁ θ₊ − slope₂ θ₋ on a periodic sequence, λ_0 = 1, one λ_τ = 1 (the extreme case).
+def theorem_e1_multiplier(
+    mu: float,
+    smooth: float,
+    slope: float,
+    points: Array,
+    lag: int,
+    sign: float = -1.0,
+    weight: float = 1.0,
+    least: float = 1.0,
+    largest: float = 1.0,
+) -> Sides:
+    """F' = L θ₊ − ``slope`` θ₋ on a periodic sequence, λ_0 = 1, one λ_τ = 1 (the extreme case); 100 is added.
 
     F' = θ₊ − 0.01 θ₋ on θ = 1, −10, 1, −10: the sum over the four points is −19.6 with plus, +19.6 with minus.
     """
-    mu = min(slopes.min(), 0.01)
-    smooth = max(slopes.max(), 1.0)
-    gradient = np.where(points > 0, slopes[0], slopes[1]) * points
-    p, q = gradient - mu * points, smooth * points - gradient
-    return -float(p @ q) - 1e-9, float(p @ (sign * weight * np.roll(q, lag)))
+    gradient = np.where(points > 0, smooth, slope) * points
+    p = gradient - least * mu * points
+    q = largest * smooth * points - gradient
+    return 100 - float(p @ q), 100 + float(p @ (sign * weight * np.roll(q, lag)))
 
 
 LOSS = StronglyConvex(6e-5, 0.04, 1.0)

@@ -115,6 +115,24 @@ def vector(entry: Axis, length: int) -> Axis:
     return Axis(length, value, f"{entry.range}^{length}", bounded_by=entry.bounded_by)
 
 
+def symmetric(low: float, high: float, *, size: int, count: int) -> Axis:
+    """So many symmetric matrices with eigenvalues in [low, high], shape (count, size, size), with any eigenvectors."""
+    pairs = np.triu_indices(size, 1)
+    each = size + len(pairs[0])
+
+    def value(u: Sequence[float], _: Mapping[str, Any]) -> Array:
+        found = []
+        for coordinates in np.reshape(u, (count, each)):
+            skew = np.zeros((size, size))
+            skew[pairs] = np.pi * coordinates[size:]
+            skew = skew - skew.T
+            rotation = np.linalg.solve(np.eye(size) + skew, np.eye(size) - skew)  # Cayley's formula
+            found.append(rotation * (low + (high - low) * coordinates[:size]) @ rotation.T)
+        return np.array(found)
+
+    return Axis(count * each, value, f"{count} symmetric matrices of size {size}, eigenvalues in [{low}, {high}]")
+
+
 def gaps(low: float = 1e-9) -> Axis:
     """Numbers in [low, 2 − low], dense at both ends: for gaps, damping and rates."""
 

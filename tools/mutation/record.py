@@ -3,8 +3,9 @@
 The record is ``claims.json``, which ``python -m tools.mutation claims --record`` writes.  A claim counts as not yet
 tried if its function, its domain, a function that mutants change, or a constant that one of them reads has changed
 since; their documentation may change.  Other functions are not compared.  Why a mutant survives is written by hand in
-``claims_survivors.json``, by the identifier of the claim and the text of the mutant.  The page of the ledger shows the
-numbers, from ``paper_checks/mutants.csv``.
+``claims_survivors.json``, by the identifier of the claim and the text of the mutant; and so is why fewer than half of
+the telling mutants of a claim are killed or noticed, or none.  The page of the ledger shows the numbers, from
+``paper_checks/mutants.csv``.
 """
 
 import ast
@@ -26,6 +27,8 @@ from corrnoise.support.serialise import digest
 
 RECORD = Path(__file__).with_name("claims.json")
 REASONS = Path(__file__).with_name("claims_survivors.json")
+FEW = "few are killed"  #: in the place of a mutant, for the reason that a claim needs whose kill rate is below one half
+_HALF = 0.5
 NUMBERS = Path(__file__).parents[2] / "paper_checks" / FILE
 
 
@@ -50,6 +53,12 @@ class Kills:
     def power(self) -> Power:
         """The numbers of mutants of each fate."""
         return Power(**self.fates, of=self.of, ratio=self.ratio)
+
+    @property
+    def needs_reason(self) -> bool:
+        """Whether fewer than half of the telling mutants are killed or noticed, or none tells; not without mutants."""
+        rate = self.power.kill_rate
+        return self.of > 0 and (rate is None or rate < _HALF)
 
 
 def source_of(claim: Claim, functions: Sequence[str] = ()) -> str:
@@ -151,7 +160,9 @@ def remarks(record: Mapping[str, Kills]) -> Iterator[str]:
     for name in sorted(record):
         survivors = dict(record[name].survivors)
         known = written_down.get(name, {})
-        yield from (f"{name}: no survivor any more: {mutant}" for mutant in known if mutant not in survivors)
+        yield from (f"{name}: no survivor any more: {mutant}" for mutant in known if mutant not in (*survivors, FEW))
+        if record[name].needs_reason != (FEW in known):
+            yield f"{name}: {'has no reason for' if record[name].needs_reason else 'needs no reason for'}: {FEW}"
         yield from (
             f"{name}: survives with the margin {margin:.2g} and has no reason: {mutant}"
             for mutant, margin in survivors.items()

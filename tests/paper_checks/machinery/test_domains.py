@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.paper_checks.machinery import domains
-from corrnoise.paper_checks.machinery.domains import Domain, gaps, integers, linear, log_scale, one_of, vector
+from corrnoise.paper_checks.machinery.domains import (
+    Domain,
+    gaps,
+    integers,
+    linear,
+    log_scale,
+    one_of,
+    symmetric,
+    vector,
+)
 
 UNIT = st.floats(0, 1)
 
@@ -104,6 +113,20 @@ def test_decimal_bounds_are_exact_in_ball_arithmetic():
         at_the_end = scalar(linear("0.1", 1), arb(0))
         assert at_the_end.overlaps(arb(1) / 10)
         assert not scalar(linear(0.1, 1), arb(0)).overlaps(arb(1) / 10)  # the float is another number
+
+
+@given(st.lists(UNIT, min_size=12, max_size=12))
+def test_symmetric_matrices_have_eigenvalues_in_their_range(u):
+    matrices = symmetric(0.5, 2, size=3, count=2).value(u, {})
+    assert matrices.shape == (2, 3, 3)
+    for matrix in matrices:
+        np.testing.assert_allclose(matrix, matrix.T, rtol=0, atol=1e-14)
+        values = np.linalg.eigvalsh(matrix)
+        assert 0.5 - 1e-12 <= values.min() <= values.max() <= 2 + 1e-12
+    np.testing.assert_allclose(symmetric(0.5, 2, size=3, count=1).value([0.0] * 6, {})[0], 0.5 * np.eye(3), atol=1e-14)
+    ends = symmetric(0.5, 2, size=2, count=1).value([0.0, 1.0, 0.4], {})[0]
+    assert abs(ends[0, 1]) > 0.1
+    np.testing.assert_allclose(np.linalg.eigvalsh(ends), [0.5, 2])
 
 
 def test_vectors_have_entries_of_one_axis():

@@ -13,6 +13,7 @@ import corrnoise.paper_checks as ledgers
 from corrnoise.paper_checks.machinery.domains import linear, vector
 from corrnoise.paper_checks.machinery.power import FATES, powers
 from corrnoise.paper_checks.machinery.search import sample_points
+from corrnoise.paper_checks.machinery.verdicts import FALSE
 from tests.small_claims import claim as small_claim
 from tools.mutation import kills as oracle
 from tools.mutation import record
@@ -231,19 +232,58 @@ def test_every_survivor_has_a_reason_and_every_reason_a_survivor():
     for name, claim in known.items():
         found = recorded.get(name)
         if found is not None and record.is_current(found, claim):
-            assert reasons.get(name, {}).keys() == dict(found.survivors).keys(), name
+            assert reasons.get(name, {}).keys() - {record.FEW} == dict(found.survivors).keys(), name
     for reason in (reason for written_down in reasons.values() for reason in written_down.values()):
         assert reason[0] == reason[0].lower()
         assert reason[-1] != "."
 
 
+def test_a_claim_that_kills_few_says_why():
+    """Half of the telling mutants must be killed or noticed, or the reason be written down."""
+    reasons = record.reasons()
+    for name, found in record.recorded().items():
+        if name in powers():
+            assert found.needs_reason == (record.FEW in reasons.get(name, {})), name
+
+
+@pytest.mark.parametrize(
+    ("fates", "needed"),
+    [
+        ({"killed": 3, "survived": 3}, False),
+        ({"killed": 2, "noticed": 1, "survived": 4}, True),
+        ({"killed": 2, "noticed": 2, "survived": 4}, False),
+        ({"survived": 1}, True),
+        ({"equal": 7}, True),
+    ],
+)
+def test_a_reason_is_needed_below_one_half(fates, needed):
+    assert Kills("", 12, fates).needs_reason == needed
+    assert not Kills("", 0).needs_reason
+
+
+@pytest.mark.slow
+def test_the_record_is_up_to_date():
+    """Nearly all claims that may be true are as they were when their mutants were tried."""
+    claims = [listed.claim for listed in ledgers.claims() if listed.recorded != FALSE]
+    missing = [claim.identifier for claim in claims if claim.identifier not in powers()]
+    known = record.recorded()
+    changed = [
+        c.identifier for c in claims if c.identifier in powers() and not record.is_current(known[c.identifier], c)
+    ]
+    assert len(missing) + len(changed) <= 0.05 * len(claims), [*missing, *changed]
+
+
 def test_reasons_that_are_missing_or_out_of_date_are_reported(monkeypatch):
-    monkeypatch.setattr(record, "reasons", lambda: {"a": {"f: x → y": "it is weaker", "f: gone": "it was weaker"}})
+    known = {"a": {"f: x → y": "it is weaker", "f: gone": "it was weaker"}, "b": {record.FEW: "there is one"}}
+    monkeypatch.setattr(record, "reasons", lambda: known)
     survivors = (("f: x → y", 0.0), ("f: close", 1e-3), ("f: far", 0.5))
-    assert list(record.remarks({"a": Kills("", 3, survivors=survivors)})) == [
+    found = {"a": Kills("", 3, {"survived": 3}, survivors=survivors), "b": Kills("", 1, {"killed": 1})}
+    assert list(record.remarks(found)) == [
         "a: no survivor any more: f: gone",
+        "a: has no reason for: few are killed",
         "a: survives with the margin 0.001 and has no reason: f: close",
         "a: survives with the margin 0.5 and has no reason: f: far",
+        "b: needs no reason for: few are killed",
     ]
 
 
