@@ -9,8 +9,15 @@ from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.d7_to_d12 import QUADRATIC, noise_error
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
-from corrnoise.paper_checks.shuffled_gradients.public_records import PUBLIC, public_constants
-from corrnoise.paper_checks.shuffled_gradients.runs import noise_only, noise_risk
+from corrnoise.paper_checks.shuffled_gradients.public_records import PUBLIC
+from corrnoise.paper_checks.shuffled_gradients.runs import (
+    l1_run,
+    noise_only,
+    noise_risk,
+    projected_run,
+    public_constants,
+    published_rate,
+)
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
 from corrnoise.theory.shuffled_gradients.exact_runs import noise_variance
@@ -110,15 +117,6 @@ def lemma_g6(samples: int, smoothness: float, share: float, one: float = 1.0) ->
 # -- all epochs ---------------------------------------------------------------------------------------------------------
 
 
-def _l1_run(epochs: int, sigma: float) -> ConvergenceConstants:
-    """n = 10 losses ‖x‖²/2, d = 50, η = 0.4/K, as λ → 0, with B at most std · sqrt(2 log 2d)."""
-    n = 10
-    d = 50
-    eta = 0.4 / epochs
-    size = sigma * math.sqrt(2 * math.log(2 * d) * noise_variance(n, epochs, eta, 1.0))
-    return noise_only(n, epochs, eta, 1.0, dimension=d, noise=sigma, regulariser="lasso", size=size)
-
-
 L1 = {"epochs": integers(500, 10**9, log=True), "sigma": log_scale(1e-15, 1.0)}
 
 
@@ -138,7 +136,7 @@ def theorem_g3(epochs: int, sigma: float, printed: bool = False, factor: float =
 
     With public records it is vacuous, for it needs μ_ψ >= L_H + β > 0, and ‖x‖₁ has μ_ψ = 0.
     """
-    run = _l1_run(epochs, sigma)
+    run = l1_run(epochs, sigma)
     return noise_risk(run), factor * run.excess_risk_upper_bound(printed=printed).total
 
 
@@ -159,17 +157,8 @@ def corollary_g4(epochs: int, sigma: float, printed: bool = False, factor: float
 
     The question whether the term in B can be removed is answered: soft thresholds are Lipschitz, and Stein applies.
     """
-    run = _l1_run(epochs, sigma)
+    run = l1_run(epochs, sigma)
     return noise_risk(run), factor * run.corollary_upper_bound(printed=printed).total
-
-
-def _projected_run(epochs: int, smoothness: float, scale: float) -> ConvergenceConstants:
-    """One loss L x²/2, B = R, x_1 = x* = 0, σ = 1, η a share of its printed limit."""
-
-    def run(eta: float) -> ConvergenceConstants:
-        return noise_only(1, epochs, eta, smoothness, regulariser="projection")
-
-    return run(scale * run(1.0).largest_learning_rate(printed=True))
 
 
 PROJECTION = {
@@ -195,7 +184,7 @@ def theorem_g7(epochs: int, smoothness: float, scale: float, printed: bool = Fal
 
     With public records it is vacuous: an indicator has μ_ψ = 0.
     """
-    run = _projected_run(epochs, smoothness, scale)
+    run = projected_run(epochs, smoothness, scale)
     return noise_risk(run), factor * run.excess_risk_upper_bound(printed=printed).total
 
 
@@ -220,7 +209,7 @@ def corollary_g8(epochs: int, smoothness: float, scale: float, printed: bool = F
 
     The question whether the term can be reduced is answered: projections are Lipschitz, and Stein applies.
     """
-    run = _projected_run(epochs, smoothness, scale)
+    run = projected_run(epochs, smoothness, scale)
     return noise_risk(run), factor * run.corollary_upper_bound(printed=printed).total
 
 
@@ -277,7 +266,7 @@ def theorem_g3_with_thresholds(
     def constants(rate: float) -> ConvergenceConstants:
         return noise_only(samples, epochs, rate, smoothness, regulariser="lasso")
 
-    eta = share * constants(1e-12).largest_learning_rate()
+    eta = share * published_rate(constants(1.0))
     keep = 1 - eta * smoothness
     deviation = eta * math.sqrt(sum(keep ** (2 * i) for i in range(samples)))
     psi = Regulariser("lasso", strength)

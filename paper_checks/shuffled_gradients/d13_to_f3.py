@@ -8,11 +8,9 @@ import numpy as np
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
-from corrnoise.paper_checks.shuffled_gradients.runs import noise_only, noise_risk
-from corrnoise.theory.numerics.checks import Array
+from corrnoise.paper_checks.shuffled_gradients.runs import exact_and_run, noise_only, noise_risk, only_noise
 from corrnoise.theory.shuffled_gradients.amplification import epoch_amplification_sums
-from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
-from corrnoise.theory.shuffled_gradients.exact_runs import noise_variance, quadratic_run
+from corrnoise.theory.shuffled_gradients.exact_runs import noise_variance
 from corrnoise.theory.shuffled_gradients.schedules import interleaved, private_then_public, public_then_private
 
 RUNS = {
@@ -43,62 +41,8 @@ ONLY_NOISE: dict[str, Any] = {
 }
 
 
-def exact_and_run(
-    curvatures: Array,
-    slopes: Array,
-    convexity: float,
-    share: float,
-    distance: float,
-    unit: float,
-    epochs: int,
-    noise: Array,
-    sigma: float = 0.0,
-    dimension: int = 1,
-) -> tuple[float, ConvergenceConstants]:
-    """The exact excess risk of losses a ‖x‖²/2 − b u with ψ = (μ/2) ‖x‖², u the first coordinate of x, and the run.
-
-    η is ``share`` of its limit.  The run starts ``distance`` from x* along u.  Other coordinates show the noise only,
-    which is ``sigma`` times that of the epoch (``noise``, repeated).  Slopes, distance and σ are in the same unit.
-    """
-    n = curvatures.size
-    deviations = unit * sigma * np.resize(noise, epochs)
-    forces = unit * slopes
-    total = curvatures.mean() + convexity
-    best = float(forces.mean() / total)
-    deviation = math.sqrt(np.mean((curvatures * best - forces) ** 2))
-    constants: dict[str, Any] = {
-        "samples": n,
-        "epochs": epochs,
-        "dimension": dimension,
-        "distance": unit * distance,
-        "deviation": deviation,
-        "noise": deviations,
-        "smoothness": curvatures.mean(),
-        "largest_smoothness": curvatures.max(),
-    }
-    eta = share * ConvergenceConstants(learning_rate=1e-9, **constants).largest_learning_rate()
-    run = ConvergenceConstants(learning_rate=eta, **constants)
-    [mean], [[variance]] = quadratic_run(
-        np.broadcast_to(curvatures[:, np.newaxis, np.newaxis], (epochs, n, 1, 1)),
-        np.broadcast_to(forces[:, np.newaxis], (epochs, n, 1)),
-        np.broadcast_to(deviations[:, np.newaxis], (epochs, n)),
-        eta,
-        ridge=convexity,
-        start=[best + unit * distance],
-    )
-    return total / 2 * float((mean - best) ** 2 + dimension * variance), run
-
-
 _THEOREM = r"Under Assumptions 3.1, 3.4, 3.6, D.1 and 3.5, for $\beta > 0$, if $\mu_\psi \ge L_H^{(k)} + \beta, \forall k \in [K]$, and $\eta \le \frac{1}{2n\sqrt{10\bar{L}^* \max_{k \in [K]} \hat{L}^{(k)*}(1+\log K)}}$, where $\bar{L}^* = \max\{L, \max_{k \in [K]} \hat{L}^{(k)}\}$, Algorithm 1 guarantees $E [G(x_1^{(K+1)})] - G(x^*) \le \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} … + 10\eta^2 n^2 \sigma_{any}^2 (1 + \log K) \max_{k \in [K]} \hat{L}^{(k)} … + 2M$ where $M = \max_{s \in [K]} (\frac{1}{2n^2\beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k} … + 5\eta^2 \sum_{k=1}^s \frac{\hat{L}^{(k)*} \frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} (C_i^{(k)})^2}{s+1-k} … + 6\eta^2 n d \sum_{k=1}^s \frac{(\sigma^{(k)})^2 \hat{L}^{(k)*}}{s+1-k} …)$"
 _CORRECTED = r"with $\sum_k \frac{(\eta + 5 \eta^2 n \hat{L}^{(k)}) d (\sigma^{(k)})^2}{s+1-k}$ in $M$"
-
-
-def _only_noise(
-    samples: int, dimension: int, epochs: int, smoothness: float, rate: float, noise: float | Array
-) -> ConvergenceConstants:
-    """A run that shows its noise only, η = ``rate`` or the largest that the theorem allows, if that is less."""
-    largest = noise_only(samples, epochs, 1e-9, smoothness).largest_learning_rate()
-    return noise_only(samples, epochs, min(rate, largest), smoothness, noise=noise, dimension=dimension)
 
 
 @PAPER.inequality(
@@ -135,7 +79,7 @@ def theorem_37(printed: bool = False, factor: float = 1.0, *, convexity: float, 
     n = 100, η = 0.01, μ = 1, σ = 1: exact/printed grows like 1/L, past any constant.  The corrected bound needs no
     constant.
     """
-    run = _only_noise(**case)
+    run = only_noise(**case)
     return noise_risk(run, ridge=convexity), factor * run.excess_risk_upper_bound(printed=printed).total
 
 
@@ -184,7 +128,7 @@ def lemma_d13(epochs: int, share: float, printed: bool = False, factor: float = 
     runs = []
     for k in range(1, epochs + 1):
         more = 2 * math.sqrt(1 + math.log(k))  # the limit of Theorem D.14 for k epochs is smaller by this factor
-        runs.append(exact_and_run(epochs=k, share=more * share, **case))
+        runs.append(exact_and_run(epochs=k, share=share, beyond=more, **case))
     risks = np.array([risk for risk, _ in runs])
     run = runs[-1][1]
     eta = run.learning_rate
@@ -220,8 +164,7 @@ def corollary_d15(epochs: int, factor: float = 1.0, **case: Any) -> Sides:
     So it does not follow as printed, nor does the rate after it, whose step size is 2 sqrt(10) times the limit of D.14;
     but no run was found that violates the bound.
     """
-    case["share"] *= math.sqrt(1 + math.log(epochs))
-    exact, run = exact_and_run(epochs=epochs, noise=np.zeros(epochs), **case)
+    exact, run = exact_and_run(epochs=epochs, noise=np.zeros(epochs), beyond=math.sqrt(1 + math.log(epochs)), **case)
     ell = 1 + math.log(epochs)
     initial = run.distance**2 / (run.learning_rate * run.samples * epochs)
     shuffling = 10 * (run.learning_rate * run.samples * run.deviation) ** 2 * float(np.max(run.smoothness)) * ell
@@ -245,7 +188,7 @@ def _corollary(printed: bool, factor: float, epochs: int, convexity: float, reac
 
     ``reach`` is η K, unless that is more than the limit allows.
     """
-    run = _only_noise(epochs=epochs, rate=reach / epochs, **case)
+    run = only_noise(epochs=epochs, rate=reach / epochs, **case)
     return noise_risk(run, ridge=convexity), factor * run.corollary_upper_bound(printed=printed).total
 
 
@@ -339,7 +282,7 @@ def corollary_f1(
     first = 0 if kind != "public first" else epochs - noisy
     noise = np.zeros(epochs)
     noise[first : first + noisy] = sigma
-    run = _only_noise(epochs=epochs, noise=noise, **case)
+    run = only_noise(epochs=epochs, noise=noise, **case)
     smoothness = case["smoothness"]
     later: dict[str, Any] = {"ridge": convexity, "quiet_epochs": epochs - first - noisy}
     variance = sigma**2 * noise_variance(run.samples, noisy, run.learning_rate, smoothness, **later)

@@ -8,48 +8,21 @@ import numpy as np
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
-from corrnoise.paper_checks.shuffled_gradients.runs import noise_only, nonexpansive_run
-from corrnoise.theory.losses import LinearLoss
+from corrnoise.paper_checks.shuffled_gradients.runs import (
+    mean_estimation,
+    noise_only,
+    public_constants,
+    public_schedule,
+    published_rate,
+)
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
 from corrnoise.theory.shuffled_gradients.exact_runs import quadratic_run
-from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
 from corrnoise.theory.shuffled_gradients.schedules import (
-    Schedule,
     interleaved,
-    private_then_public,
-    public_then_private,
 )
-from corrnoise.theory.shuffled_gradients.task import Regulariser, Task
+from corrnoise.theory.shuffled_gradients.task import Regulariser
 from corrnoise.theory.shuffled_gradients.task_constants import convergence_constants
-
-
-def _mean_estimation(
-    private: Array, public: Array, regulariser: Regulariser, schedule: Schedule, rate: float, order: str = "given"
-) -> tuple[Task, ShuffledGradients, Array]:
-    """Mean estimation in one dimension, a run of it, and its minimiser."""
-    rows = private[:, np.newaxis]
-    others = public[:, np.newaxis]
-    task = Task(
-        LinearLoss("mean", rows.shape[1]), regulariser, rows, np.zeros(private.size), others, np.zeros(public.size)
-    )
-    run = nonexpansive_run(schedule, order, learning_rate=rate)
-    return task, run, regulariser.prox(rows.mean(axis=0), 1.0)
-
-
-def public_constants(
-    private: Array, public: Array, regulariser: Regulariser, schedule: Schedule, share: float, sigma: float
-) -> tuple[float, ConvergenceConstants]:
-    """The constants of mean estimation at a share of the largest learning rate, from x_1 = 0; and x*."""
-
-    def at(rate: float) -> ConvergenceConstants:
-        task, run, best = _mean_estimation(private, public, regulariser, schedule, rate)
-        radius = 10.0 + (regulariser.strength if regulariser.name == "ball" else 0.0)
-        return convergence_constants(task, run, best, noise_std=sigma, radius=radius)
-
-    best = float(regulariser.prox(private.mean(keepdims=True), 1.0)[0])
-    return best, at(share * at(1e-9).largest_learning_rate())
-
 
 PUBLIC: dict[str, Any] = {
     "kind": one_of("private first", "public first", "interleaved"),
@@ -60,17 +33,6 @@ PUBLIC: dict[str, Any] = {
     "share": log_scale(1e-1, 1),
     "sigma": log_scale(1e-3, 1),
 }
-
-
-def public_schedule(kind: str, samples: int, epochs: int, part: float) -> Schedule:
-    """A schedule with public records."""
-    some = 1 + min(int(part * (epochs - 1)), epochs - 2)
-    count = 1 + int(part * (samples - 2))
-    if kind == "private first":
-        return private_then_public(samples, epochs=epochs, private_epochs=some)
-    if kind == "public first":
-        return public_then_private(samples, epochs=epochs, private_epochs=some)
-    return interleaved(samples, epochs=epochs, private_per_epoch=count)
 
 
 @PAPER.inequality(
@@ -129,7 +91,7 @@ def dissimilarity_terms(
     """Mean estimation, a fresh permutation, η = 1: C_i² is the mean over all 24 permutations."""
     schedule = interleaved(4, epochs=1, private_per_epoch=kept)
     n = 4
-    task, run, best = _mean_estimation(private, public, Regulariser("ridge", convexity), schedule, 1.0, "reshuffled")
+    task, run, best = mean_estimation(private, public, Regulariser("ridge", convexity), schedule, 1.0, "reshuffled")
     _, found = convergence_constants(task, run, best, noise_std=0.0, radius=1.0).epoch_terms()
     sums = [np.cumsum(private[list(order[kept:])] - public[: n - kept]) for order in permutations(range(n))]
     squares = np.square(sums).mean(axis=0)
@@ -171,7 +133,7 @@ def theorem_d14_with_noise_at_the_end(
     def constants(rate: float) -> ConvergenceConstants:
         return noise_only(samples, epochs, rate, smoothness, noise=sigma, dimension=dimension, end_noise=True)
 
-    eta = share * constants(1e-12).largest_learning_rate()
+    eta = share * published_rate(constants(1.0))
     shrink = 1 / (1 + eta * samples * convexity)
     keep = (shrink * (1 - eta * smoothness) ** samples) ** 2
     variance = (eta * sigma * shrink) ** 2 * sum(keep**k for k in range(epochs))

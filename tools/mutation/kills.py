@@ -1,8 +1,8 @@
 """The oracle of the ledger: how the mutants of a claim fare in its check.
 
 A mutant of a true inequality may be true as well.  So the fates are told apart, by the margins at points of the domain:
-a mutant is *weaker* if no margin is smaller than that of the claim, and *equal* if none differs by more than the
-tolerance.  The others say more than the claim, or something else: they *tell*.  They are *killed* if the search finds a
+a mutant is *weaker* if no margin up to 1 is smaller than that of the claim, and *equal* if none differs by more than
+the tolerance.  The others say more than the claim, or something else: they *tell*.  They are *killed* if the search finds a
 violation.  Those that are true as far as is searched are *noticed* if the rest of the check disagrees with what is
 recorded: the largest ratio of the sides or the sharp constant is another one, a false neighbour of the claim is
 accepted, the counterexample is none any more, or ball arithmetic proves nothing.  The others survive.  Equal mutants
@@ -26,7 +26,7 @@ import numpy as np
 from corrnoise.paper_checks.machinery.ledger import FEW, Claim
 from corrnoise.paper_checks.machinery.power import largest_ratio
 from corrnoise.paper_checks.machinery.search import Worst, sample_points, worst_case
-from corrnoise.paper_checks.machinery.verdicts import ERROR, FALSE, INEQUALITY
+from corrnoise.paper_checks.machinery.verdicts import FALSE, INEQUALITY
 from tools.mutation.compiled import Mutant, caches, functions_of, in_place, mutants_of
 from tools.mutation.limits import OutOfTimeError, memory_limit, time_limit
 from tools.mutation.record import Kills, source_of
@@ -96,9 +96,13 @@ def fate(
         if np.isnan(found).sum() > np.isnan(margins).sum() + len(points) / 2:
             return "undefined", least
         change = np.asarray(found) - np.asarray(margins)
-        if np.nanmax(np.abs(change), initial=0.0) <= max(_SAME, claim.tolerance):
+        refused = bool((np.isnan(found) & ~np.isnan(margins)).any())
+        if not refused and np.nanmax(np.abs(change), initial=0.0) <= max(_SAME, claim.tolerance):
             return "equal", least
-        if claim.relation == INEQUALITY and np.nanmin(change, initial=0.0) >= -_SAME:
+        rise = np.minimum(found, 1.0) - np.minimum(
+            margins, 1.0
+        )  # beyond 1 the smaller side is negative, the larger is not
+        if not refused and claim.relation == INEQUALITY and np.nanmin(rise, initial=0.0) >= -_SAME:
             return "weaker", least
         worst = _worst(claim)
         return ("killed" if worst.margin < -claim.tolerance else "survived"), worst.margin
@@ -107,11 +111,10 @@ def fate(
 def is_noticed(claim: Claim, mutant: Mutant, ratio: float | None, kept: Sequence[Any] = ()) -> bool:
     """Whether the whole check of a claim, whose sides have the largest ``ratio``, disagrees with a mutant in place.
 
-    An error of the check does not count.
+    It does, too, if a formula refuses an argument that the statement allows: the check then ends with an error.
     """
     with in_place(mutant, kept):
-        outcome = claim.checked(ratio)
-    return not outcome.agrees and outcome.verdict != ERROR
+        return not claim.checked(ratio).agrees
 
 
 def tried(claim: Claim, seed: int = 0) -> Kills:
