@@ -1,12 +1,12 @@
 """The oracle of the ledger: how the mutants of a claim fare in its check.
 
-A mutant of a true inequality may be true as well.  So the fates are told apart, by the margins at points of the domain:
-a mutant is *weaker* if no margin up to 1 is smaller than that of the claim, and *equal* if none differs by more than
-the tolerance.  The others say more than the claim, or something else: they *tell*.  They are *killed* if the search finds a
-violation.  Those that are true as far as is searched are *noticed* if the rest of the check disagrees with what is
-recorded: the largest ratio of the sides or the sharp constant is another one, a false neighbour of the claim is
-accepted, the counterexample is none any more, or ball arithmetic proves nothing.  The others survive.  Equal mutants
-are inert: others are drawn in their place.
+A mutant of a true inequality may be true as well.  So the fates are told apart, by the margins at points of the
+domain: a mutant is *weaker* if no margin up to 1 is smaller than that of the claim, and *equal* if none differs by
+more than the tolerance.  The others say more than the claim, or something else: they *tell*.  They are *killed* if
+the search finds a violation.  Those that are true as far as is searched are *noticed* if the rest of the check
+disagrees with what is recorded: the largest ratio of the sides or the sharp constant is another one, a false
+neighbour of the claim is accepted, the counterexample is none any more, or ball arithmetic proves nothing.  The
+others survive.  Equal mutants are inert: others are drawn in their place.
 
 One kind of mutants follows from the claim and is not searched.  If an argument occurs only in a quantity that becomes a
 constant, and no other argument is bounded by it or bounds it, then the mutant is the claim at fixed values of that
