@@ -71,7 +71,7 @@ _CORRECTED = r"with $\sum_k \frac{(\eta + 5 \eta^2 n \hat{L}^{(k)}) d (\sigma^{(
         "noise": 1.0,
     },
     sharp="factor",
-    mutants=[{"factor": 0.05}, {"printed": True, "factor": 1000.0}],
+    mutants=[{"factor": 0.054}, {"printed": True, "factor": 1000.0}],
 )
 def theorem_37(printed: bool = False, factor: float = 1.0, *, convexity: float, **case: Any) -> Sides:
     """Losses L ‖x‖²/2, ψ = (μ/2) ‖x‖², x_1 = x* = 0, σ the noise, η the rate, at most its limit.
@@ -92,7 +92,7 @@ def theorem_37(printed: bool = False, factor: float = 1.0, *, convexity: float, 
     domain=NOISY_RUNS,
     counterexample=ONLY_NOISE,
     sharp="factor",
-    mutants=[{"factor": 0.09}],
+    mutants=[{"factor": 0.122}],
     tolerance=1e-9,
     evaluations=1536,
 )
@@ -153,7 +153,8 @@ def lemma_d13(epochs: int, share: float, printed: bool = False, factor: float = 
         "it is said to follow from Theorem D.14, whose learning rates are smaller by "
         r"$\sqrt{1 + \log K}$, for which it does; checked is the bound at all learning rates printed",
     ),
-    domain=RUNS | {"epochs": integers(1, 30, log=True)},
+    domain=RUNS | {"epochs": integers(2, 30, log=True)},
+    outside="For one epoch it is Theorem D.14, whose learning rates then are as large.",
     mutants=[{"factor": 0.1}],
     tolerance=1e-9,
     evaluations=2048,
@@ -174,7 +175,7 @@ def corollary_d15(epochs: int, factor: float = 1.0, **case: Any) -> Sides:
 NOISE_ONLY = {
     "samples": integers(1, 1000, log=True),
     "dimension": integers(1, 1000, log=True),
-    "epochs": integers(1, 10**7, log=True),
+    "epochs": integers(2, 10**7, log=True),
     "smoothness": log_scale(1e-3, 1e3),
     "convexity": log_scale(1e-6, 1e6),
     "reach": log_scale(1e-3, 1e3),
@@ -199,14 +200,15 @@ def _corollary(printed: bool, factor: float, epochs: int, convexity: float, reac
     printed=r"Under the conditions in Theorem 3.7, with $n_d^{(k)} = n$, $P^{(k)} = \emptyset$, and $\sigma^{(k)} = \sigma$ for all $k \in [K]$, Algorithm 1 (DP-ShuffleG) guarantees $E [G(x_1^{(K+1)})] - G(x^*) \le \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} … + 10\eta^2 n^2 \sigma_{\mathrm{any}}^2 L(1 + \log K) … + 12\eta^2 n d \sigma^2 L^*(1 + \log K)$",
     corrected=r"noise term $2 (\eta + 5 \eta^2 n L) d \sigma^2 (1 + \log K)$",
     domain=NOISE_ONLY,
+    outside="For one epoch it is Theorem D.14; there exact/bound is at most 1/16.",
     counterexample={"samples": 10, "dimension": 50, "epochs": 2000, **PLAIN},
     sharp="factor",
-    mutants=[{"factor": 0.05}, {"printed": True}],
+    mutants=[{"factor": 0.0415}, {"printed": True}],
 )
 def corollary_e1(printed: bool = False, factor: float = 1.0, **case: Any) -> Sides:
     """n = 10 losses ‖x‖²/2, d = 50, K = 2000, η = 2e-4, σ = 1: exact 2.4994e-3, printed 2.0642e-3, corrected 0.1737.
 
-    There ψ = 0, hence β = 0 by the footnotes of the paper.  For one epoch exact/bound reaches 1/16.
+    There ψ = 0, hence β = 0 by the footnotes of the paper.  For two epochs exact/bound reaches 0.0419.
     """
     return _corollary(printed, factor, **case)
 
@@ -218,10 +220,11 @@ def corollary_e1(printed: bool = False, factor: float = 1.0, **case: Any) -> Sid
     printed=r"Under the conditions in Theorem 3.7, with $n_d^{(k)} = n, P^{(k)} = \emptyset$, and $\sigma^{(k)} = \sigma$ for all $k \in [K]$, Algorithm 1 (DP-ShuffleG) guarantees $E[G(x_1^{(K+1)}; D)] - G(x^*; D) \lesssim \eta^2 n^2 (1 + \log K) L^* + \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} + \eta^2 n d \sigma^2 L^* (1 + \log K)$",
     corrected=r"noise term $(\eta + \eta^2 n L) d \sigma^2 (1 + \log K)$, up to a constant",
     domain=NOISE_ONLY,
+    outside="For one epoch it is Theorem D.14; there exact/bound is at most 1/16.",
     constants={"factor": "unspecified"},
     counterexample=lambda factor: {"samples": 10, "dimension": 50, "epochs": 10**6 * round(max(factor, 1.0)), **PLAIN},
     sharp="factor",
-    mutants=[{"factor": 0.05}, {"printed": True, "factor": 1000.0}],
+    mutants=[{"factor": 0.0415}, {"printed": True, "factor": 1000.0}],
 )
 def corollary_41(printed: bool = False, factor: float = 1.0, **case: Any) -> Sides:
     """ψ = 0, η = 0.4/K: exact/printed grows like K/log K, past any constant.

@@ -2,7 +2,8 @@
 
 A term or factor is dropped, a sum becomes a maximum, a quantity becomes a constant, a quantity or number is scaled, two
 arguments change places, an exponent or a logarithm changes, an operator is exchanged, a number grows or shrinks by 1.
-What states no formula is left alone: subscripts, conditions, texts, types and errors.
+What states no formula is left alone: subscripts, the arguments of ``int`` and ``round``, which make indices and counts,
+conditions, texts, types and errors.
 
 ``sources`` writes the changes into the files of ``theory/``, for the tests; ``compiled`` puts them in the place of the
 functions of a claim, for the ledger.
@@ -22,6 +23,7 @@ _TO_MAXIMUM = {"sum": "max", "fsum": "max", "max": "min", "min": "max", "maximum
 _SYMMETRIC = {"max", "min", "maximum", "minimum", "hypot", "agm"}
 _LONGEST = 60  #: characters of an expression in a description
 _BUILTINS = {"float", "int", "abs", "len", "range", "bool", "str", "tuple", "list", "zip", "enumerate", "isinstance"}
+_WHOLE = {"int", "round"}  #: make an index or a count of a number
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 
 
@@ -179,7 +181,7 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 
 class _Places(ast.NodeVisitor):
-    """The expressions of a function that state a formula: not subscripts, conditions, texts, types or errors."""
+    """The expressions that state a formula: not subscripts, counts, conditions, texts, types or errors."""
 
     def __init__(self) -> None:
         self.found: list[ast.expr] = []
@@ -193,6 +195,8 @@ class _Places(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         """The function that is called is no expression of its own, but the object before the dot is."""
+        if isinstance(node.func, ast.Name) and node.func.id in _WHOLE:
+            return
         self.found.append(node)
         if isinstance(node.func, ast.Attribute):
             self.visit(node.func.value)

@@ -120,13 +120,17 @@ def _fixed(function: ast.FunctionDef, change: Change) -> frozenset[str]:
 
 
 def _states_formulas(code: CodeType, claim: Claim) -> bool:
-    """Whether code belongs to the module of the claim, or to a formula of a paper or a bound in ``theory``."""
+    """Whether code belongs to the module of the claim, or to a formula of a paper or a bound in ``theory``.
+
+    The problems are arguments of the claims: another R², say, is another problem.
+    """
     if not code.co_name.isidentifier():
         return False
     path = Path(code.co_filename)
     if path == Path(inspect.getfile(claim.function)):
         return True
-    return "theory" in path.parts and (path.parent.name in ROOMS or "bound" in code.co_name)
+    named = "bound" in code.co_name and path.parent.name != "problems"
+    return "theory" in path.parts and (path.parent.name in ROOMS or named)
 
 
 def caches() -> list[Any]:

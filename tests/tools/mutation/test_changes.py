@@ -60,6 +60,6 @@ def test_what_is_assigned_to_is_left_alone():
     assert {"2.0", "4.5", "7.5"} <= found["change a number"]
 
 
-@pytest.mark.parametrize("line", ["x[2 + 3]", "x if 2 < 3 else d", "f'{2 + 3}'"])
+@pytest.mark.parametrize("line", ["x[2 + 3]", "x if 2 < 3 else d", "f'{2 + 3}'", "int(2 * x)", "round(x / 3)"])
 def test_what_states_no_formula_is_left_alone(line):
     assert set(changed(f"def f(x, d):\n    return {line}")) <= {"quantity to constant"}
