@@ -475,26 +475,25 @@ def lemma_d10(
     printed=r"Further, if the event $\mathcal{E} = \cap_{\tau=1}^t \{Q_t \succeq 0\}$ holds, then we also have $\mathrm{Tr}[V_{t,\tau} V_{t,\tau}^\top] \le d (\sum_{k=0}^\tau |\beta_k|)^2$.",
     proof=f"{SHORT}#lemma-d10",
     domain={
-        "inputs": vector(linear(-3, 3), 8),
+        "angles": vector(linear(0, math.pi), 4),
+        "sizes": vector(linear(0, 1), 4),
         "beta": vector(linear(-1, 1), 5),
-        "share": linear(0, 1),
         "single": one_of(False, True),
     },
     sharp="factor",
     mutants=[{"factor": 0.99}, {"reach": 2.1}],
 )
 def lemma_d10_event(
-    inputs: Array, beta: Array, share: float, single: bool, factor: float = 1.0, reach: float = 1.0
+    angles: Array, sizes: Array, beta: Array, single: bool, factor: float = 1.0, reach: float = 1.0
 ) -> Sides:
     """Checked pathwise in two dimensions for 0 ⪯ Q ⪯ I, as the proof uses it (−I ⪯ Q ⪯ I would be sufficient).
 
-    Only β_0 is not zero where it is ``single``.
+    ``sizes`` are η ‖x‖².  Only β_0 is not zero where it is ``single``.
     """
     if single:
         beta = beta * (np.arange(beta.size) == 0)
-    rows = inputs.reshape(4, 2)
-    eta = reach * share / max(float(np.square(rows).sum(axis=1).max()), 1e-9)
     a = beta[0] * np.eye(2)
-    for b, x in zip(beta[1:], rows, strict=True):
-        a = b * np.eye(2) + (np.eye(2) - eta * np.outer(x, x)) @ a
+    for b, angle, size in zip(beta[1:], angles, sizes, strict=True):
+        direction = np.array([math.cos(angle), math.sin(angle)])
+        a = b * np.eye(2) + (np.eye(2) - reach * size * np.outer(direction, direction)) @ a
     return float(np.square(a).sum()), factor * 2 * float(np.abs(beta).sum()) ** 2

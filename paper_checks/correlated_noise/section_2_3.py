@@ -129,7 +129,8 @@ def equation_74(x: Array, share: float, largest: float = 1.0) -> Sides:
     """
     direction = x / max(float(np.linalg.norm(x)), 1e-9)
     q = np.eye(3) - largest * share * np.outer(direction, direction)
-    return np.array([0.0, np.linalg.eigvalsh(q)[-1]]), np.array([1e-9 + np.linalg.eigvalsh(q)[0], 1 + 1e-9])
+    values = np.linalg.eigvalsh(q)
+    return np.array([1 - values[0], values[-1]]), np.ones(2)
 
 
 @PAPER.inequality(

@@ -1,13 +1,13 @@
 """Sections 2.1, 3, 4.3 and 5.3, Appendix G: gradients and their errors, by enumeration."""
 
 import math
-from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.paper_checks.noise_cancellation.oracles import affine_losses, enumerated_variance
 from corrnoise.paper_checks.noise_cancellation.paper import PAPER
 from corrnoise.theory.noise_cancellation.bounds import sampling_variance
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass, Losses
@@ -54,18 +54,6 @@ def smoothness_variances(shares: Array, smoothness: float, losses: Losses, facto
     machines = curvatures.reshape(2, 3)
     both = machines.var(axis=1).mean() + machines.mean(axis=1).var()
     return math.sqrt(both), factor * (smoothness / 2 if losses == "convex" else smoothness)
-
-
-def enumerated_variance(values: Array, participants: int) -> float:
-    """E (average over a random subset of machines, one random example each, minus the mean of all)²; (M, n) ``values``."""
-    centred = values - values.mean()
-    machines, examples = values.shape
-    squares = [
-        np.mean([centred[i, z] for i, z in zip(subset, drawn, strict=True)]) ** 2
-        for subset in combinations(range(machines), participants)
-        for drawn in product(range(examples), repeat=participants)
-    ]
-    return float(np.mean(squares))
 
 
 @PAPER.identity(
@@ -131,25 +119,6 @@ def lemma_42_norm(lipschitz: float, smoothness: float, diameter: float, rounds: 
     at_last = lipschitz
     at_first = lipschitz - smoothness * step
     return rounds * at_last - (rounds - 1) * at_first, factor * (lipschitz + 2 * smoothness * diameter)
-
-
-def affine_losses(slopes: Array, offsets: Array, size: float, diameter: float, alike: str) -> tuple[Array, Array]:
-    """h and b of the gradients h x + b of 3 machines of 2 examples on [0, D], shape (3, 2).
-
-    b is ``size`` times ``offsets``, and h is ``size``/D times ``slopes``.  If all machines are alike, or only
-    their means, there is no heterogeneity; if the examples of each machine are alike there is no deviation.
-    """
-    if alike == "means":
-        signs = np.array([1.0, -1.0])
-        largest = float(slopes.max())
-        return (largest + slopes[:3, np.newaxis] * signs) / 2 * size / diameter, offsets[:3, np.newaxis] * signs * size
-    b = offsets.reshape(3, 2) * size
-    h = slopes.reshape(3, 2) * size / diameter
-    if alike == "machines":
-        return np.tile(h[0], (3, 1)), np.tile(b[0], (3, 1))
-    if alike == "examples":
-        return np.repeat(h[:, :1], 2, axis=1), np.repeat(b[:, :1], 2, axis=1)
-    return h, b
 
 
 def affine_case(h: Array, b: Array, steps: Array, participants: int, diameter: float) -> tuple[Array, float, float]:
@@ -260,14 +229,13 @@ def equation_15(drawn: Array, means: Array, weight: float = 1.0) -> Sides:
     proof="docs/noise-cancellation-proofs.md#short-proofs",
     printed=r"We ran Algorithm 1 on MNIST using a logistic regression. The parameters are $G = \sqrt{2 \cdot 785} = 39.6, L = 785/2 =$ 392.5",
     reading=r"$L = 785/2$ for softmax regression with $\|x\|^2 \le 785$",
-    domain={"logits": vector(linear(-20, 20), 4)},
+    domain={"weights": vector(log_scale(1e-9, 1), 4)},
     sharp="half",
     mutants=[{"half": 0.499}],
 )
-def softmax_smoothness(logits: Array, half: float = 0.5) -> Sides:
+def softmax_smoothness(weights: Array, half: float = 0.5) -> Sides:
     r"""The Hessian is $(\mathrm{diag}\, p - p p^T) \otimes x x^T$; its largest eigenvalue is 1/2 at two equal probabilities."""
-    p = np.exp(logits - logits.max())
-    p /= p.sum()
+    p = weights / weights.sum()
     return float(np.linalg.eigvalsh(np.diag(p) - np.outer(p, p))[-1]), half
 
 

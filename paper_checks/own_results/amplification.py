@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
+from scipy.special import ndtr
 
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
@@ -50,7 +51,8 @@ def domination(
 ) -> Sides:
     """The adversary's δ against that of the pair.  With C in the place of |C| it is false.
 
-    Both sides are integrated over the outputs of the two steps, and have errors of some 1e-4.
+    Both sides are integrated over the outputs of the two steps, and have errors of some 1e-4; 0.01 is added.  The integral
+    of one step alone is compared with the curve of the normal distribution.
     """
     a, b, c = strategy
     law = chances / chances.sum()
@@ -68,7 +70,11 @@ def domination(
 
     chosen = np.where(first > threshold, 1.0, -1.0)
     entries = np.array([a, b, c])
-    return delta(entries, chosen), delta(np.abs(entries) if modulus else entries, np.ones_like(chosen)) + 1e-12
+    pair = delta(np.abs(entries) if modulus else entries, np.ones_like(chosen))
+    size = max(abs(a), 0.1)
+    known = ndtr(size / 2 - epsilon / size) - math.exp(epsilon) * ndtr(-size / 2 - epsilon / size)
+    found = _delta(np.exp(size * _Z - size**2 / 2), _MASS, epsilon, direction)
+    return 0.01 + np.array([delta(entries, chosen), known, found]), 0.01 + np.array([pair, found, known])
 
 
 @PAPER.inequality(

@@ -14,6 +14,7 @@ from corrnoise.paper_checks.shuffled_gradients.runs import (
     l1_run,
     noise_only,
     noise_risk,
+    one_epoch_rate,
     projected_run,
     public_constants,
     published_rate,
@@ -109,7 +110,7 @@ def lemma_g6(samples: int, smoothness: float, share: float, one: float = 1.0) ->
     0.145 of the right one, at n = 1 and η = 1/sqrt(12).
     """
     n = samples
-    eta = share / (n * math.sqrt(10 * (1 + smoothness) * smoothness))
+    eta = share * one_epoch_rate(n, 1 + smoothness, smoothness)
     variance = noise_variance(n, 1, eta, smoothness)
     return variance * (smoothness / 2 + 1 / (2 * n * eta)), 6 * eta**2 * n * (smoothness + one) + 0.5
 

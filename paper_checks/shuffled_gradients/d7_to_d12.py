@@ -9,7 +9,7 @@ from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.one_epoch import EPOCH, VARIED, Epoch
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
-from corrnoise.paper_checks.shuffled_gradients.runs import noise_only
+from corrnoise.paper_checks.shuffled_gradients.runs import noise_only, one_epoch_rate
 from corrnoise.theory.numerics.checks import Array
 
 
@@ -358,6 +358,6 @@ def jacobian(curvatures: Array, share: float, convexity: float, printed: bool = 
 def lemma_d12_drift(curvatures: Array, share: float, factor: float = 1.0) -> Sides:
     """5 η² (1/n) Σ L_i (i − 1) d σ², by Lemma D.11, against what the bound has beside η d σ²."""
     n = curvatures.size
-    eta = share / (curvatures.size * math.sqrt(10 * curvatures.mean() * curvatures.max()))
+    eta = share * one_epoch_rate(n, curvatures.mean(), curvatures.max())
     noise, _ = noise_only(n, 1, eta, curvatures.mean(), largest=curvatures.max()).epoch_terms()
     return 5 * eta**2 * float((curvatures * np.arange(n)).mean()), factor * (float(noise) - eta)

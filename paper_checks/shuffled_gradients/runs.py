@@ -71,11 +71,16 @@ def noise_risk(run: ConvergenceConstants, ridge: float = 0.0) -> float:
     return run.dimension / 2 * (smoothness + ridge) * variance
 
 
+def one_epoch_rate(samples: int, mean: float, largest: float) -> float:
+    """The largest learning rate of the lemmas on one epoch, 1/(n sqrt(10 L̂ L̂*))."""
+    return 1 / (samples * math.sqrt(10 * mean * largest))
+
+
 def published_rate(run: ConvergenceConstants) -> float:
     """The largest learning rate that Theorem D.14 allows, as printed; that of G.7 for a projection."""
     mean = max(float(np.max(run.smoothness)), run.private_smoothness or 0.0) + (run.regulariser == "projection")
     largest = float(np.max(run.largest_smoothness))
-    return 1 / (2 * run.samples * math.sqrt(10 * mean * largest * (1 + math.log(run.epochs))))
+    return one_epoch_rate(2 * run.samples, mean, largest * (1 + math.log(run.epochs)))
 
 
 def only_noise(

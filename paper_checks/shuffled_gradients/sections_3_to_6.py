@@ -124,13 +124,14 @@ def interleaving(samples: int, epochs: int, part: float, shift: int = 0) -> Side
     theorem="table_1_condition",
     proof="docs/shuffled-gradients-proofs.md#short-proofs",
     printed=r"reduces the privacy-related (first) term more aggressively than the other two schemes when $(\frac{1}{n[(1-p)n+1]})^{2/3} \le (\frac{p}{n})^{2/3}$, which holds for $p \ge 1/n$.",
-    domain={"samples": integers(1, 1000, log=True), "part": linear(0, 1)},
+    domain={"least": log_scale(1e-3, 1), "p": linear("least", 1)},
     mutants=[{"factor": 0.999}],
 )
-def table_1_condition(samples: int, part: float, factor: float = 1.0) -> Sides:
-    """(1 − p)(p n − 1) >= 0.  It compares composed epochs; with amplification over the run the order reverses."""
-    p = 1 / samples + part * (1 - 1 / samples)
-    return 1 / ((1 - p) * samples + 1), factor * p
+def table_1_condition(least: float, p: float, factor: float = 1.0) -> Sides:
+    """(1 − p)(p n − 1) >= 0, with n = 1/``least``.  It compares composed epochs; with amplification over the run the order
+    reverses.
+    """
+    return 1 / ((1 - p) / least + 1), factor * p
 
 
 PHASES = {"samples": integers(1, 10), "epochs": integers(2, 12), "part": linear(0, 1)}

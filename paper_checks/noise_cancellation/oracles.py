@@ -1,0 +1,38 @@
+"""Losses of a few machines, and variances by enumeration, for the claims."""
+
+from itertools import combinations, product
+
+import numpy as np
+
+from corrnoise.theory.numerics.checks import Array
+
+
+def enumerated_variance(values: Array, participants: int) -> float:
+    """E (average over a random subset of machines, one random example each, minus the mean of all)²; (M, n) ``values``."""
+    centred = values - values.mean()
+    machines, examples = values.shape
+    squares = [
+        np.mean([centred[i, z] for i, z in zip(subset, drawn, strict=True)]) ** 2
+        for subset in combinations(range(machines), participants)
+        for drawn in product(range(examples), repeat=participants)
+    ]
+    return float(np.mean(squares))
+
+
+def affine_losses(slopes: Array, offsets: Array, size: float, diameter: float, alike: str) -> tuple[Array, Array]:
+    """h and b of the gradients h x + b of 3 machines of 2 examples on [0, D], shape (3, 2).
+
+    b is ``size`` times ``offsets``, and h is ``size``/D times ``slopes``.  If all machines are alike, or only
+    their means, there is no heterogeneity; if the examples of each machine are alike there is no deviation.
+    """
+    if alike == "means":
+        signs = np.array([1.0, -1.0])
+        largest = float(slopes.max())
+        return (largest + slopes[:3, np.newaxis] * signs) / 2 * size / diameter, offsets[:3, np.newaxis] * signs * size
+    b = offsets.reshape(3, 2) * size
+    h = slopes.reshape(3, 2) * size / diameter
+    if alike == "machines":
+        return np.tile(h[0], (3, 1)), np.tile(b[0], (3, 1))
+    if alike == "examples":
+        return np.repeat(h[:, :1], 2, axis=1), np.repeat(b[:, :1], 2, axis=1)
+    return h, b
