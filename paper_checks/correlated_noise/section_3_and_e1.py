@@ -148,25 +148,23 @@ NOISES = one_of(DPSGD(), NuFTRL(0.01), AntiPGD(0.01), FiniteNoise([1.0, -0.5, 0.
     proof=PROOF,
     domain={
         "step": one_of(0.02, 0.3, 1.0, 1.8),
-        "condition": one_of(1.0, 3.0, 30.0),
+        "mu": one_of(1.0, 1 / 3, 1 / 30),
         "noise": NOISES,
-        "place": linear(0, 1),
+        "curvature": log_scale("mu", 1),
     },
     sharp="factor",
     mutants=[{"factor": 0.249}],
     evaluations=64,
 )
-def theorem_e1_constant(
-    step: float, condition: float, noise: ToeplitzNoise, place: float, factor: float = 0.25
-) -> Sides:
+def theorem_e1_constant(step: float, mu: float, noise: ToeplitzNoise, curvature: float, factor: float = 0.25) -> Sides:
     """A quarter of the privacy term, σ² = G² γ_∞²/(2ρ), is enough and sharp: an equality for quadratic losses at κ = 1.
 
-    Checked with a quarter.  Compared with E ‖θ‖² of the exact quadratic with curvature κ^{place − 1} L.  (The next part has the gradient noise.)
+    Checked with a quarter, L = 1.  Compared with E ‖θ‖² of the exact quadratic with any curvature from μ to L.  (The next part
+    has the gradient noise.)
     """
-    curvature = condition ** (place - 1)
     x = step * curvature
     exact = step / curvature * noise.limiting_sensitivity() ** 2 / 2 * float(noise.averaged_variance(x)) / (2 - x)
-    return exact, factor * 4 * 2 * bound(step, condition, noise)
+    return exact, factor * 4 * 2 * bound(step, 1 / mu, noise)
 
 
 @PAPER.inequality(
@@ -176,24 +174,22 @@ def theorem_e1_constant(
     proof=PROOF,
     domain={
         "step": one_of(0.02, 0.3, 1.0, 1.8),
-        "condition": one_of(1.0, 3.0, 30.0),
+        "mu": one_of(1.0, 1 / 3, 1 / 30),
         "dimension": integers(1, 1000, log=True),
-        "place": linear(0, 1),
+        "curvature": log_scale("mu", 1),
     },
     sharp="factor",
     mutants=[{"factor": 0.49}],
     evaluations=64,
 )
-def theorem_e1_gradient_noise(
-    step: float, condition: float, dimension: int, place: float, factor: float = 0.5
-) -> Sides:
+def theorem_e1_gradient_noise(step: float, mu: float, dimension: int, curvature: float, factor: float = 0.5) -> Sides:
     """1/(2d) of it is enough, as σ_sgd² is the variance of all coordinates together; sharp at κ = 1.  Checked with half of it.
 
-    Compared with the exact quadratic of curvature κ^{place − 1} L with all gradient noise in one direction, σ_sgd = 1:
+    Compared with the exact quadratic of any curvature from μ to L = 1 with all gradient noise in one direction, σ_sgd = 1:
     E ‖θ‖² = η²/(x (2 − x)).
     """
-    x = step * condition ** (place - 1)
-    one = bound(step, condition, DPSGD()) * 2 * 2  # by L/2 of (10), and by σ² = 1/2
+    x = step * curvature
+    one = bound(step, 1 / mu, DPSGD()) * 2 * 2  # by L/2 of (10), and by σ² = 1/2
     return step**2 / (x * (2 - x)), factor * 2 * dimension * one
 
 

@@ -31,9 +31,10 @@ from corrnoise.theory.shuffled_gradients.dissimilarity import worst_order_dissim
     mutants=[{"factor": 0.99}],
 )
 def smoothness_of_difference(private: Array, public: Array, kept: int, factor: float = 1.0) -> Sides:
-    """For curvatures of the losses.  $L^*$ alone suffices, and (1 − n_d/n) $L^*$: a difference of convex functions."""
-    bending = abs(float((private[kept:] - public[: private.size - kept]).sum())) / private.size
-    return bending, factor * (private.max() + max(private.max(), public.max()))
+    """For curvatures of the losses.  Checked is (1 − n_d/n) $L^*$, which is sharp: a difference of convex functions."""
+    n = private.size
+    bending = abs(float((private[kept:] - public[: n - kept]).sum())) / n
+    return bending, factor * (1 - kept / n) * max(private.max(), public.max())
 
 
 @PAPER.identity(
