@@ -66,10 +66,16 @@ def _lower(first_column: Array) -> Array:
     evaluations=32,
 )
 def s3(a: float, b: float, c: float, collinear: bool = False) -> Sides:
-    """Compared with ascent over the gradients from several starts.  With collinear gradients, signs, the maximum is smaller."""
+    """Compared with ascent over the gradients from several starts, and with what calibrations use.
+
+    With collinear gradients, signs, the maximum is smaller.
+    """
     block = 3 * np.eye(3) - np.array([[0, a, b], [a, 0, c], [b, c, 0]])
-    formula = 9 + 2 * (a + b + c) - 4 * min(a, b, c) if collinear else block_sensitivity(block)[1]
-    return formula, worst_gradients(block)[0]
+    if max(1 / a, 1 / b, 1 / c) < (1 / a + 1 / b + 1 / c) / 2 and not collinear:
+        formula = 9 + a * b / c + a * c / b + b * c / a
+    else:
+        formula = 9 + 2 * (a + b + c) - 4 * min(a, b, c)
+    return np.full(2, formula), np.array([worst_gradients(block)[0], block_sensitivity(block)[1]])
 
 
 @PAPER.identity(
