@@ -8,7 +8,7 @@ from scipy.integrate import quad
 
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
-from corrnoise.paper_checks.noise_cancellation.gradients import path
+from corrnoise.paper_checks.noise_cancellation.oracles import path
 from corrnoise.paper_checks.noise_cancellation.paper import PAPER
 from corrnoise.theory.noise_cancellation import quadratic_runs
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun

@@ -7,7 +7,7 @@ import numpy as np
 
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
-from corrnoise.paper_checks.noise_cancellation.oracles import affine_losses, enumerated_variance
+from corrnoise.paper_checks.noise_cancellation.oracles import affine_case, affine_losses, enumerated_variance
 from corrnoise.paper_checks.noise_cancellation.paper import PAPER
 from corrnoise.theory.noise_cancellation.bounds import sampling_variance
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass, Losses
@@ -76,12 +76,6 @@ def lemma_21(machines: int, participants: int, gradients: Array, replacement: bo
     return 1 + enumerated_variance(values, participants), 1 + exact
 
 
-def path(steps: Array) -> tuple[Array, Array]:
-    """w_1, …, w_t = ``steps`` and their weighted averages x_1, …, x_t."""
-    t = np.arange(1, steps.size + 1)
-    return steps, np.cumsum(t * steps) / np.cumsum(t)
-
-
 @PAPER.identity(
     "Equation (10)",
     printed=r"Upon choosing $\beta_t = 1 - \frac{\alpha_{t-1}}{\alpha_t}$, and denoting $q_t := \alpha_t d_t$, the gradient estimate update of $μ^2$ -SGD in Equation (9) can be written as follows (proof in Appendix C.1): $s_t := \alpha_t \nabla f(x_t; z_t) - \alpha_{t-1} \nabla f(x_{t-1}; z_t)$ $q_t = q_{t-1} + s_t$",
@@ -119,21 +113,6 @@ def lemma_42_norm(lipschitz: float, smoothness: float, diameter: float, rounds: 
     at_last = lipschitz
     at_first = lipschitz - smoothness * step
     return rounds * at_last - (rounds - 1) * at_first, factor * (lipschitz + 2 * smoothness * diameter)
-
-
-def affine_case(h: Array, b: Array, steps: Array, participants: int, diameter: float) -> tuple[Array, float, float]:
-    """Var s_τ of gradients h x + b on [0, D] on the path of D times ``steps``, and σ̃, ξ̃."""
-    _, x = path(diameter * steps)
-    t = np.arange(1, steps.size + 1)
-    before = np.concatenate([[0.0], x[:-1]])
-    variances_of_steps = [
-        enumerated_variance(k * (h * x[k - 1] + b) - (k - 1) * (h * before[k - 1] + b), participants) for k in t
-    ]
-    ends = (b, h * diameter + b)  # both variances are convex in x, so largest at an end
-    sigma = max(math.sqrt(e.var(axis=1).max()) for e in ends)
-    xi = max(math.sqrt(e.mean(axis=1).var()) for e in ends)
-    sigma_l, xi_l = math.sqrt(h.var(axis=1).max()), math.sqrt(h.mean(axis=1).var())
-    return np.array(variances_of_steps), sigma + 2 * sigma_l * diameter, xi + 2 * xi_l * diameter
 
 
 AFFINE: dict[str, Any] = {
