@@ -7,10 +7,10 @@ Scholes over one standard normal variable, and independent of the laws of the ac
 import math
 
 import numpy as np
-from scipy.special import ndtr
 
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.paper_checks.own_results.oracles import delta_of_two, gram_of_two
 from corrnoise.paper_checks.own_results.paper import PAPER
 from corrnoise.simulations.amplification import (
     Weights,
@@ -28,28 +28,6 @@ from corrnoise.theory.privacy import gaussian_deltas
 
 ORDER = "docs/amplification-proofs.md#bins-the-convex-order-and-theorem-2"
 _EQUAL = np.full(2, 0.5)
-_Z = np.linspace(-10, 12, 4401)
-_MASS = np.exp(-_Z * _Z / 2) * (_Z[1] - _Z[0]) / math.sqrt(2 * math.pi)
-
-
-def _gram(diagonal: Array, correlation: float) -> Array:
-    """The matrix of two bins."""
-    between = correlation * math.sqrt(diagonal.prod())
-    return np.array([[diagonal[0], between], [between, diagonal[1]]])
-
-
-def _delta(gram: Array, epsilon: float, direction: str) -> float:
-    """The exact δ(ε) of two bins: X_1 is integrated, and X_2 given X_1 has the variance r²."""
-    (small, between), (_, large) = gram if gram[0, 0] <= gram[1, 1] else gram[::-1, ::-1]
-    slope = between / math.sqrt(small)
-    r = math.sqrt(max(large - slope**2, 1e-12))
-    first = np.exp(math.sqrt(small) * _Z - small / 2) / 2
-    second = np.exp(slope * _Z - slope**2 / 2) / 2
-    rest = math.exp(epsilon if direction == "remove" else -epsilon) - first
-    d = np.log(second / np.maximum(rest, 1e-300)) / r + r / 2
-    if direction == "remove":
-        return float(_MASS @ np.where(rest > 0, second * ndtr(d) - rest * ndtr(d - r), second - rest))
-    return float(_MASS @ np.where(rest > 0, rest * ndtr(r - d) - second * ndtr(-d), 0.0)) * math.exp(epsilon)
 
 
 @PAPER.inequality(
@@ -81,13 +59,13 @@ def copositive_order(
     copositive: bool = True,
 ) -> Sides:
     """H is V and a semidefinite and a non-negative matrix.  It is not enough that the diagonal of H − V is non-negative."""
-    v = _gram(diagonal, correlation)
+    v = gram_of_two(diagonal, correlation)
     h = v + np.outer(vector, vector) + np.diag(more)
     h[0, 1] += share * (math.sqrt(h[0, 0] * h[1, 1]) - h[0, 1])
     h[1, 0] = h[0, 1]
     if not copositive:
         h = np.diag(np.diagonal(h))
-    return _delta(v, epsilon, direction), _delta(h, epsilon, direction) + 1e-12
+    return delta_of_two(v, epsilon, direction), delta_of_two(h, epsilon, direction) + 1e-12
 
 
 @PAPER.inequality(
@@ -112,13 +90,13 @@ def smallest_of_all(
 
     The columns (1, 1.5), (0, 1) with σ = 1.5 and ε = 1 have δ_remove = .1012; with that entry K would give .1089.
     """
-    v = _gram(diagonal, correlation)
+    v = gram_of_two(diagonal, correlation)
     if all_entries:
         found = smallest_entry(v, _EQUAL)
         k = np.diag(found.own) + found.shared
     else:
         k = np.diag(np.maximum(diagonal - v[0, 1], 0.0)) + v[0, 1]
-    return _delta(k, epsilon, direction), _delta(v, epsilon, direction) + 1e-12
+    return delta_of_two(k, epsilon, direction), delta_of_two(v, epsilon, direction) + 1e-12
 
 
 @PAPER.inequality(
@@ -139,12 +117,12 @@ def smallest_of_all(
 )
 def one_block(diagonal: Array, correlation: float, epsilon: float, direction: str, average: bool = False) -> Sides:
     """The mean of the entries of V in the place of M is no choice."""
-    v = _gram(diagonal, correlation)
+    v = gram_of_two(diagonal, correlation)
     blocks = in_blocks(v, 2)
     assert blocks is not None
     variance = v.mean() if average else blocks[0][0, 0]
     curve = float(gaussian_deltas(np.array(variance / 2), epsilon, upper=False))
-    return curve, _delta(v, epsilon, direction) + 1e-12
+    return curve, delta_of_two(v, epsilon, direction) + 1e-12
 
 
 @PAPER.inequality(
@@ -167,7 +145,7 @@ def holder_and_chernoff(
     diagonal: Array, correlation: float, order: int, epsilon: float, largest: bool = True, decay: int = 1
 ) -> Sides:
     """Neither the mean over i in the place of the maximum nor the exponent αε gives a bound."""
-    v = _gram(diagonal, correlation)
+    v = gram_of_two(diagonal, correlation)
     moment = 0.0
     for j in range(order + 1):
         exponent = math.comb(j, 2) * v[0, 0] + j * (order - j) * v[0, 1] + math.comb(order - j, 2) * v[1, 1]
@@ -175,7 +153,7 @@ def holder_and_chernoff(
     means = [np.exp(k * v).mean(axis=1) for k in range(1, order)]
     product = math.prod(float(row.max() if largest else row.mean()) for row in means)
     chernoff = math.exp(-(order - decay) * epsilon) * (1 - 1 / order) ** order / (order - 1)
-    return np.array([moment, _delta(v, epsilon, "remove")]), np.array([product, moment * chernoff + 1e-12])
+    return np.array([moment, delta_of_two(v, epsilon, "remove")]), np.array([product, moment * chernoff + 1e-12])
 
 
 @PAPER.inequality(
@@ -195,9 +173,9 @@ def holder_and_chernoff(
 )
 def geometric_mean(diagonal: Array, correlation: float, epsilon: float, shift: float = 0.5) -> Sides:
     """The curve at ε itself is no bound: the geometric mean is smaller than the arithmetic one."""
-    v = _gram(diagonal, correlation)
+    v = gram_of_two(diagonal, correlation)
     at = epsilon - shift * (float(diagonal.mean()) - float(v.mean()))
-    return _delta(v, epsilon, "add"), float(gaussian_deltas(v.mean() / 2, at)) + 1e-12
+    return delta_of_two(v, epsilon, "add"), float(gaussian_deltas(v.mean() / 2, at)) + 1e-12
 
 
 @PAPER.inequality(
@@ -233,7 +211,7 @@ def chain_of_two(
     between = shared + variance * correlation
     h = np.array([[variance + own + shared, between], [between, variance + own + shared]])
     found = bound.delta(epsilon, direction, shared)
-    return _delta(h, epsilon, direction), found - (0.0 if cost else bound.singular) + 1e-12
+    return delta_of_two(h, epsilon, direction), found - (0.0 if cost else bound.singular) + 1e-12
 
 
 def _sampler(gram: Array, epsilon: float, kind: str, seed: int) -> tuple[Weights, float]:
@@ -270,7 +248,7 @@ def bounded_weights(
     add: float = 1.0,
 ) -> Sides:
     """For every draw, and not only with a high probability; nine tenths of the bound of any sampler are exceeded."""
-    sample, bound = _sampler(_gram(diagonal, correlation), epsilon, kind, 2 * seed)
+    sample, bound = _sampler(gram_of_two(diagonal, correlation), epsilon, kind, 2 * seed)
     share = {"mixture": mixture, "ordered": ordered, "add": add}[kind]
     return float(sample(generator(2 * seed + 1), 1000).max()), share * bound
 
@@ -292,15 +270,15 @@ def bounded_weights(
     tolerance=1e-9,
     evaluations=24,
 )
-def interval_of_delta(
+def interval_ofdelta_of_two(
     diagonal: Array, correlation: float, epsilon: float, kind: str, seed: int, scale: float = 1.0
 ) -> Sides:
     """A false alarm has at most the probability 1e-12 at a point, and 1e-9 in a search.
 
     Half or one and a half of δ is outside of the interval somewhere.
     """
-    gram = _gram(diagonal, correlation)
+    gram = gram_of_two(diagonal, correlation)
     sample, bound = _sampler(gram, epsilon, kind, 2 * seed)
     low, high = interval(sample(generator(2 * seed + 1), 10000), bound, 1e-12)
-    delta = scale * _delta(gram, epsilon, "add" if kind == "add" else "remove")
+    delta = scale * delta_of_two(gram, epsilon, "add" if kind == "add" else "remove")
     return np.array([low, delta]), np.array([delta, high])

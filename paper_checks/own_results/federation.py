@@ -4,6 +4,7 @@ import numpy as np
 
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.paper_checks.own_results.oracles import arrivals_of
 from corrnoise.paper_checks.own_results.paper import PAPER
 from corrnoise.theory.mechanisms.matrix import MatrixNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
@@ -114,12 +115,6 @@ def f8(
     return float(tree), factor * (1 + each * restored) * gamma**2
 
 
-def _arrivals(members: Array, rounds: int) -> list[Array]:
-    """The rounds of clients: client i takes part in round t where ``members[i, t]`` is above 1/2."""
-    rounds_of = (np.flatnonzero(row > 0.5).astype(float) + 1 for row in members.reshape(-1, rounds))
-    return [when for when in rounds_of if when.size]
-
-
 @PAPER.inequality(
     "F10",
     proof=f"{PAGE}#secure-aggregation",
@@ -133,7 +128,7 @@ def _arrivals(members: Array, rounds: int) -> list[Array]:
 def f10(share: float, members: Array, factor: float = 1.0) -> Sides:
     """Three clients in six rounds; alone in all its rounds, a client has no gain."""
     noise = _share(share)
-    arrivals = _arrivals(members, 6)
+    arrivals = arrivals_of(members, 6)
     energies = aggregated_energies(noise, arrivals, 6)
     worst = 0.0
     for when in arrivals:

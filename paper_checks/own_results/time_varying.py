@@ -7,9 +7,9 @@ import numpy as np
 
 from corrnoise.paper_checks.machinery.domains import integers, linear, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.paper_checks.own_results.oracles import buffered
 from corrnoise.paper_checks.own_results.paper import PAPER
 from corrnoise.solvers.worst_case import worst_case
-from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Participation
 
@@ -24,11 +24,6 @@ NUMBERS = {
 }
 
 
-def _noise(decays: Array, outputs: Array, inputs: Array, columns: Array) -> TimeVaryingBuffers:
-    shape = (STEPS, BUFFERS)
-    return TimeVaryingBuffers(decays, outputs.reshape(shape), inputs.reshape(shape), 1 / columns)
-
-
 @PAPER.inequality(
     "TV1",
     printed=r"For lower-triangular invertible $C$ of order $d$ the matrices $C^{-1}$, $C^\top C$ and $(C^\top C)^{-1}$ have order $d$",
@@ -41,7 +36,7 @@ def _noise(decays: Array, outputs: Array, inputs: Array, columns: Array) -> Time
 )
 def tv1(decays: Array, outputs: Array, inputs: Array, columns: Array, order: int = BUFFERS) -> Sides:
     """Singular values beyond the d-th of the middle block, relative to the first; with one fewer buffer they are not 0."""
-    strategy = _noise(decays, outputs, inputs, columns).strategy()
+    strategy = buffered(decays, outputs, inputs, columns).strategy()
     gram = strategy.T @ strategy
     matrices = (np.linalg.inv(strategy), gram, np.linalg.inv(gram))
     values = [np.linalg.svd(matrix[3:, :3], compute_uv=False) for matrix in matrices]
@@ -69,7 +64,7 @@ def tv2(
     crossed: float = 2.0,
 ) -> Sides:
     """Compared with every class of the dense strategy.  The states wait b − 1 steps, ``late`` more in a mutant."""
-    noise = _noise(decays, outputs, inputs, columns)
+    noise = buffered(decays, outputs, inputs, columns)
     o, i = noise.outputs, noise.inputs
     q = np.zeros((STEPS + 1, BUFFERS, BUFFERS))
     for t in range(STEPS - 1, -1, -1):
@@ -113,7 +108,7 @@ def tv4(
     """Window s has the steps s, …, s + b − 1; more in a mutant.  Columns solve the quadratic equations of the gains."""
     weights = windows + 1e-3
     levels = [weights[max(t - period - longer + 1, 0) : t + 1].sum() + times * whole / count for t in range(STEPS)]
-    noise = _noise(decays, outputs, inputs, np.ones(STEPS))
+    noise = buffered(decays, outputs, inputs, np.ones(STEPS))
     o, i = noise.outputs, noise.inputs
     q = np.zeros((STEPS + 1, BUFFERS, BUFFERS))
     for t in range(STEPS - 1, -1, -1):
@@ -128,6 +123,6 @@ def tv4(
             states[k, t] = np.max(earlier, axis=0)
         base, slope = 1 + i[t] @ q[t + 1] @ i[t], 2 * seen * (o[t] + decays * (q[t + 1] @ i[t])) @ states[-1, t]
         columns[t] = (np.sqrt(slope**2 + 4 * base * level) - slope) / (2 * base)
-    strategy = _noise(decays, outputs, inputs, columns).strategy()
+    strategy = buffered(decays, outputs, inputs, columns).strategy()
     found = worst_case(strategy, Participation.min_sep(STEPS, period, min(count, -(-STEPS // period)))).value
     return found**2, weights.sum() + whole
