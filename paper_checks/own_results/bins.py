@@ -65,7 +65,7 @@ def copositive_order(
     h[1, 0] = h[0, 1]
     if not copositive:
         h = np.diag(np.diagonal(h))
-    return delta_of_two(v, epsilon, direction), delta_of_two(h, epsilon, direction) + 1e-12
+    return delta_of_two(v, epsilon, direction), delta_of_two(h, epsilon, direction)
 
 
 @PAPER.inequality(
@@ -96,7 +96,7 @@ def smallest_of_all(
         k = np.diag(found.own) + found.shared
     else:
         k = np.diag(np.maximum(diagonal - v[0, 1], 0.0)) + v[0, 1]
-    return delta_of_two(k, epsilon, direction), delta_of_two(v, epsilon, direction) + 1e-12
+    return delta_of_two(k, epsilon, direction), delta_of_two(v, epsilon, direction)
 
 
 @PAPER.inequality(
@@ -122,7 +122,7 @@ def one_block(diagonal: Array, correlation: float, epsilon: float, direction: st
     assert blocks is not None
     variance = v.mean() if average else blocks[0][0, 0]
     curve = float(gaussian_deltas(np.array(variance / 2), epsilon, upper=False))
-    return curve, delta_of_two(v, epsilon, direction) + 1e-12
+    return curve, delta_of_two(v, epsilon, direction)
 
 
 @PAPER.inequality(
@@ -153,7 +153,7 @@ def holder_and_chernoff(
     means = [np.exp(k * v).mean(axis=1) for k in range(1, order)]
     product = math.prod(float(row.max() if largest else row.mean()) for row in means)
     chernoff = math.exp(-(order - decay) * epsilon) * (1 - 1 / order) ** order / (order - 1)
-    return np.array([moment, delta_of_two(v, epsilon, "remove")]), np.array([product, moment * chernoff + 1e-12])
+    return np.array([moment, delta_of_two(v, epsilon, "remove")]), np.array([product, moment * chernoff])
 
 
 @PAPER.inequality(
@@ -175,7 +175,7 @@ def geometric_mean(diagonal: Array, correlation: float, epsilon: float, shift: f
     """The curve at ε itself is no bound: the geometric mean is smaller than the arithmetic one."""
     v = gram_of_two(diagonal, correlation)
     at = epsilon - shift * (float(diagonal.mean()) - float(v.mean()))
-    return delta_of_two(v, epsilon, "add"), float(gaussian_deltas(v.mean() / 2, at)) + 1e-12
+    return delta_of_two(v, epsilon, "add"), float(gaussian_deltas(v.mean() / 2, at))
 
 
 @PAPER.inequality(
@@ -211,7 +211,7 @@ def chain_of_two(
     between = shared + variance * correlation
     h = np.array([[variance + own + shared, between], [between, variance + own + shared]])
     found = bound.delta(epsilon, direction, shared)
-    return delta_of_two(h, epsilon, direction), found - (0.0 if cost else bound.singular) + 1e-12
+    return delta_of_two(h, epsilon, direction), found - (0.0 if cost else bound.singular)
 
 
 def _sampler(gram: Array, epsilon: float, kind: str, seed: int) -> tuple[Weights, float]:
@@ -231,7 +231,8 @@ def _sampler(gram: Array, epsilon: float, kind: str, seed: int) -> tuple[Weights
         "correlation": linear(0, 0.999),
         "epsilon": linear(0, 2),
         "kind": one_of("mixture", "ordered", "add"),
-        "seed": integers(0, 99),
+        "calibration": integers(0, 99),
+        "draws": integers(100, 199),
     },
     mutants=[{"mixture": 0.9}, {"ordered": 0.9}, {"add": 0.9}],
     tolerance=1e-9,
@@ -242,15 +243,16 @@ def bounded_weights(
     correlation: float,
     epsilon: float,
     kind: str,
-    seed: int,
+    calibration: int,
+    draws: int,
     mixture: float = 1.0,
     ordered: float = 1.0,
     add: float = 1.0,
 ) -> Sides:
     """For every draw, and not only with a high probability; nine tenths of the bound of any sampler are exceeded."""
-    sample, bound = _sampler(gram_of_two(diagonal, correlation), epsilon, kind, 2 * seed)
+    sample, bound = _sampler(gram_of_two(diagonal, correlation), epsilon, kind, calibration)
     share = {"mixture": mixture, "ordered": ordered, "add": add}[kind]
-    return float(sample(generator(2 * seed + 1), 1000).max()), share * bound
+    return float(sample(generator(draws), 1000).max()), share * bound
 
 
 @PAPER.inequality(
@@ -264,21 +266,22 @@ def bounded_weights(
         "correlation": linear(0, 0.95),
         "epsilon": linear(0, 1.5),
         "kind": one_of("mixture", "ordered", "add"),
-        "seed": integers(0, 99),
+        "calibration": integers(0, 99),
+        "draws": integers(100, 199),
     },
     mutants=[{"scale": 0.5}, {"scale": 1.5}],
     tolerance=1e-9,
     evaluations=24,
 )
 def interval_ofdelta_of_two(
-    diagonal: Array, correlation: float, epsilon: float, kind: str, seed: int, scale: float = 1.0
+    diagonal: Array, correlation: float, epsilon: float, kind: str, calibration: int, draws: int, scale: float = 1.0
 ) -> Sides:
     """A false alarm has at most the probability 1e-12 at a point, and 1e-9 in a search.
 
     Half or one and a half of δ is outside of the interval somewhere.
     """
     gram = gram_of_two(diagonal, correlation)
-    sample, bound = _sampler(gram, epsilon, kind, 2 * seed)
-    low, high = interval(sample(generator(2 * seed + 1), 10000), bound, 1e-12)
+    sample, bound = _sampler(gram, epsilon, kind, calibration)
+    low, high = interval(sample(generator(draws), 10000), bound, 1e-12)
     delta = scale * delta_of_two(gram, epsilon, "add" if kind == "add" else "remove")
     return np.array([low, delta]), np.array([delta, high])

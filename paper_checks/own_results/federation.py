@@ -50,7 +50,7 @@ def f1(share: float, shifts: Array, power: float = 2.0) -> Sides:
     domain={
         "entries": vector(linear(-1, 1), 21),
         "pass_length": integers(1, 3),
-        "first": integers(1, "pass_length"),
+        "first": integers(0, "pass_length"),
         "end": integers(1, 6),
     },
     mutants=[{"passes": False}],
@@ -62,7 +62,7 @@ def f3(entries: Array, pass_length: int, first: int, end: int, passes: bool = Tr
     c = np.zeros((6, 6))
     c[np.tril_indices(6)] = entries
     c[np.diag_indices(6)] = 1 + np.abs(np.diag(c))
-    columns = np.arange(first - 1, 6, pass_length)
+    columns = np.arange(first, 6, pass_length)
     block = c[:end, columns]
     signs = 2.0 * np.indices((2,) * columns.size).reshape(columns.size, -1) - 1
     energies = np.square(block @ signs).sum(axis=0)
@@ -94,7 +94,7 @@ def f4(share: float, steps: int, step: float, factor: float = 1.0, power: float 
     domain={
         "share": log_scale(1e-3, 0.99),
         "pass_length": integers(1, 8),
-        "first": integers(1, "pass_length"),
+        "first": integers(0, "pass_length"),
         "back": vector(linear(0, 1), 3),
         "restored": integers(0, 3),
     },
@@ -108,7 +108,7 @@ def f8(
     """The nodes of the tree have draws of their own; those before a state that is put back are common to its paths."""
     strategy = np.tril(np.full((8, 8), share)) + (1 - share) * np.eye(8)
     pattern = np.zeros(8)
-    pattern[first - 1 :: pass_length] = 1.0
+    pattern[first::pass_length] = 1.0
     energies = np.square(strategy @ pattern)
     tree = energies.sum() + sum(energies[round(8 * kept) :].sum() for kept in back[:restored])
     gamma = float(_share(share).sensitivity(Participation.min_sep(8, pass_length)))

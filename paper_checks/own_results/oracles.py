@@ -19,7 +19,9 @@ def gram_of_two(diagonal: Array, correlation: float) -> Array:
 
 
 def delta_of_two(gram: Array, epsilon: float, direction: str) -> float:
-    """The exact δ(ε) of two bins: X_1 is integrated, and X_2 given X_1 has the variance r²."""
+    """The exact δ(ε) of two bins: X_1 is integrated, and X_2 given X_1 has the variance r²; nan below 1e-12, where rounding
+    matters.
+    """
     (small, between), (_, large) = gram if gram[0, 0] <= gram[1, 1] else gram[::-1, ::-1]
     slope = between / math.sqrt(small)
     r = math.sqrt(max(large - slope**2, 1e-12))
@@ -28,8 +30,10 @@ def delta_of_two(gram: Array, epsilon: float, direction: str) -> float:
     rest = math.exp(epsilon if direction == "remove" else -epsilon) - first
     d = np.log(second / np.maximum(rest, 1e-300)) / r + r / 2
     if direction == "remove":
-        return float(_MASS @ np.where(rest > 0, second * ndtr(d) - rest * ndtr(d - r), second - rest))
-    return float(_MASS @ np.where(rest > 0, rest * ndtr(r - d) - second * ndtr(-d), 0.0)) * math.exp(epsilon)
+        found = float(_MASS @ np.where(rest > 0, second * ndtr(d) - rest * ndtr(d - r), second - rest))
+    else:
+        found = float(_MASS @ np.where(rest > 0, rest * ndtr(r - d) - second * ndtr(-d), 0.0)) * math.exp(epsilon)
+    return found if found > 1e-12 else math.nan
 
 
 def arrivals_of(members: Array, rounds: int) -> list[Array]:
