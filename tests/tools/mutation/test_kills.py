@@ -329,8 +329,10 @@ def test_results_are_kept_and_not_computed_again(tmp_path, capsys, monkeypatch):
     assert name == "correlated-noise-property-c.7"
     assert f" {found.power.killed} killed: the check finds it to be false" in printed
     assert f"{name},{found.power.killed}," in (tmp_path / "NUMBERS").read_text()
-    monkeypatch.setattr(oracle, "tried", None)
+    monkeypatch.setattr(oracle, "tried", pytest.fail)
     assert main(arguments) == 0
     assert capsys.readouterr().out == printed
+    assert main([*arguments, "--seed", "1"]) == 2
+    assert "--seed must be 0 with --record, got 1" in capsys.readouterr().err
     assert main(["claims", "Lemma 99"]) == 2
     assert "there is no paper or claim 'Lemma 99'" in capsys.readouterr().err
