@@ -10,15 +10,9 @@ import numpy as np
 
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
-from corrnoise.paper_checks.own_results.oracles import delta_of_two, gram_of_two
+from corrnoise.paper_checks.own_results.oracles import delta_of_two, grams, sampler
 from corrnoise.paper_checks.own_results.paper import PAPER
-from corrnoise.simulations.amplification import (
-    Weights,
-    addition_weights,
-    interval,
-    mixture_weights,
-    ordered_weights,
-)
+from corrnoise.simulations.amplification import interval
 from corrnoise.simulations.random_numbers import generator
 from corrnoise.theory.amplification.chain import chain_law
 from corrnoise.theory.amplification.curve import Direction
@@ -36,8 +30,7 @@ _EQUAL = np.full(2, 0.5)
     reading="two bins, where such a difference is the sum of a non-negative and a semidefinite matrix",
     proof=ORDER,
     domain={
-        "diagonal": vector(log_scale(0.1, 1.5), 2),
-        "correlation": linear(-0.9, 0.95),
+        "v": grams(log_scale(0.1, 1.5), linear(-0.9, 0.95)),
         "more": vector(linear(0, 0.5), 2),
         "vector": vector(linear(-0.7, 0.7), 2),
         "share": linear(0, 0.9),
@@ -49,8 +42,7 @@ _EQUAL = np.full(2, 0.5)
     evaluations=256,
 )
 def copositive_order(
-    diagonal: Array,
-    correlation: float,
+    v: Array,
     more: Array,
     vector: Array,
     share: float,
@@ -59,7 +51,6 @@ def copositive_order(
     copositive: bool = True,
 ) -> Sides:
     """H is V and a semidefinite and a non-negative matrix.  It is not enough that the diagonal of H − V is non-negative."""
-    v = gram_of_two(diagonal, correlation)
     h = v + np.outer(vector, vector) + np.diag(more)
     h[0, 1] += share * (math.sqrt(h[0, 0] * h[1, 1]) - h[0, 1])
     h[1, 0] = h[0, 1]
@@ -74,8 +65,7 @@ def copositive_order(
     proof=ORDER,
     rests_on=("corrnoise: A3",),
     domain={
-        "diagonal": vector(log_scale(0.1, 2), 2),
-        "correlation": linear(0, 0.95),
+        "v": grams(log_scale(0.1, 2), linear(0, 0.95)),
         "epsilon": linear(0, 2),
         "direction": one_of("remove", "add"),
     },
@@ -83,19 +73,16 @@ def copositive_order(
     tolerance=1e-6,
     evaluations=128,
 )
-def smallest_of_all(
-    diagonal: Array, correlation: float, epsilon: float, direction: str, all_entries: bool = True
-) -> Sides:
+def smallest_of_all(v: Array, epsilon: float, direction: str, all_entries: bool = True) -> Sides:
     """The smallest entry off the diagonal is no choice.
 
     The columns (1, 1.5), (0, 1) with σ = 1.5 and ε = 1 have δ_remove = .1012; with that entry K would give .1089.
     """
-    v = gram_of_two(diagonal, correlation)
     if all_entries:
         found = smallest_entry(v, _EQUAL)
         k = np.diag(found.own) + found.shared
     else:
-        k = np.diag(np.maximum(diagonal - v[0, 1], 0.0)) + v[0, 1]
+        k = np.diag(np.maximum(np.diagonal(v) - v[0, 1], 0.0)) + v[0, 1]
     return delta_of_two(k, epsilon, direction), delta_of_two(v, epsilon, direction)
 
 
@@ -106,8 +93,7 @@ def smallest_of_all(
     proof=ORDER,
     rests_on=("corrnoise: A3",),
     domain={
-        "diagonal": vector(log_scale(0.1, 2), 2),
-        "correlation": linear(-0.9, 0.95),
+        "v": grams(log_scale(0.1, 2), linear(-0.9, 0.95)),
         "epsilon": linear(0, 2),
         "direction": one_of("remove", "add"),
     },
@@ -115,9 +101,8 @@ def smallest_of_all(
     tolerance=1e-6,
     evaluations=128,
 )
-def one_block(diagonal: Array, correlation: float, epsilon: float, direction: str, average: bool = False) -> Sides:
+def one_block(v: Array, epsilon: float, direction: str, average: bool = False) -> Sides:
     """The mean of the entries of V in the place of M is no choice."""
-    v = gram_of_two(diagonal, correlation)
     blocks = in_blocks(v, 2)
     assert blocks is not None
     variance = v.mean() if average else blocks[0][0, 0]
@@ -132,8 +117,7 @@ def one_block(diagonal: Array, correlation: float, epsilon: float, direction: st
     proof=ORDER,
     independent="The matrix is the argument; the smaller side is an enumeration of moments and an integral, the larger one is neither.",
     domain={
-        "diagonal": vector(log_scale(0.05, 2), 2),
-        "correlation": linear(0, 0.95),
+        "v": grams(log_scale(0.05, 2), linear(0, 0.95)),
         "order": integers(2, 12),
         "epsilon": linear(0, 4),
     },
@@ -141,11 +125,8 @@ def one_block(diagonal: Array, correlation: float, epsilon: float, direction: st
     tolerance=1e-6,
     evaluations=128,
 )
-def holder_and_chernoff(
-    diagonal: Array, correlation: float, order: int, epsilon: float, largest: bool = True, decay: int = 1
-) -> Sides:
+def holder_and_chernoff(v: Array, order: int, epsilon: float, largest: bool = True, decay: int = 1) -> Sides:
     """Neither the mean over i in the place of the maximum nor the exponent αε gives a bound."""
-    v = gram_of_two(diagonal, correlation)
     moment = 0.0
     for j in range(order + 1):
         exponent = math.comb(j, 2) * v[0, 0] + j * (order - j) * v[0, 1] + math.comb(order - j, 2) * v[1, 1]
@@ -163,18 +144,16 @@ def holder_and_chernoff(
     proof=ORDER,
     independent="The matrix is the argument; the smaller side is an integral over both bins, the larger one a Gaussian curve.",
     domain={
-        "diagonal": vector(log_scale(0.1, 2), 2),
-        "correlation": linear(-0.9, 0.95),
+        "v": grams(log_scale(0.1, 2), linear(-0.9, 0.95)),
         "epsilon": linear(0, 3),
     },
     mutants=[{"shift": 0.0}, {"shift": 0.25}],
     tolerance=1e-6,
     evaluations=128,
 )
-def geometric_mean(diagonal: Array, correlation: float, epsilon: float, shift: float = 0.5) -> Sides:
+def geometric_mean(v: Array, epsilon: float, shift: float = 0.5) -> Sides:
     """The curve at ε itself is no bound: the geometric mean is smaller than the arithmetic one."""
-    v = gram_of_two(diagonal, correlation)
-    at = epsilon - shift * (float(diagonal.mean()) - float(v.mean()))
+    at = epsilon - shift * (float(np.diagonal(v).mean()) - float(v.mean()))
     return delta_of_two(v, epsilon, "add"), float(gaussian_deltas(v.mean() / 2, at))
 
 
@@ -214,12 +193,6 @@ def chain_of_two(
     return delta_of_two(h, epsilon, direction), found - (0.0 if cost else bound.singular)
 
 
-def _sampler(gram: Array, epsilon: float, kind: str, seed: int) -> tuple[Weights, float]:
-    if kind == "ordered":
-        return ordered_weights(gram, epsilon, 4)
-    return (mixture_weights if kind == "mixture" else addition_weights)(gram, epsilon, generator(seed))
-
-
 @PAPER.inequality(
     "A6",
     printed=r"The weights of Monte Carlo are at most their bounds",
@@ -227,8 +200,7 @@ def _sampler(gram: Array, epsilon: float, kind: str, seed: int) -> tuple[Weights
     proof="docs/amplification-proofs.md#monte-carlo-with-bounded-weights",
     independent="The bound is computed before anything is drawn, and sees no weight.",
     domain={
-        "diagonal": vector(log_scale(0.05, 2), 2),
-        "correlation": linear(0, 0.999),
+        "v": grams(log_scale(0.05, 2), linear(0, 0.999)),
         "epsilon": linear(0, 2),
         "kind": one_of("mixture", "ordered", "add"),
         "calibration": integers(0, 99),
@@ -239,8 +211,7 @@ def _sampler(gram: Array, epsilon: float, kind: str, seed: int) -> tuple[Weights
     evaluations=96,
 )
 def bounded_weights(
-    diagonal: Array,
-    correlation: float,
+    v: Array,
     epsilon: float,
     kind: str,
     calibration: int,
@@ -250,7 +221,7 @@ def bounded_weights(
     add: float = 1.0,
 ) -> Sides:
     """For every draw, and not only with a high probability; nine tenths of the bound of any sampler are exceeded."""
-    sample, bound = _sampler(gram_of_two(diagonal, correlation), epsilon, kind, calibration)
+    sample, bound = sampler(v, epsilon, kind, calibration)
     share = {"mixture": mixture, "ordered": ordered, "add": add}[kind]
     return float(sample(generator(draws), 1000).max()), share * bound
 
@@ -262,8 +233,7 @@ def bounded_weights(
     proof="docs/amplification-proofs.md#monte-carlo-with-bounded-weights",
     evidence="simulated",
     domain={
-        "diagonal": vector(log_scale(0.2, 2), 2),
-        "correlation": linear(0, 0.95),
+        "v": grams(log_scale(0.2, 2), linear(0, 0.95)),
         "epsilon": linear(0, 1.5),
         "kind": one_of("mixture", "ordered", "add"),
         "calibration": integers(0, 99),
@@ -274,14 +244,13 @@ def bounded_weights(
     evaluations=24,
 )
 def interval_ofdelta_of_two(
-    diagonal: Array, correlation: float, epsilon: float, kind: str, calibration: int, draws: int, scale: float = 1.0
+    v: Array, epsilon: float, kind: str, calibration: int, draws: int, scale: float = 1.0
 ) -> Sides:
     """A false alarm has at most the probability 1e-12 at a point, and 1e-9 in a search.
 
     Half or one and a half of δ is outside of the interval somewhere.
     """
-    gram = gram_of_two(diagonal, correlation)
-    sample, bound = _sampler(gram, epsilon, kind, calibration)
+    sample, bound = sampler(v, epsilon, kind, calibration)
     low, high = interval(sample(generator(draws), 10000), bound, 1e-12)
-    delta = scale * delta_of_two(gram, epsilon, "add" if kind == "add" else "remove")
+    delta = scale * delta_of_two(v, epsilon, "add" if kind == "add" else "remove")
     return np.array([low, delta]), np.array([delta, high])

@@ -13,6 +13,7 @@ from corrnoise.paper_checks.machinery import enclosures
 from corrnoise.paper_checks.machinery.domains import linear, log_scale, noises, one_of, regressions, spectra, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.machinery.quadrature import circle_integral, modulus_at
+from corrnoise.paper_checks.own_results.oracles import at_share
 from corrnoise.paper_checks.own_results.paper import PAPER
 from corrnoise.theory.correlated_noise import published_bounds as bounds
 from corrnoise.theory.mechanisms.finite import FiniteNoise
@@ -352,10 +353,7 @@ def sharpened_d11(
 
     η is ``share``/R², because the first 60 steps tell little about small learning rates.
     """
-    eigenvalues = problem.eigenvalues
-    kurtosis = float(problem.kurtosis)
-    r2 = float(eigenvalues.sum()) + (kurtosis - 1) * float(eigenvalues.max())
-    problem = LinearRegression(eigenvalues, share / r2, problem.residual_std, kurtosis=kurtosis)
+    problem = at_share(problem, share)
     rates = problem.rates
     slowest = float(rates.min())
     place = offset * ((rates == slowest) if start == "slowest direction" else np.ones(rates.size))

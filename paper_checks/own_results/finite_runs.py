@@ -10,6 +10,7 @@ from scipy.linalg import toeplitz as toeplitz_matrix
 
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, noises, one_of, regressions, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.paper_checks.own_results.oracles import lower_triangular, square
 from corrnoise.paper_checks.own_results.paper import PAPER
 from corrnoise.solvers.families import toeplitz
 from corrnoise.solvers.worst_case import worst_case, worst_gradients
@@ -284,23 +285,21 @@ def t1(steps: int, bands: int, c: Array, moved: Array, far: float, objective: Ob
     domain={
         "steps": integers(1, 5),
         "min_sep": integers(1, "steps"),
-        "entries": vector(linear(-1, 1), 15),
-        "dual": vector(linear(-1, 1), 25),
+        "strategy": lower_triangular(5),
+        "dual": square(5),
     },
     mutants=[{"factor": 1.001}],
     tolerance=1e-9,
     evaluations=48,
 )
-def theorem_2(steps: int, min_sep: int, entries: Array, dual: Array, factor: float = 1.0) -> Sides:
+def theorem_2(steps: int, min_sep: int, strategy: Array, dual: Array, factor: float = 1.0) -> Sides:
     """For prefix sums; γ² is what brute force over gradients attains.  For a single step the sides are equal."""
     who = Participation.fixed_epochs(steps, period=min_sep)
-    strategy = np.zeros((5, 5))
-    strategy[np.tril_indices(5)] = entries
-    strategy = strategy[:steps, :steps] + 1.5 * np.eye(steps)
+    strategy = strategy[:steps, :steps]
     factors = np.zeros((steps, steps))
     total = 0.0
     for members in who.residue_classes():
-        block = dual.reshape(5, 5)[np.ix_(members, members)] + 1.5 * np.eye(members.size)
+        block = dual[np.ix_(members, members)]
         factors[np.ix_(members, members)] = block
         total += float(np.square(block).sum(axis=1).max())
     norm = float(np.linalg.norm(PrefixSums(steps).matrix() @ factors, "nuc"))

@@ -1,12 +1,18 @@
 """What the claims compare with: two bins, clients and their rounds, noise with buffers."""
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
 
+from corrnoise.paper_checks.machinery.domains import Axis
+from corrnoise.simulations.amplification import Weights, addition_weights, mixture_weights, ordered_weights
+from corrnoise.simulations.random_numbers import generator
 from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.problems.quadratic import LinearRegression
 
 _Z = np.linspace(-10, 12, 4401)
 _MASS = np.exp(-_Z * _Z / 2) * (_Z[1] - _Z[0]) / math.sqrt(2 * math.pi)
@@ -46,3 +52,48 @@ def buffered(decays: Array, outputs: Array, inputs: Array, columns: Array) -> Ti
     """Noise with buffers, by flat arrays of its numbers, and the lengths of its columns."""
     shape = (columns.size, decays.size)
     return TimeVaryingBuffers(decays, outputs.reshape(shape), inputs.reshape(shape), 1 / columns)
+
+
+def sampler(gram: Array, epsilon: float, kind: str, seed: int) -> tuple[Weights, float]:
+    """A sampler of Monte Carlo of this kind, and the bound of its weights."""
+    if kind == "ordered":
+        return ordered_weights(gram, epsilon, 4)
+    return (mixture_weights if kind == "mixture" else addition_weights)(gram, epsilon, generator(seed))
+
+
+def grams(diagonal: Axis, correlation: Axis) -> Axis:
+    """Matrices of two bins, by the ranges of the diagonal and of the correlation."""
+
+    def value(u: Sequence[float], earlier: Mapping[str, Any]) -> Array:
+        entries = np.array([diagonal.value([v], earlier) for v in u[:2]])
+        return gram_of_two(entries, float(correlation.value(u[2:], earlier)))
+
+    return Axis(3, value, f"matrices of two bins, diagonal in {diagonal.range}, correlation in {correlation.range}")
+
+
+def _around_identity(entries: Array) -> Array:
+    """Entries from −1 to 1, and 1.5 added on the diagonal."""
+    return 2 * entries - 1 + 1.5 * np.eye(len(entries))
+
+
+def square(size: int) -> Axis:
+    """Matrices with entries in [−1, 1], on the diagonal in [1/2, 5/2]."""
+    text = f"matrices of size {size}, entries in [−1, 1], diagonal in [0.5, 2.5]"
+    return Axis(size**2, lambda u, _: _around_identity(np.reshape(u, (size, size))), text)
+
+
+def lower_triangular(size: int) -> Axis:
+    """Strategies: lower-triangular matrices with entries as of ``square``."""
+
+    def value(u: Sequence[float], _: Mapping[str, Any]) -> Array:
+        entries = np.full((size, size), 0.5)
+        entries[np.tril_indices(size)] = u
+        return _around_identity(entries)
+
+    return Axis(size * (size + 1) // 2, value, f"lower-triangular {square(size).range}")
+
+
+def at_share(problem: LinearRegression, share: float) -> LinearRegression:
+    """The problem at the learning rate ``share``/R²."""
+    eta = share / problem.moment_bound
+    return LinearRegression(problem.eigenvalues, eta, problem.residual_std, kurtosis=problem.kurtosis)
