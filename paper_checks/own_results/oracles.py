@@ -1,4 +1,4 @@
-"""What the claims compare with: two bins, clients and their rounds, noise with buffers."""
+"""Two bins, clients and their rounds, noise with buffers and random instances, with which the claims are compared."""
 
 import math
 from collections.abc import Mapping, Sequence
