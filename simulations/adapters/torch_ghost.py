@@ -17,7 +17,7 @@ the exact one by at most γ_{B(L+1)+2} Σ_i f_i κ_i, in whatever order it is ad
 at most γ_{B(L+1)+2} B K G.  K is so chosen that twice that, for two neighbours, is half of the margin of the clip norm
 (``run/sums``); so the clip norm covers the sums.  B is the largest batch that the run can have, since the size of a
 sampled one depends on who takes part.  Exact sums are these, rounded to integers once (``rounded``), of gradients
-clipped to as much less as this can add.  The proofs are in docs/ghost-clipping.md.
+clipped to as much less as this can add.  The proofs are in docs/ghost-clipping-proofs.md.
 
 Such factors a and b stand for the gradients at the weight of a ``torch.nn.Linear`` where they are fewer numbers than
 these, and where the weight is used once for an example.  All other parameters have gradients of examples.
