@@ -126,14 +126,14 @@ def optimise(
         memory of the member that is made, if there is one.
     family : one of the table below; None to compare them
     budget : what the run may spend, by ε and δ; for sampled batches only
-    progress : called with a line of text before every longer part
+    progress : called with a line of text before every longer part, and in the longest with the seconds that are left
 
     Examples
     --------
     >>> epochs = Participation.fixed_epochs(400, epochs=4)
     >>> best = optimise(SGD(), epochs, memory=4)
     >>> best.family, best.memory, round(best.ratio, 3)
-    ('time-varying buffers', 4, 1.041)
+    ('time-varying buffers', 4, 1.038)
     """
     show = progress or (lambda _: None)
     what = SGD() if objective is None else objective
@@ -203,8 +203,9 @@ def _compared(run: Search, memory: float | None, show: Progress) -> Iterator[Opt
     if run.objective.toeplitz:
         yield from _toeplitz(run, memory, 1 < n <= LARGEST_MATRIX and not few, show)
     if few:
-        show(f"mechanisms: {TIME_VARYING} with up to {few[-1]}")
-        for noise in time_varying_buffers(run.objective, run.who, few):
+        what = f"mechanisms: {TIME_VARYING} with up to {few[-1]}"
+        show(what)
+        for noise in time_varying_buffers(run.objective, run.who, few, lambda far: show(f"{what}: {far}")):
             yield run.judged(TIME_VARYING, noise)
     if n <= _LARGEST_TREE:
         for name in ("binary tree", "binary tree, online"):

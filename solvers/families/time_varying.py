@@ -4,7 +4,7 @@ The variables are the decays, and on few ``knots`` the logarithms of outputs and
 by the ``saturation``, with which the sensitivity is 1.  So the error alone is minimised.
 
 Runs of increasing length lead to the one that is meant: steps of the linear system are merged, and knots and decays are
-carried over in logarithms of distances.  Which decays are best depends on the length.  So each search keeps two points
+carried over in logarithms of distances.  Which decays are best depends on the length.  So each search keeps three sets
 of different decays, and those of short runs have starts of their own: equally spaced decays, of which up to three are
 the slowest.  For d buffers there is also the result for d − 1 with a decay between; in fixed epochs the result for
 every order of steps that are as far apart, and the other way round.
@@ -15,6 +15,7 @@ The search is local: a floor certifies it.
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -329,18 +330,29 @@ def _of_another_order(run: _Run, most: int, pool: Executor) -> Iterator[_Point]:
             yield point._replace(columns=here.close_to(*search.strategy(point)))
 
 
-def _in_longer_runs(points: list[_Point], searches: Sequence[_Search], pool: Executor) -> list[_Point]:
+def _in_longer_runs(
+    points: list[_Point], searches: Sequence[_Search], pool: Executor, progress: Callable[[str], None]
+) -> list[_Point]:
     """The best points of the last search, from those of the first one, each search for a longer run."""
-    for k, (search, following) in enumerate(pairwise(searches), 2):
+    kept = [_KEPT] * (len(searches) - 2) + [1]
+    work = [one.knots.steps * _iterations(one) * (_KEPT + 2 * k) for one, k in zip(searches[1:], kept, strict=False)]
+    for k, (search, following) in enumerate(pairwise(searches)):
         starts = [_carried(one, search, following) for one in points]
         if following.knots.steps <= _FRESH:
             starts += _equally_spaced(points[0].rates.size, following)
-        points = _lowest(following, starts, pool, 1 if k == len(searches) else _KEPT)
+        began = time.monotonic()
+        points = _lowest(following, starts, pool, kept[k])
+        left = (time.monotonic() - began) * sum(work[k + 1 :]) / work[k]
+        if left >= 1:
+            progress(f"{following.knots.steps} steps of {searches[-1].knots.steps}, about {left:.0f} s left")
     return points
 
 
 def time_varying_buffers(
-    objective: RunObjective, participation: Participation, memories: Sequence[int]
+    objective: RunObjective,
+    participation: Participation,
+    memories: Sequence[int],
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Iterator[TimeVaryingBuffers]:
     """The best time-varying buffers of these numbers that a search finds.
 
@@ -352,6 +364,7 @@ def time_varying_buffers(
     objective : the quadratic form of the run
     participation : who takes part when
     memories : numbers of arrays from 1 to 16, in ascending order
+    progress : called with how far a long run is, and how long it takes from there on
     """
     for memory in memories:
         checks.integer("memories", memory, 1, largest=MOST)
@@ -371,7 +384,8 @@ def time_varying_buffers(
     with ThreadPoolExecutor(None if system.steps <= _BESIDE[1] else 1) as pool:
         for points in _shortest(runs[0], most, pool, _of_another_order(runs[0], most, pool)):
             if points[0].rates.size in memories:
-                (point, *_), search = _in_longer_runs(points, searches, pool), searches[-1]
+                search = searches[-1]
+                point, *_ = _in_longer_runs(points, searches, pool, progress)
                 for following in finer:
                     (point,) = _lowest(following, [_carried(point, search, following)], pool, 1)
                     search = following

@@ -4,7 +4,7 @@
 >>> budget = cn.Budget(epsilon=2.0, delta=1e-6, clip_norm=1.0)
 >>> design = cn.design(budget, cn.Participation.fixed_epochs(400, epochs=4), memory=4)
 >>> print(f"{design.ratio:.3f}")
-1.041
+1.038
 
 Names are loaded when they are first used; ``__init__.pyi`` lists them.
 """

@@ -86,7 +86,7 @@ class Design(Record):
     >>> design.family, design.memory
     ('time-varying buffers', 4)
     >>> print(f"{design.rmse:.2f}, {design.ratio:.3f} of the floor")
-    12.72, 1.041 of the floor
+    12.69, 1.038 of the floor
     >>> print(f"{design.program().multiplier(budget):.4f}")
     2.2305
     """

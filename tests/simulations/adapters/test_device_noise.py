@@ -303,6 +303,7 @@ def test_parameters_of_jax_are_trained_alike_with_noise_of_a_device(
     np.testing.assert_allclose(trained(Kind("jax").maker()), trained(ModelNoise), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.skipif(not HAS_JAX, reason="needs JAX")
 def test_noise_is_made_where_the_model_is() -> None:
     """On the host for CPUs, and for forms that it alone runs."""
     device = mock.Mock(type="cuda", platform="gpu")
