@@ -87,12 +87,12 @@ def test_the_design_of_the_readme() -> None:
 
 
 @pytest.mark.slow
-def test_a_fixed_order_is_worth_less_than_a_percent() -> None:
+def test_a_fixed_order_is_worth_less_than_two_percent() -> None:
     """As many participations as there are epochs: a separation promises more, and almost the same noise serves both."""
     for task in ("momentum", "cool-down", "learning"):
         fixed, spread = (optimise(TASKS[task], who, memory=2) for who in (SAME_ORDER, WHO))
         assert fixed.family == spread.family == TIME_VARYING
-        assert 0.99 * spread.error < fixed.error < 1.001 * spread.error
+        assert 0.98 * spread.error < fixed.error < 1.001 * spread.error
 
 
 @pytest.mark.slow
