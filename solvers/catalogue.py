@@ -68,8 +68,9 @@ _LONG = 20_000  # steps, beyond which only a _FEW of both are tried, unless more
 _FEW = 2
 _LONGEST = 200_000  # steps, beyond which noise with few coefficients is made only if it is asked for
 _MOST_EPOCHS = 64  # for which weights are sought
-#: The numbers of time-varying buffers that are tried in runs of at most so many steps.
-_TIME_VARYING = {LARGEST_MATRIX: (1, 2, 3, 4), _LONGEST: (2, 4), math.inf: (4,)}
+_BUFFERS = (
+    4  # time-varying ones, where no number is asked for; fewer are tried beside them up to ``LARGEST_MATRIX`` steps
+)
 _LARGEST_SYSTEM = 20_000_000  # steps times groups of a linear system, at about 10 bytes and 10 microseconds for each
 
 
@@ -188,8 +189,8 @@ def _any_bands(run: Search, memory: int) -> Mechanism:
 def few_time_varying(run: Search, memory: float | None) -> list[int]:
     """The numbers of buffers that are tried; none where the form is no linear system, or one of too many numbers."""
     n = run.steps
-    usual = next(numbers for longest, numbers in _TIME_VARYING.items() if n <= longest)
-    most = min(usual[-1] if memory is None or math.isinf(memory) else memory, MOST_TIME_VARYING, n - 1)
+    usual = range(1, _BUFFERS + 1) if n <= LARGEST_MATRIX else (_BUFFERS,)
+    most = min(_BUFFERS if memory is None or math.isinf(memory) else memory, MOST_TIME_VARYING, n - 1)
     system = run.what.recursion() if n * _groups(run.what) <= _LARGEST_SYSTEM else None
     return [] if system is None else sorted({one for one in usual if one <= most} | {int(most)} - {0})
 

@@ -87,12 +87,13 @@ def test_the_design_of_the_readme() -> None:
 
 
 @pytest.mark.slow
-def test_a_fixed_order_is_worth_less_than_two_percent() -> None:
+def test_a_fixed_order_is_worth_little() -> None:
     """As many participations as there are epochs: a separation promises more, and almost the same noise serves both."""
     for task in ("momentum", "cool-down", "learning"):
         fixed, spread = (optimise(TASKS[task], who, memory=2) for who in (SAME_ORDER, WHO))
         assert fixed.family == spread.family == TIME_VARYING
-        assert 0.98 * spread.error < fixed.error < 1.001 * spread.error
+        # 0.992 to 0.998 here; searches vary by 0.3 percent between processors
+        assert 0.989 * spread.error < fixed.error < 1.001 * spread.error
 
 
 @pytest.mark.slow

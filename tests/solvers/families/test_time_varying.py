@@ -65,7 +65,7 @@ def test_participations_an_epoch_apart_cost_little_more_than_a_fixed_order(expon
     objective = run_objective(LearningObjective(problem, 128, weights="second half"))
     of_fixed, of_apart = (best_time_varying(objective, who, 2) for who in (fixed, apart))
     least = error(of_fixed, objective, fixed)
-    assert error(of_apart, objective, apart) < 1.005 * least
+    assert error(of_apart, objective, apart) < (1.002 + 0.003) * least  # found, and what processors may change
     assert error(of_fixed, objective, apart) > 1.005 * least
 
 
@@ -144,12 +144,28 @@ def test_long_runs_are_better_than_buffers_of_constant_numbers(epochs):
 
 
 @pytest.mark.slow
-def test_the_decays_of_a_long_run_are_not_those_of_a_short_one():
-    """The mutant has starts of its own in the shortest run alone."""
-    who = Participation.fixed_epochs(20_000, epochs=50)
-    objective = run_objective(PrefixSums(20_000))
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        {"_KEPT": 1},  # the decays that are best for a short run are carried over alone
+        {"_FRESH": 0},  # the shortest run alone has starts of its own
+    ],
+)
+def test_the_decays_of_a_long_run_are_not_those_of_a_short_one(mutant):
+    who = Participation.fixed_epochs(100_000, epochs=100)
+    objective = run_objective(PrefixSums(100_000))
     found = error(best_time_varying(objective, who, 4), objective, who)
-    with mock.patch.object(time_varying, "_FRESH", 0):
+    with mock.patch.multiple(time_varying, **mutant):
+        worse = error(best_time_varying(objective, who, 4), objective, who)
+    assert found < 0.985 * worse
+
+
+def test_several_buffers_may_be_the_slowest():
+    """The mutant has starts with one alone."""
+    who = Participation.fixed_epochs(512, epochs=8)
+    objective = run_objective(PrefixSums(512))
+    found = error(best_time_varying(objective, who, 4), objective, who)
+    with mock.patch.object(time_varying, "_SLOW", 1):
         worse = error(best_time_varying(objective, who, 4), objective, who)
     assert found < 0.995 * worse
 
