@@ -7,10 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-#: A process leaves without the end of Python: threads of gloo may outlive it, and then PyTorch aborts now and then
-#: (github.com/pytorch/pytorch/issues/190489).
-_LEAVE = "import os, sys; sys.stdout.flush(); os._exit(0)"
-
 
 def made_by(script: str, *arguments: list[str]) -> None:
     """Run a script in processes of their own, one for each list of arguments, at once."""
@@ -18,7 +14,7 @@ def made_by(script: str, *arguments: list[str]) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
     running = [
         subprocess.Popen(
-            [sys.executable, "-c", f"{script}\n{_LEAVE}", *each],
+            [sys.executable, "-c", script, *each],
             cwd=root,
             env=environment,
             stdout=subprocess.PIPE,
