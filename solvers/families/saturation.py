@@ -6,7 +6,7 @@ log ς is that at fixed classes, and −Σ_r λ_r ∂g_r with λ_r = Σ_t D_t/(2
 the derivative of the error in the logarithm of column t.
 
 In other orders a pattern may take steps of several classes, so that all steps of an epoch get the same *level*: the
-gain (``theory.mechanisms.time_varying_sums``) at the largest state that they can meet.
+gain (``theory.mechanisms.time_varying_gains``) at the largest state that they can meet.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 
 from corrnoise.solvers.families.knots import Knots
-from corrnoise.theory.mechanisms import time_varying_sums as sums
+from corrnoise.theory.mechanisms import time_varying_gains
 from corrnoise.theory.numerics.checks import Array
 
 LARGEST = 50.0  #: logarithm of a number
@@ -35,8 +35,8 @@ def _in_classes(numbers: Numbers, columns: Array, period: int) -> tuple[Array, A
     theta, outputs, inputs = numbers
     n, shape = len(outputs), outputs.shape
     bases, slopes, states, squares = np.empty(n), np.empty(shape), np.empty(shape), np.empty(min(period, n))
-    sums.gains(*numbers, bases, slopes)
-    sums.class_sums(theta, inputs, columns, bases, slopes, period, states, squares)
+    time_varying_gains.gains(*numbers, bases, slopes)
+    time_varying_gains.class_sums(theta, inputs, columns, bases, slopes, period, states, squares)
     return bases, slopes, states, squares
 
 
@@ -64,7 +64,7 @@ class Classes:
         def gradient(of_columns: Array) -> tuple[Array, Array, Array, Array]:
             shares = -np.bincount(self.classes, of_columns, squares.size) / (2 * squares)
             found = np.empty_like(theta), np.empty_like(outputs), np.empty_like(inputs), np.empty_like(free)
-            sums.class_gradient((*numbers, free), (bases, slopes, states), period, shares, found)
+            time_varying_gains.class_gradient((*numbers, free), (bases, slopes, states), period, shares, found)
             return *found[:3], self.free.transposed @ (found[3] * free + of_columns)
 
         return free / np.sqrt(squares[self.classes]), gradient
@@ -145,15 +145,15 @@ class Levels:
         weights = self._weights(variables)
         bases, slopes, columns = np.empty(n), np.empty((n, d)), np.empty(n)
         states, sources = np.empty((self.layers, n, d)), np.empty((self.layers, n, d), dtype=np.int64)
-        sums.gains(*numbers, bases, slopes)
+        time_varying_gains.gains(*numbers, bases, slopes)
         found = (bases, slopes, self._levels(weights), self.period, self.reshuffled, columns, states, sources)
-        sums.level(theta, inputs, *found)
+        time_varying_gains.level(theta, inputs, *found)
 
         def gradient(of_columns: Array) -> tuple[Array, Array, Array, Array]:
             found = np.empty_like(theta), np.empty_like(outputs), np.empty_like(inputs)
             of_levels = np.empty(n)
             given = (*numbers, columns), (bases, slopes, states, sources)
-            sums.level_gradient(*given, of_columns / columns, of_levels, found)
+            time_varying_gains.level_gradient(*given, of_columns / columns, of_levels, found)
             of_weights = self._of_weights(of_levels)
             of_logarithms = weights * (of_weights - weights @ of_weights)
             of_free = self.free.transposed @ of_logarithms[: self.offsets.size]

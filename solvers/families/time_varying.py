@@ -28,10 +28,11 @@ import numpy as np
 from corrnoise.solvers.families.knots import Knots
 from corrnoise.solvers.families.saturation import LARGEST, Classes, Levels, Numbers
 from corrnoise.solvers.objectives import RunObjective, grouped
-from corrnoise.theory.mechanisms import time_varying_sums as sums
+from corrnoise.theory.mechanisms import time_varying_errors
 from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.inlined import writable
 from corrnoise.theory.participation import Kind, Participation
 from corrnoise.theory.recursion import Recursion
 
@@ -99,7 +100,7 @@ class _Search:
         self, system: Recursion, knots: Knots, saturation: Classes | Levels, power: float | None = None
     ) -> None:
         weights = system.weights if power is None else np.sign(system.weights)
-        transition, entry, weights = sums.writable(system.transition, system.input, weights)
+        transition, entry, weights = writable(system.transition, system.input, weights)
         self.system = (transition, entry, weights)
         self.knots, self.saturation, self.power = knots, saturation, power
 
@@ -126,15 +127,15 @@ class _Search:
         mine = (*numbers, 1 / columns)
         n, d = numbers[1].shape
         groups, m = self.system[1].shape[1:]
-        segments = -(-n // sums.SEGMENT)
+        segments = -(-n // time_varying_errors.SEGMENT)
         kept = np.empty((segments, d, d)), np.empty((segments, groups, d, m))
         errors = np.empty(n)
-        sums.covariances(*self.system, *mine, errors, *kept)
+        time_varying_errors.covariances(*self.system, *mine, errors, *kept)
         if not (np.isfinite(errors).all() and errors.min() >= 0 and errors.max() > 0):
             return _LARGE, _Point(*(np.zeros_like(one) for one in point))
         value, slopes = _logarithm(errors, self.power)
         of_error = tuple(np.empty_like(one) for one in mine)
-        sums.error_gradient(self.system, mine, slopes, kept, of_error)
+        time_varying_errors.error_gradient(self.system, mine, slopes, kept, of_error)
         *of_numbers, of_columns = gradient(-of_error[3] * mine[3])
         of_steps = np.empty((n, 2 * d))
         for k, place in ((1, slice(0, d)), (2, slice(d, 2 * d))):

@@ -25,13 +25,14 @@ from typing import ClassVar
 import numpy as np
 from flint import ctx
 
-from corrnoise.theory.mechanisms import time_varying_sums as sums
+from corrnoise.theory.mechanisms import time_varying_errors, time_varying_gains
 from corrnoise.theory.mechanisms.base import LARGEST_MATRIX, Mechanism
 from corrnoise.theory.mechanisms.program import Form
 from corrnoise.theory.mechanisms.reshuffled import reshuffled_sensitivity
 from corrnoise.theory.mechanisms.sensitivity import Sensitivity, bracket_of, strategy_sensitivity
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.inlined import writable
 from corrnoise.theory.numerics.records import record
 from corrnoise.theory.numerics.rounding import DTYPES, Dtype, as_stored, at_the_ends, finite_or_inf, growth, rounded_up
 from corrnoise.theory.participation import Participation
@@ -104,7 +105,7 @@ class TimeVaryingBuffers(Mechanism):
     def noising(self, draws: ArrayLike) -> Array:
         z = self._rows(draws)
         flat = np.array(z.reshape(self.steps, -1))
-        sums.noise(self.decays, self.outputs, self.inputs, self.scales, flat)
+        time_varying_errors.noise(self.decays, self.outputs, self.inputs, self.scales, flat)
         return flat.reshape(z.shape)
 
     def strategy(self, n: int | None = None) -> Array:
@@ -151,38 +152,40 @@ class TimeVaryingBuffers(Mechanism):
 
     def _errors(self, system: Recursion, weights: Array) -> Array:
         errors = np.empty(self.steps)
-        transition, entry, weights = sums.writable(system.transition, system.input, weights)
-        decays, outputs, inputs, scales = sums.writable(self.decays, self.outputs, self.inputs, self.scales)
-        sums.covariances(transition, entry, weights, decays, outputs, inputs, scales, errors, *_NONE)
+        transition, entry, weights = writable(system.transition, system.input, weights)
+        decays, outputs, inputs, scales = writable(self.decays, self.outputs, self.inputs, self.scales)
+        time_varying_errors.covariances(transition, entry, weights, decays, outputs, inputs, scales, errors, *_NONE)
         return errors
 
 
 def _gains(decays: Array, outputs: Array, inputs: Array) -> tuple[Array, Array]:
     bases, slopes = np.empty(len(outputs)), np.empty(outputs.shape)
-    decays, outputs, inputs = sums.writable(decays, outputs, inputs)
-    sums.gains(decays, outputs, inputs, bases, slopes)
+    decays, outputs, inputs = writable(decays, outputs, inputs)
+    time_varying_gains.gains(decays, outputs, inputs, bases, slopes)
     return bases, slopes
 
 
 def _bracket(decays: Array, outputs: Array, inputs: Array, columns: Array, who: Participation) -> Sensitivity:
-    """The sensitivity of non-negative buffers, by their gains (``time_varying_sums``), for a worst case."""
+    """The sensitivity of non-negative buffers, by their gains (``time_varying_gains``), for a worst case."""
     n, d = outputs.shape
     rounding = (4 * n + 8 * d + 64) * _UNIT  # half of that of the square, and of 1/scales
     with np.errstate(over="ignore", invalid="ignore"):
         bases, slopes = _gains(decays, outputs, inputs)
         period = n if who.once else who.period
         classes = np.empty(min(period, n))
-        decays, inputs, columns = sums.writable(decays, inputs, columns)
+        decays, inputs, columns = writable(decays, inputs, columns)
         fed = (decays, inputs, columns, bases, slopes)
-        sums.class_sums(*fed, period, np.empty((n, d)), classes)
+        time_varying_gains.class_sums(*fed, period, np.empty((n, d)), classes)
         value = bound = float(classes.max())
         if who.kind != "fixed epochs" and not who.once:
             if not who.saturated:  # classes hold more steps than the pattern may
-                value = max(sums.pattern_sum(*fed, r + who.largest) for r in (0, n - 1 - int(who.largest[-1])))
+                value = max(
+                    time_varying_gains.pattern_sum(*fed, r + who.largest) for r in (0, n - 1 - int(who.largest[-1]))
+                )
             if who.kind == "reshuffled":
-                bound = sums.reshuffled_bound(*fed, period, who.count)
+                bound = time_varying_gains.reshuffled_bound(*fed, period, who.count)
             else:
-                bound = sums.min_sep_bound(*fed, period, who.count, who.saturated)
+                bound = time_varying_gains.min_sep_bound(*fed, period, who.count, who.saturated)
     found = bracket_of(math.sqrt(value), math.sqrt(bound), rounding)
     if found.exact or n > LARGEST_MATRIX:
         return found

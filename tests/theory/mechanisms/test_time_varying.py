@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.simulations.run.engines import engine, streaming
-from corrnoise.theory.mechanisms import time_varying_sums as sums
+from corrnoise.theory.mechanisms import time_varying_gains
 from corrnoise.theory.mechanisms.matrix import MatrixNoise
 from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.numerics import rounding
@@ -152,11 +152,11 @@ def bounds(noise, who):
     n = noise.steps
     bases, slopes = np.empty(n), np.empty(noise.outputs.shape)
     columns = 1 / noise.scales
-    sums.gains(noise.decays, noise.outputs, noise.inputs, bases, slopes)
+    time_varying_gains.gains(noise.decays, noise.outputs, noise.inputs, bases, slopes)
     fed = (noise.decays, noise.inputs, columns, bases, slopes)
     if who.kind == "reshuffled":
-        return sums.reshuffled_bound(*fed, who.period, who.count)
-    return sums.min_sep_bound(*fed, who.period, who.count, who.saturated)
+        return time_varying_gains.reshuffled_bound(*fed, who.period, who.count)
+    return time_varying_gains.min_sep_bound(*fed, who.period, who.count, who.saturated)
 
 
 @given(varying(), st.data())
@@ -181,12 +181,12 @@ def test_mutants_of_the_class_sums(mutant):
     columns = 1 / noise.scales
     bases, slopes = np.empty(10), np.empty((10, 2))
     given = 0 * noise.outputs if mutant == "no output" else noise.outputs
-    sums.gains(noise.decays, given, noise.inputs, bases, slopes)
-    sums.gains(noise.decays, noise.outputs, noise.inputs, bases, np.empty((10, 2)))
+    time_varying_gains.gains(noise.decays, given, noise.inputs, bases, slopes)
+    time_varying_gains.gains(noise.decays, noise.outputs, noise.inputs, bases, np.empty((10, 2)))
     found = np.empty(3)
     decays = noise.decays ** (1.5 if mutant == "period" else 1.0)
     fed = np.ones(10) if mutant == "no columns" else columns
-    sums.class_sums(decays, noise.inputs, fed, bases, slopes, 3, np.empty((10, 2)), found)
+    time_varying_gains.class_sums(decays, noise.inputs, fed, bases, slopes, 3, np.empty((10, 2)), found)
     truth = noise.sensitivity(Participation.fixed_epochs(10, period=3)) ** 2
     assert abs(found.max() / truth - 1) > 0.01
 

@@ -1,0 +1,39 @@
+"""Gradients of errors, against differences along random directions."""
+
+import numpy as np
+import pytest
+
+from corrnoise.theory.mechanisms import time_varying_errors
+from corrnoise.theory.problems.learning_objective import LearningObjective
+from corrnoise.theory.problems.quadratic import LinearRegression
+from corrnoise.theory.workloads import MomentumSGD, PrefixSums
+from tests.theory.mechanisms.differences import STEPS, derivatives, start
+
+SYSTEMS = {
+    "prefix sums": PrefixSums(STEPS),
+    "momentum": MomentumSGD(STEPS, momentum=0.9, weight_decay=0.01, learning_rates=np.linspace(1.0, 0.1, STEPS)),
+    "learning": LearningObjective(LinearRegression([1.0, 0.5, 0.1], learning_rate=0.2), STEPS, weights="second half"),
+}
+
+
+@pytest.mark.parametrize("buffers", [1, 3])
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_the_gradient_of_errors(name, buffers):
+    system = SYSTEMS[name].recursion()
+    parts = (system.transition, system.input, system.weights)
+    slopes = np.linspace(0.5, 1.0, STEPS)
+    segments, (groups, states) = -(-STEPS // time_varying_errors.SEGMENT), system.input.shape[1:]
+    kept = np.empty((segments, buffers, buffers)), np.empty((segments, groups, buffers, states))
+
+    def error(mine):
+        errors = np.empty(STEPS)
+        time_varying_errors.covariances(*parts, *mine, errors, *kept)
+        return float(slopes @ errors)
+
+    at = start(buffers)
+    error(at)
+    gradient = tuple(np.empty_like(x) for x in at)
+    time_varying_errors.error_gradient(parts, at, slopes, kept, gradient)
+    assert max(map(abs, derivatives(error, gradient, at))) < 1e-6
+    time_varying_errors.error_gradient(parts, at, np.ones(STEPS), kept, gradient)  # the mutant forgets the slopes
+    assert max(map(abs, derivatives(error, gradient, at))) > 0.1

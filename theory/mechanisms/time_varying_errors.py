@@ -1,0 +1,230 @@
+"""Noise and errors of time-varying buffers with their gradients, in O(n), compiled.  No argument is checked.
+
+A run of n steps keeps d buffers s, from 0, with decays θ, outputs o_t, inputs i_t and scales δ_t:
+
+    y⁰_t = z_t − o_t·s,    s ← θ∘s + i_t y⁰_t,    y_t = δ_t y⁰_t.
+
+``covariances`` carries P = Cov(s), R_g = Cov(s, v_g) and Q_g = Cov(v_g) through a recursion (``theory.recursion``);
+``error_gradient`` is its adjoint.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from corrnoise.theory.numerics.inlined import dot, inlined, times, transposed_times
+
+_jit = numba.njit(cache=True, nogil=True, error_model="numpy")
+SEGMENT = 256  #: steps between two states that are kept for the gradient
+
+
+@_jit
+def noise(decays, outputs, inputs, scales, draws):  # type: ignore[no-untyped-def]
+    """Turn draws, shape (n, size), into the noise, in place."""
+    n, d = outputs.shape
+    states = np.zeros((d, draws.shape[1]))
+    for t in range(n):
+        for j in range(draws.shape[1]):
+            made = draws[t, j]
+            for a in range(d):
+                made -= outputs[t, a] * states[a, j]
+            for a in range(d):
+                states[a, j] = decays[a] * states[a, j] + inputs[t, a] * made
+            draws[t, j] = scales[t] * made
+
+
+@inlined
+def _advance(theta, o, i, delta, phi, gamma, p, r, next_p, next_r, work):  # type: ignore[no-untyped-def]
+    """One step of P, shape (d, d), and R, shape (G, d, m), which may be in place."""
+    d = theta.size
+    groups, m = gamma.shape
+    po, ro, u, moved = work[0, :d], work[1, :m], work[2, :m], work[3, :m]
+    times(p, o, po)
+    variance = 1 + dot(o, po)
+    for g in range(groups):
+        transposed_times(r[g], o, ro)
+        times(phi[g], ro, u)
+        for a in range(d):
+            times(phi[g], r[g, a], moved)
+            entered = delta * (variance * i[a] - theta[a] * po[a])
+            for x in range(m):
+                next_r[g, a, x] = theta[a] * moved[x] - i[a] * u[x] + entered * gamma[g, x]
+    for a in range(d):
+        for b in range(d):
+            crossed = theta[a] * po[a] * i[b] + i[a] * theta[b] * po[b]
+            next_p[a, b] = theta[a] * theta[b] * p[a, b] - crossed + variance * i[a] * i[b]
+
+
+@inlined
+def _observe(o, delta, phi, gamma, p, r, q, work):  # type: ignore[no-untyped-def]
+    """One step of Q, shape (G, m, m), in place, from P and R before the step."""
+    groups, m = gamma.shape
+    po, ro, u, moved = work[0, : o.size], work[1, :m], work[2, :m], work[3:, :m]
+    times(p, o, po)
+    variance = 1 + dot(o, po)
+    for g in range(groups):
+        transposed_times(r[g], o, ro)
+        times(phi[g], ro, u)
+        for x in range(m):
+            times(phi[g], q[g, x], moved[x])  # the rows of Q Φᵀ, as Q is symmetric
+        for x in range(m):
+            for y in range(m):
+                total = -delta * (u[x] * gamma[g, y] + gamma[g, x] * u[y])
+                total += delta * delta * variance * gamma[g, x] * gamma[g, y]
+                for z in range(m):
+                    total += phi[g, x, z] * moved[z, y]
+                q[g, x, y] = total
+
+
+@_jit
+def covariances(phi, gamma, weights, theta, outputs, inputs, scales, errors, kept_p, kept_r):  # type: ignore[no-untyped-def]
+    """Fill ``errors``, shape (n,), with Σ_g w_tg E (v_g)_0², and keep P and R before every ``SEGMENT``-th step.
+
+    ``kept_p`` has the shape (segments, d, d), ``kept_r`` (segments, G, d, m); both are empty where none are kept.
+    """
+    n, d = outputs.shape
+    groups, m = gamma.shape[1:]
+    p, r, q = np.zeros((d, d)), np.zeros((groups, d, m)), np.zeros((groups, m, m))
+    work = np.empty((3 + max(m, 1), max(d, m)))
+    for t in range(n):
+        if t % SEGMENT == 0 and kept_p.shape[0]:
+            kept_p[t // SEGMENT] = p
+            kept_r[t // SEGMENT] = r
+        f, c = phi[t if phi.shape[0] > 1 else 0], gamma[t if gamma.shape[0] > 1 else 0]
+        _observe(outputs[t], scales[t], f, c, p, r, q, work)
+        _advance(theta, outputs[t], inputs[t], scales[t], f, c, p, r, p, r, work)
+        errors[t] = dot(weights[t], q[:, 0, 0])
+
+
+@_jit
+def error_gradient(system, mine, slopes, kept, gradients):  # type: ignore[no-untyped-def]
+    """Fill the gradients of Σ_t slopes_t errors_t in θ, o, i and δ, from what ``covariances`` has kept.
+
+    ``system`` is (Φ, γ, w), ``mine`` (θ, o, i, δ).  Adjoints of P, R, … are called bar_p, bar_r, ….
+    """
+    phi, gamma, weights = system
+    theta, outputs, inputs, scales = mine
+    of_theta, of_outputs, of_inputs, of_scales = gradients
+    n, d = outputs.shape
+    groups, m = gamma.shape[1:]
+    of_theta[:] = 0.0
+    bar_p, bar_r, bar_q = np.zeros((d, d)), np.zeros((groups, d, m)), np.zeros((groups, m, m))
+    ps, rs = np.empty((SEGMENT, d, d)), np.empty((SEGMENT, groups, d, m))
+    work = np.empty((12, max(d, m)))
+    for segment in range(kept[0].shape[0] - 1, -1, -1):
+        first = segment * SEGMENT
+        last = min(first + SEGMENT, n)
+        ps[0], rs[0] = kept[0][segment], kept[1][segment]
+        for t in range(first, last - 1):
+            at = t - first
+            f, c = phi[t if phi.shape[0] > 1 else 0], gamma[t if gamma.shape[0] > 1 else 0]
+            _advance(theta, outputs[t], inputs[t], scales[t], f, c, ps[at], rs[at], ps[at + 1], rs[at + 1], work)
+        for t in range(last - 1, first - 1, -1):
+            for g in range(groups):
+                bar_q[g, 0, 0] += slopes[t] * weights[t, g]
+            f, c = phi[t if phi.shape[0] > 1 else 0], gamma[t if gamma.shape[0] > 1 else 0]
+            of_scales[t] = _retreat(
+                theta,
+                outputs[t],
+                inputs[t],
+                scales[t],
+                f,
+                c,
+                ps[t - first],
+                rs[t - first],
+                bar_p,
+                bar_r,
+                bar_q,
+                of_theta,
+                of_outputs[t],
+                of_inputs[t],
+                work,
+            )
+
+
+@inlined
+def _retreat(theta, o, i, delta, phi, gamma, p, r, bar_p, bar_r, bar_q, of_theta, of_o, of_i, work):  # type: ignore[no-untyped-def]
+    """The adjoint of one step: adjoints after it become those before it.  Returns the gradient in δ."""
+    d = theta.size
+    po, later, bar_pi, bar_pa, bar_a = work[0, :d], work[1, :d], work[2, :d], work[3, :d], work[4, :d]
+    times(p, o, po)
+    for a in range(d):
+        later[a] = theta[a] * po[a]
+    variance = 1 + dot(o, po)
+    times(bar_p, i, bar_pi)
+    times(bar_p, later, bar_pa)
+    bar_variance = dot(i, bar_pi)
+    for a in range(d):
+        bar_a[a] = -2 * bar_pi[a]
+        of_i[a] = 2 * (variance * bar_pi[a] - bar_pa[a])
+        of_o[a] = 0.0
+        for b in range(d):
+            of_theta[a] += 2 * bar_p[a, b] * p[a, b] * theta[b]
+    bar_delta = 0.0
+    for g in range(gamma.shape[0]):
+        moved = _retreat_group(
+            theta,
+            o,
+            i,
+            delta,
+            phi[g],
+            gamma[g],
+            variance,
+            later,
+            r[g],
+            bar_r[g],
+            bar_q[g],
+            bar_a,
+            of_theta,
+            of_o,
+            of_i,
+            work[5:],
+        )
+        bar_variance += moved[0]
+        bar_delta += moved[1]
+    for a in range(d):
+        of_theta[a] += bar_a[a] * po[a]
+        bar_a[a] = theta[a] * bar_a[a] + bar_variance * o[a]  # the adjoint of P o from here on
+    for a in range(d):
+        of_o[a] += bar_variance * po[a] + dot(p[a], bar_a)
+        for b in range(d):
+            bar_p[a, b] = theta[a] * theta[b] * bar_p[a, b] + (bar_a[a] * o[b] + o[a] * bar_a[b]) / 2
+    return bar_delta
+
+
+@inlined
+def _retreat_group(theta, o, i, delta, phi, gamma, variance, later, r, bar_r, bar_q, bar_a, of_theta, of_o, of_i, work):  # type: ignore[no-untyped-def]
+    """The part of a group in this; returns the adjoints of the variance of y⁰ and of δ."""
+    d, m = r.shape
+    ro, u, qc, bar_u, bar_ro = work[0, :m], work[1, :m], work[2, :m], work[3, :m], work[4, :m]
+    moved, row = work[5, :m], work[6, :m]
+    transposed_times(r, o, ro)
+    times(phi, ro, u)
+    times(bar_q, gamma, qc)
+    seen = dot(gamma, qc)
+    bar_variance = delta * delta * seen
+    bar_delta = 2 * delta * variance * seen - 2 * dot(u, qc)
+    transposed_times(bar_r, i, bar_u)
+    for x in range(m):
+        bar_u[x] = -bar_u[x] - 2 * delta * qc[x]
+    transposed_times(phi, bar_u, bar_ro)
+    for a in range(d):
+        entered = dot(bar_r[a], gamma)
+        times(phi, r[a], moved)
+        of_theta[a] += dot(bar_r[a], moved)
+        bar_variance += delta * i[a] * entered
+        bar_delta += (variance * i[a] - later[a]) * entered
+        bar_a[a] -= delta * entered
+        of_i[a] += delta * variance * entered - dot(bar_r[a], u)
+        of_o[a] += dot(r[a], bar_ro)
+        transposed_times(phi, bar_r[a], row)
+        for x in range(m):
+            bar_r[a, x] = theta[a] * row[x] + o[a] * bar_ro[x]
+    for x in range(m):  # Q̄ Φ, by rows; then Φᵀ Q̄ Φ, by columns
+        transposed_times(phi, bar_q[x], row)
+        bar_q[x] = row
+    for y in range(m):
+        transposed_times(phi, bar_q[:, y], row)
+        bar_q[:, y] = row
+    return bar_variance, bar_delta
