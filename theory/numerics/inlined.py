@@ -41,6 +41,7 @@ def transposed_times(matrix, vector, result):  # type: ignore[no-untyped-def]
 
 @inlined
 def dot(one, other):  # type: ignore[no-untyped-def]
+    """The inner product."""
     total = 0.0
     for x in range(one.size):
         total += one[x] * other[x]
