@@ -21,6 +21,12 @@ def double_sum(epochs: int, growth: float, weights: Array) -> float:
     return float((weights * np.cumsum(growth ** np.arange(epochs - 1))).sum())
 
 
+def inner_sums(epochs: int) -> Array:
+    """Σ_{l=2+i}^k (1/(k − l + 2) + 1/(l − 1)) for i = 0, …, k − 2."""
+    l = np.arange(2, epochs + 1)
+    return np.cumsum((1 / (epochs - l + 2) + 1 / (l - 1))[::-1])[::-1]
+
+
 @PAPER.identity(
     "Equation (17)",
     printed=r"$c \sum_{l=2}^k \sum_{i=0}^{l-2} \frac{(2c(1 + \log k))^i}{(k-l+2)(l-1)} = c \sum_{i=0}^{k-2} (2c(1 + \log k))^i (\sum_{l=2+i}^k \frac{1}{(k-l+2)(l-1)}) \quad (16)$ $= \frac{c}{k+1} \sum_{i=0}^{k-2} (2c(1 + \log k))^i (\sum_{l=2+i}^k \frac{1}{k-l+2} + \frac{1}{l-1}) \quad (17)$",
@@ -30,8 +36,7 @@ def double_sum(epochs: int, growth: float, weights: Array) -> float:
 def equation_17(epochs: int, growth: float, shift: int = 1) -> Sides:
     """The two sums change places, and partial fractions; both sides are divided by c."""
     l = np.arange(2, epochs + 1)
-    inner = np.cumsum((1 / (epochs - l + 2) + 1 / (l - 1))[::-1])[::-1]
-    right = float((growth ** np.arange(epochs - 1) * inner).sum()) / (epochs + shift)
+    right = float((growth ** np.arange(epochs - 1) * inner_sums(epochs)).sum()) / (epochs + shift)
     return double_sum(epochs, growth, 1 / ((epochs - l + 2.0) * (l - 1))), right
 
 
@@ -48,12 +53,10 @@ def equation_19(epochs: int, growth: float, factor: float = 1.0) -> Sides:
 
     The second step is sharp as k grows, as 0.577/log k.
     """
-    l = np.arange(2, epochs + 1)
-    inner = np.cumsum((1 / (epochs - l + 2) + 1 / (l - 1))[::-1])[::-1]
     powers = growth ** np.arange(epochs - 1)
     middle = float(powers.sum() * (2 / np.arange(1, epochs + 1)).sum())
     last = float(powers.sum()) * 2 * (1 + math.log(epochs))
-    return np.array([float((powers * inner).sum()), middle]), factor * np.array([middle, last])
+    return np.array([float((powers * inner_sums(epochs)).sum()), middle]), factor * np.array([middle, last])
 
 
 @PAPER.inequality(
