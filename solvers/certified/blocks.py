@@ -11,6 +11,7 @@ import numba
 import numpy as np
 
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.inlined import inlined
 
 _jit = numba.njit(cache=True, nogil=True, error_model="numpy")
 _LOST = 1e-15  # share of a squared response that is left by rounding when others are taken off
@@ -18,28 +19,34 @@ _LOST = 1e-15  # share of a squared response that is left by rounding when other
 
 @_jit
 def _subtract_projection(gram: Array, states: int) -> None:
-    """Take off what the first ``states`` responses explain of the others, in place."""
+    """Take off what the first ``states`` responses explain of the others, in place, below the diagonal."""
     size = gram.shape[0]
+    column = np.empty(size)
     for s in range(states):
-        before = gram[s, s]
-        for r in range(s):
-            before += gram[r, s] * gram[r, s] / gram[r, r] if gram[r, r] > 0.0 else 0.0
         pivot = gram[s, s]
+        before = pivot
+        for r in range(s):
+            before += gram[s, r] * gram[s, r] / gram[r, r] if gram[r, r] > 0.0 else 0.0
         if not pivot > _LOST * before:
             gram[s, s] = 0.0
             continue
+        column[:] = gram[:, s]
         for i in range(s + 1, size):
-            factor = gram[s, i] / pivot
-            for j in range(i, size):
-                gram[i, j] -= factor * gram[s, j]
+            _add(gram[i, s + 1 : i + 1], -column[i] / pivot, column[s + 1 : i + 1])
 
 
-@_jit
-def _make_symmetric(matrix: Array) -> None:
-    """Copy what is above the diagonal below it."""
-    for i in range(matrix.shape[0]):
-        for j in range(i):
-            matrix[i, j] = matrix[j, i]
+@inlined
+def _add(row, factor, other):  # type: ignore[no-untyped-def]
+    for i in range(row.size):
+        row[i] += factor * other[i]
+
+
+@inlined
+def _add_product(left, right, product):  # type: ignore[no-untyped-def]
+    """Add the product of two small matrices."""
+    for i in range(left.shape[0]):
+        for j in range(left.shape[1]):
+            _add(product[i], left[i, j], right[j])
 
 
 @_jit
@@ -63,39 +70,55 @@ def joined(
     total = np.zeros((size, size))
     whole = np.zeros((m + size, m + size))
     states = np.zeros((m, m + size))
+    moved = np.zeros((m, m + size))
     later = np.zeros((count + 1, m, m))
-    new_transition = np.zeros((groups, m, m))
-    new_inputs = np.zeros((groups, m, p))
-    new_gram = np.zeros((groups, m + p, m + p))
+    ahead = np.zeros((m, m + q))
+    following = np.zeros((groups, m, m + p))  # Φ and Γ of the joined block
+    shown = np.zeros((groups, m + p, m + p))
+    entering = np.zeros((m + q, m + p))  # the state before a part and its inputs, in those of the joined block
+    seen = np.zeros((m + q, m + p))
     for g in range(groups):
-        later[count] = 0.0
         for c in range(count - 1, -1, -1):
-            later[c] = gram[c, g, :m, :m] + transition[c, g].T @ later[c + 1] @ transition[c, g]
+            later[c] = gram[c, g, :m, :m]
+            ahead[:] = 0.0
+            _add_product(later[c + 1], transition[c, g], ahead[:, :m])
+            _add_product(transition[c, g].T, ahead[:, :m], later[c])
         states[:] = 0.0
         whole[:] = 0.0
-        states[:, :m] = np.eye(m)
         whole[:m, :m] = later[0]
+        for x in range(m):
+            states[x, x] = 1.0
+            following[g, x, x] = 1.0
         for c in range(count):
             first = m + c * q
-            ahead = later[c + 1] @ np.ascontiguousarray(inputs[c, g])
-            across = gram[c, g, :m, m:] + transition[c, g].T @ ahead
-            whole[:first, first : first + q] = np.ascontiguousarray(states[:, :first]).T @ across
-            own = gram[c, g, m:, m:] + np.ascontiguousarray(inputs[c, g]).T @ ahead
-            whole[first : first + q, first : first + q] = own
-            states[:, :first] = transition[c, g] @ np.ascontiguousarray(states[:, :first])
-            states[:, first : first + q] = inputs[c, g]
-        _make_symmetric(whole)
-        if p > 0:
-            new_transition[g] = states[:, :m]
-            new_inputs[g] = np.ascontiguousarray(states[:, m:]) @ basis
-            new_gram[g, :m, :m] = whole[:m, :m]
-            new_gram[g, :m, m:] = np.ascontiguousarray(whole[:m, m:]) @ basis
-            new_gram[g, m:, :m] = new_gram[g, :m, m:].T
-            new_gram[g, m:, m:] = basis.T @ (np.ascontiguousarray(whole[m:, m:]) @ basis)
+            ahead[:] = 0.0
+            _add_product(later[c + 1], inputs[c, g], ahead[:, m:])
+            own = whole[first : first + q, first : first + q]
+            own[:] = gram[c, g, m:, m:]
+            _add_product(inputs[c, g].T, ahead[:, m:], own)
+            for x in range(m):  # what the inputs cause across, times what earlier ones leave
+                for y in range(q):
+                    across = gram[c, g, x, m + y]
+                    for z in range(m):
+                        across += transition[c, g, z, x] * ahead[z, m + y]
+                    _add(whole[first + y, :first], across, states[x, :first])
+            moved[:, :first] = 0.0
+            _add_product(transition[c, g], states[:, :first], moved[:, :first])
+            moved[:, first : first + q] = inputs[c, g]
+            states[:, : first + q] = moved[:, : first + q]
+            entering[:m] = following[g]
+            entering[m:, m:] = basis[c * q : (c + 1) * q]
+            seen[:] = 0.0
+            _add_product(gram[c, g], entering, seen)
+            _add_product(entering.T, seen, shown[g])
+            following[g] = 0.0
+            _add_product(transition[c, g], entering[:m], following[g])
+            _add_product(inputs[c, g], entering[m:], following[g])
         if free:
             _subtract_projection(whole, m)
         for i in range(size):
-            for j in range(i, size):
-                total[i, j] += whole[m + i, m + j]
-    _make_symmetric(total)
-    return total, new_transition, new_inputs, new_gram
+            _add(total[i, : i + 1], 1.0, whole[m + i, m : m + i + 1])
+    for i in range(size):
+        for j in range(i):
+            total[j, i] = total[i, j]
+    return total, following[:, :, :m].copy(), following[:, :, m:].copy(), shown
