@@ -32,7 +32,6 @@ from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.mechanisms.toeplitz_losses import (
     Objective,
-    correlated,
     error_weights,
     multiplied,
     noising_error,
@@ -46,7 +45,7 @@ from corrnoise.theory.problems.learning_recursions import filtered_gradient, fil
 from corrnoise.theory.recursion import Recursion
 from corrnoise.theory.workloads import MatrixWorkload, PrefixSums, Workload
 
-_GROUPS = 16  # of a linear system in a search
+_GROUPS = 6  # of a linear system in a search
 _MANY = 1_000_000  # steps times modes, above which searches for Toeplitz noise use groups of modes
 REGULARISATION = 1e-12  #: share of tr(W)/n that is added to the diagonal of the weights W of an objective
 
@@ -182,11 +181,21 @@ class _ToeplitzWorkload(RunObjective):
     def __init__(self, workload: Workload, column: Array, kind: Objective) -> None:
         self.steps, self.what, self.column, self.kind = workload.steps, workload, column, kind
         self.shares = error_weights(workload.steps, workload.steps, kind)
+        self.system = workload.recursion()
 
     def power(self, noising: Array) -> tuple[float, Array]:
-        sums = multiplied(self.column, noising)
+        sums = self._sums(noising)
         weighted = self.shares * sums
-        return float(weighted @ sums), 2 * correlated(weighted, self.column, self.steps)[: noising.size]
+        # The transpose of a Toeplitz workload is the workload in reversed time.
+        return float(weighted @ sums), 2 * self._sums(weighted[::-1])[::-1][: noising.size]
+
+    def _sums(self, noise: Array) -> Array:
+        """The workload of noise, which is 0 after the steps that are given."""
+        if self.system is None:
+            return multiplied(self.column, noise)
+        padded = np.zeros(self.steps)
+        padded[: noise.size] = noise
+        return self.system.response(padded)[:, 0]
 
     def weights(self) -> Array:
         if self.kind == "max":

@@ -10,10 +10,12 @@ group for each eigenvalue.  No inverse of the workload occurs, so that learning 
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.inlined import times, writable
 from corrnoise.theory.numerics.records import Record, record
 
 
@@ -59,6 +61,15 @@ class Recursion(Record):
         """n, the number of steps."""
         return int(self.weights.shape[0])
 
+    def response(self, noise: ArrayLike) -> Array:
+        """(v_g)_0 after each step, shape (n, G), for a noise y, shape (n,)."""
+        given = checks.reals("noise", noise, ndim=1)
+        if given.size != self.steps:
+            raise ValueError(f"noise must have {self.steps} steps, got {given.size}")
+        found = np.empty(self.weights.shape)
+        _respond(*writable(self.transition, self.input, given), found)
+        return found
+
     def gram(self) -> Array:
         """W, shape (n, n), with the squared error tr(W N Nᵀ) of noise N z; O(n³ G)."""
         n, groups = self.weights.shape
@@ -70,3 +81,17 @@ class Recursion(Record):
                 states[:, step] += self.input[step % len(self.input), group]
                 whole += self.weights[step, group] * np.outer(states[0], states[0])
         return whole
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _respond(transition, entry, noise, responses):  # type: ignore[no-untyped-def]
+    """Fill the first states of all groups after each step."""
+    groups, m = entry.shape[1:]
+    states, moved = np.zeros((groups, m)), np.empty(m)
+    for t in range(noise.size):
+        f, e = transition[t % len(transition)], entry[t % len(entry)]
+        for g in range(groups):
+            times(f[g], states[g], moved)
+            for x in range(m):
+                states[g, x] = moved[x] + e[g, x] * noise[t]
+            responses[t, g] = states[g, 0]

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.theory.problems.learning_objective import LearningObjective
+from corrnoise.theory.problems.quadratic import LinearRegression
 from corrnoise.theory.recursion import Recursion
 from corrnoise.theory.workloads import MatrixWorkload, MomentumSGD
 from tests.strategies import mean_estimations, regressions, workloads
@@ -55,3 +56,25 @@ def test_a_matrix_has_no_recursion():
 def test_shapes_are_checked(arguments, message):
     with pytest.raises(ValueError, match=message):
         Recursion(*arguments)
+
+
+@given(workloads(kinds=("prefix", "momentum", "average")), st.integers(0, 2**32))
+def test_the_response_to_noise_is_that_of_the_workload(work, seed):
+    noise = np.random.default_rng(seed).normal(size=work.steps)
+    found = work.recursion().response(noise)
+    assert found.shape == (work.steps, 1)
+    assert not differs(found[:, 0], work.apply(noise))
+    late = work.recursion().response(np.append(0.0, noise[:-1]))  # the mutant waits a step
+    assert work.steps < 2 or differs(late[:, 0], work.apply(noise))
+
+
+def test_the_response_of_learning_has_a_column_for_each_rate():
+    system = LearningObjective(LinearRegression([1.0, 0.5], 0.5), 5).recursion()
+    found = system.response([1.0, 0.0, 0.0, 0.0, 1.0])
+    decays = np.array([0.5, 0.75])
+    np.testing.assert_allclose(found, decays ** np.arange(5)[:, np.newaxis] + np.eye(5)[4][:, np.newaxis], rtol=1e-15)
+
+
+def test_noise_of_another_length_is_refused():
+    with pytest.raises(ValueError, match="noise must have 4 steps, got 3"):
+        MomentumSGD(4, momentum=0.5).recursion().response(np.zeros(3))
