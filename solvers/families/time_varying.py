@@ -4,10 +4,10 @@ The variables are the decays, and on few ``knots`` the logarithms of outputs and
 by the ``saturation``, with which the sensitivity is 1.  So the error alone is minimised.
 
 Runs of increasing length lead to the one that is meant: steps of the linear system are merged, and knots and decays are
-carried over in logarithms of distances.  Which decays are best depends on the length.  So each search keeps three sets
-of different decays, and those of short runs have starts of their own: equally spaced decays, of which up to three are
-the slowest.  For d buffers there is also the result for d − 1 with a decay between; in fixed epochs the result for
-every order of steps that are as far apart, and the other way round.
+carried over in logarithms of distances.  Which decays are best depends on the length: in short runs several are the
+slowest, in long ones they are further apart.  So each search keeps three sets of different decays, and starts also from
+the slowest of the best set with others that are equally spaced.  For d buffers there is also the result for d − 1 with
+a decay between; in fixed epochs the result for every order of steps that are as far apart, and the other way round.
 The largest error of a step is approached by p-norms of the squared errors.
 The search is local: a floor certifies it.
 """
@@ -16,15 +16,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from itertools import islice, pairwise, repeat
-from operator import itemgetter
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 
+from corrnoise.solvers.families.descent import Descent
 from corrnoise.solvers.families.knots import Knots
 from corrnoise.solvers.families.saturation import LARGEST, Classes, Levels, Numbers
 from corrnoise.solvers.objectives import RunObjective, grouped
@@ -44,20 +44,19 @@ _COARSE = 4.0  # the ratio of knots
 _FINER = (2.0, 1.25)  # ratios of further knots
 _FINE = 4096  # steps up to which there are further knots
 _ITERATIONS = (20, 300)  # of a search
-_WORK = 600_000  # steps of all its iterations
-_BESIDE = (4096, 200_000)  # steps between which searches run beside each other: threads share Python and memory
+_QUICK = 150  # at most, in short runs that lead to one of more than ``_LONG`` steps
+_LONG = 10_000
 _SEARCHES = 4  # about as many are made for the shortest run
+_FEW = 30_000  # steps above which searches begin at the best starts alone
+_WORK = 900_000  # steps of one group in all its iterations
+_BESIDE = (1000, 200_000)  # steps between which searches run beside each other: threads share Python and memory
 _POWERS = (8.0, 32.0, 128.0, 512.0)  # of the norms for the largest error
-_PAIRS = 20  # of steps and changes of the gradient
-_HALVINGS = 20
-_DECREASE = 1e-10  # of the logarithm of the squared error, at which a search ends
 _FASTEST = 6.0  # logarithm of −log θ
 _KEPT = 3  # points of each run with which the next one begins
 _DIFFERENT = (0.1, 0.5)  # rates of minima that are not one, in the first third of a search and at its end
-_FRESH = 32_768  # steps up to which searches have starts of their own
-_SLOW = 3  # buffers that may be the slowest in these
+_SLOW = 3  # buffers that may be the slowest where others are equally spaced
 _APART = 0.25  # rates of these
-_WEIGHT = 0.5  # of a buffer in them, times the root of its gap
+_WEIGHT = 0.5  # of a buffer, times the root of its gap
 _FAST = 1.0  # rate at the start, at most
 _LARGE = 1e6  # the logarithm of an error that overflows
 
@@ -97,12 +96,18 @@ class _Search:
     """The logarithm of the squared error of saturated buffers as a function of the variables."""
 
     def __init__(
-        self, system: Recursion, knots: Knots, saturation: Classes | Levels, power: float | None = None
+        self,
+        system: Recursion,
+        knots: Knots,
+        saturation: Classes | Levels,
+        power: float | None = None,
+        iterations: int = _ITERATIONS[1],
     ) -> None:
         weights = system.weights if power is None else np.sign(system.weights)
         transition, entry, weights = writable(system.transition, system.input, weights)
         self.system = (transition, entry, weights)
         self.knots, self.saturation, self.power = knots, saturation, power
+        self.iterations = iterations
 
     def mechanism(self, point: _Point) -> TimeVaryingBuffers:
         numbers, columns = self.strategy(point)
@@ -144,70 +149,25 @@ class _Search:
         of_rates = -(of_error[0] + of_numbers[0]) * numbers[0] * np.exp(point.rates)
         return value, _Point(of_rates, self.knots.transposed @ of_steps, of_columns)
 
-    def minimum(self, point: _Point, iterations: int) -> tuple[float, _Point]:
-        """A local minimum."""
-        ends = np.cumsum([one.size for one in point])[:-1]
-
-        def unpacked(flat: Array) -> _Point:
-            parts = np.split(flat, ends)
-            return _Point(*(part.reshape(one.shape) for part, one in zip(parts, point, strict=True)))
+    def descent(self, start: _Point) -> Descent:
+        """The descent from a point."""
 
         def function(flat: Array) -> tuple[float, Array]:
-            value, gradient = self(unpacked(flat))
+            with np.errstate(all="ignore"):
+                value, gradient = self(_like(start, flat))
             return value, _flat(gradient)
 
-        with np.errstate(all="ignore"):
-            value, flat = descended(function, _flat(point), iterations)
-        return value, unpacked(flat)
+        return Descent(function, _flat(start))
 
 
 def _flat(point: _Point) -> Array:
     return np.concatenate([one.ravel() for one in point])
 
 
-def descended(function: Callable[[Array], tuple[float, Array]], start: Array, iterations: int) -> tuple[float, Array]:
-    """The least value of L-BFGS with backtracking, and where it is.
-
-    The Fortran code of SciPy calls threads of BLAS for its tiny matrices, which takes ten times as long on a busy
-    machine.
-    """
-    value, gradient = function(start)
-    x = start
-    pairs: deque[tuple[Array, Array, float]] = deque(maxlen=_PAIRS)
-    for _ in range(iterations):
-        direction = _direction(gradient, pairs)
-        slope = float(gradient @ direction)
-        length = 1.0 if pairs else 1 / max(1.0, float(np.abs(gradient).max()))
-        for _ in range(_HALVINGS):
-            following, slopes = function(x + length * direction)
-            if following <= value + 1e-4 * length * slope:
-                break
-            length *= 0.3
-        else:
-            break
-        step, change = length * direction, slopes - gradient
-        if (curved := float(step @ change)) > 0:
-            pairs.append((step, change, curved))
-        gained = value - following
-        x, value, gradient = x + step, following, slopes
-        if gained < _DECREASE:
-            break
-    return value, x
-
-
-def _direction(gradient: Array, pairs: Collection[tuple[Array, Array, float]]) -> Array:
-    """Minus the gradient times the inverse Hessian that the pairs of steps and changes of the gradient imply."""
-    direction = -gradient
-    shares = []
-    for step, change, curved in reversed(list(pairs)):
-        shares.append(float(step @ direction) / curved)
-        direction = direction - shares[-1] * change
-    if pairs:
-        _, change, curved = list(pairs)[-1]
-        direction = direction * (curved / float(change @ change))
-    for (step, change, curved), share in zip(pairs, reversed(shares), strict=True):
-        direction = direction + (share - float(change @ direction) / curved) * step
-    return direction
+def _like(point: _Point, flat: Array) -> _Point:
+    """The variables of ``flat``, in the shapes of a point."""
+    parts = np.split(flat, np.cumsum([one.size for one in point])[:-1])
+    return _Point(*(part.reshape(one.shape) for part, one in zip(parts, point, strict=True)))
 
 
 def _logarithm(errors: Array, power: float | None) -> tuple[float, Array]:
@@ -231,12 +191,21 @@ class _Run(NamedTuple):
     period: int
     kind: Kind
     limit: int  # of participations
+    work: float = _WORK  # of a search
+    most: int = _ITERATIONS[1]  # iterations of a search
 
     def search(self, ratio: float, power: float | None = None) -> _Search:
         knots = Knots.of(self.system.steps, self.period, ratio)
         classes = self.kind in ("single", "fixed epochs")
         saturation = Classes(knots) if classes else Levels(knots, self.kind == "reshuffled", self.limit)
-        return _Search(self.system, knots, saturation, power)
+        iterations = min(max(round(self.work / _work(self.system)), _ITERATIONS[0]), self.most)
+        return _Search(self.system, knots, saturation, power, iterations)
+
+
+def _work(system: Recursion) -> float:
+    """The work of an iteration, in steps of one group."""
+    steps, groups = system.weights.shape
+    return steps * (groups + 3) / 4
 
 
 def _ladder(whole: _Run) -> list[_Run]:
@@ -249,17 +218,46 @@ def _ladder(whole: _Run) -> list[_Run]:
     return found
 
 
+def _middles(period: int, parts: int) -> Array:
+    """The middles of equal parts of [−log b, 0]."""
+    return -(np.arange(parts) + 0.5) / parts * math.log(period)
+
+
+def _of_gaps(rates: Array) -> Array:
+    """The logarithms of o and i for weights o i in proportion to the roots of gaps."""
+    return 0.5 * math.log(_WEIGHT) + rates / 4
+
+
+def _with_more(point: _Point, rates: Array) -> _Point:
+    """Further buffers of these rates, whose weights are in proportion to the roots of their gaps."""
+    d = point.rates.size
+    values = np.tile(_of_gaps(rates), (len(point.values), 1))
+    values = np.hstack([point.values[:, :d], values, point.values[:, d:], values])
+    return point._replace(rates=np.append(point.rates, rates), values=values)
+
+
 def _equally_spaced(buffers: int, search: _Search) -> list[_Point]:
     """Points whose rates are equally spaced but for up to two more that are the slowest, and one of equal weights."""
     steps, period, start = search.knots.steps, search.knots.period, search.saturation.start()
     slowest = -0.5 * math.log(steps) if buffers == 1 else min(-0.75 * math.log(steps), -2.0)
-    rates = [np.linspace(slowest, -1.0, buffers)]
-    values = [np.full(buffers, 0.5 * math.log(_WEIGHT / buffers))]
-    for slow in range(min(buffers, _SLOW)):  # logarithms of gaps are in the middle of parts of [−log b, 0]
-        middles = ((np.arange(buffers - slow) + 0.5) / (buffers - slow) - 1) * math.log(period)
-        rates.append(np.append(middles[0] + _APART * np.arange(1, slow + 1), middles))
-        values.append(0.5 * math.log(_WEIGHT) + rates[-1] / 4)  # weights o i are in proportion to the roots of gaps
-    return [_Point(r, np.tile(v, (search.knots.size, 2)), start) for r, v in zip(rates, values, strict=True)]
+    equal = np.tile(np.full(buffers, 0.5 * math.log(_WEIGHT / buffers)), (search.knots.size, 2))
+    found = [_Point(np.linspace(slowest, -1.0, buffers), equal, start)]
+    for slow in range(min(buffers, _SLOW)):
+        rates = _middles(period, buffers - slow)
+        rates = np.append(rates, rates[-1] + _APART * np.arange(1, slow + 1))
+        found.append(_with_more(_Point(np.empty(0), np.empty((search.knots.size, 0)), start), rates))
+    return found
+
+
+def _spread(point: _Point, period: int) -> list[_Point]:
+    """Points with one, two or three of its slowest buffers, which take one of equal parts, and one in each other."""
+    d, order = point.rates.size, np.argsort(point.rates)
+    found = []
+    for slow in range(1, min(d, _SLOW + 1)):
+        kept = order[:slow]
+        slowest = point._replace(rates=point.rates[kept], values=point.values[:, np.append(kept, kept + d)])
+        found.append(_with_more(slowest, _middles(period, d - slow + 1)[:-1]))
+    return found
 
 
 def _with_another(point: _Point, steps: int) -> _Point:
@@ -285,30 +283,27 @@ def _carried(point: _Point, old: _Search, new: _Search) -> _Point:
     return _Point(rates * (1 + stretch), values, columns)
 
 
-def _apart(points: Sequence[_Point], rates: float) -> list[_Point]:
+def _apart(descents: Sequence[Descent], rates: Callable[[Descent], Array], least: float) -> list[Descent]:
     """Those whose rates are so far from those of all that come before."""
-    found: list[_Point] = []
-    for point in points:
-        if all(np.abs(np.sort(point.rates) - np.sort(one.rates)).max() > rates for one in found):
-            found.append(point)
+    found: list[Descent] = []
+    for one in descents:
+        if all(np.abs(rates(one) - rates(other)).max() > least for other in found):
+            found.append(one)
     return found
 
 
-def _lowest(search: _Search, starts: Sequence[_Point], pool: Executor, kept: int, searches: int = 1) -> list[_Point]:
+def _lowest(search: _Search, starts: Sequence[_Point], pool: Executor, kept: int) -> list[_Point]:
     """The local minima of different decays with the least values, at most so many, the least one first."""
-    iterations = _iterations(search, searches)
-    points = starts
-    for some, rates in zip((iterations // 3, iterations - iterations // 3), _DIFFERENT, strict=True):
-        made = (pool.map if search.knots.steps >= _BESIDE[0] else map)(search.minimum, points, repeat(some))
-        found = sorted(made, key=itemgetter(0))
-        points = _apart([point for _, point in found], rates)[:kept]
-    return list(points)
-
-
-def _iterations(search: _Search, searches: int = 1) -> int:
-    """How many iterations a search has where so many are made."""
-    steps, groups = search.system[2].shape
-    return min(max(round(_WORK / (searches * steps * (groups + 3) / 4)), _ITERATIONS[0]), _ITERATIONS[1])
+    each = pool.map if search.knots.steps >= _BESIDE[0] else map
+    buffers = starts[0].rates.size
+    found = sorted(each(search.descent, starts), key=attrgetter("value"))
+    if search.knots.steps > _FEW:
+        found = found[:kept]
+    third = search.iterations // 3
+    for some, rates in zip((third, search.iterations - third), _DIFFERENT, strict=True):
+        found = sorted(each(Descent.go_on, found, repeat(some)), key=attrgetter("value"))
+        found = _apart(found, lambda one: np.sort(one.at[:buffers]), rates)[:kept]
+    return [_like(starts[0], one.at) for one in found]
 
 
 def _shortest(run: _Run, most: int, pool: Executor, others: Iterable[_Point] = ()) -> Iterator[list[_Point]]:
@@ -318,7 +313,7 @@ def _shortest(run: _Run, most: int, pool: Executor, others: Iterable[_Point] = (
     for buffers in range(1, most + 1):
         starts = [*_equally_spaced(buffers, search), *islice(others, 1)]
         starts += [_with_another(point, search.knots.steps) for point in found]
-        found = _lowest(search, starts, pool, _KEPT + 1, _SEARCHES)
+        found = _lowest(search, starts, pool, _KEPT + 1)
         yield found
 
 
@@ -336,11 +331,10 @@ def _in_longer_runs(
 ) -> list[_Point]:
     """The best points of the last search, from those of the first one, each search for a longer run."""
     kept = [_KEPT] * (len(searches) - 2) + [1]
-    work = [one.knots.steps * _iterations(one) * (_KEPT + 2 * k) for one, k in zip(searches[1:], kept, strict=False)]
+    work = [one.knots.steps * one.iterations * k for one, k in zip(searches[1:], kept, strict=False)]
     for k, (search, following) in enumerate(pairwise(searches)):
         starts = [_carried(one, search, following) for one in points]
-        if following.knots.steps <= _FRESH:
-            starts += _equally_spaced(points[0].rates.size, following)
+        starts += _spread(starts[0], following.knots.period)
         began = time.monotonic()
         points = _lowest(following, starts, pool, kept[k])
         left = (time.monotonic() - began) * sum(work[k + 1 :]) / work[k]
@@ -375,15 +369,17 @@ def time_varying_buffers(
     system = grouped(linear)
     who = participation.worst
     kind: Kind = "single" if who.once else who.kind
-    runs = _ladder(_Run(system, who.length if who.once else who.period, kind, who.count))
+    most = _QUICK if system.steps > _LONG else _ITERATIONS[1]
+    runs = _ladder(_Run(system, who.length if who.once else who.period, kind, who.count, _WORK, most))
+    shortest = runs[0]._replace(work=_WORK / _SEARCHES)
     searches = [run.search(_COARSE) for run in runs]
     finer = [runs[-1].search(ratio) for ratio in _FINER if system.steps <= _FINE]
     if objective.kind == "max":
         ratio = _COARSE if system.steps > _FINE else _FINER[0]
         finer += [runs[-1].search(ratio, power) for power in _POWERS]
-    most = max(memories, default=0)
+    buffers = max(memories, default=0)
     with ThreadPoolExecutor(None if system.steps <= _BESIDE[1] else 1) as pool:
-        for points in _shortest(runs[0], most, pool, _of_another_order(runs[0], most, pool)):
+        for points in _shortest(shortest, buffers, pool, _of_another_order(shortest, buffers, pool)):
             if points[0].rates.size in memories:
                 search = searches[-1]
                 point, *_ = _in_longer_runs(points, searches, pool, progress)
