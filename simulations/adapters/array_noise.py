@@ -21,7 +21,7 @@ from corrnoise.theory.mechanisms.program import Form, Program
 from corrnoise.theory.numerics.checks import Array
 
 FORMS: tuple[Form, ...] = ("cascade", "delay line", "buffers", "time-varying buffers")
-_COMPARED = 4096  # coordinates of the first step that the host makes, too
+_COMPARED = 4096  # coordinates of the first step of a device that the host makes, too
 
 
 def numbers(program: Program) -> tuple[Array, ...]:
@@ -108,8 +108,8 @@ def on_grid(xp: Any, total: Any, noise: Any, unit: float) -> tuple[Any, Any]:
 class DeviceNoiseMaker(NoiseMaker):
     """The noise of a program on a device of a library.
 
-    The first step that it makes is made on the host, too, for some thousand coordinates: a device, driver or compiler
-    that gives other numbers is refused.
+    The first step that it makes is made on the host, too, for some thousand coordinates of each device: a device,
+    driver or compiler that gives other numbers is refused.
 
     Parameters
     ----------
@@ -152,16 +152,25 @@ class DeviceNoiseMaker(NoiseMaker):
         if self._compared or not self.size:
             return self._made(secret, step, nonce, factor, wide)
         first, length = self.spans[0].tolist()
-        place = slice(0, min(length, _COMPARED))
-        host = ModelNoise(self._program, self._model, 1, spans=[(first, place.stop)])
-        host.memory = self._memory_of(place)
+        starts = range(0, length, self._part)
+        places = [slice(start, min(start + min(_COMPARED, self._part), length)) for start in starts]
+        before = [self._memory_of(place) for place in places]
         found = self._made(secret, step, nonce, factor, wide)
-        if not np.array_equal(self.on_host(found[place]), host.made(secret, step, nonce, scale, wide=wide)):
-            raise RuntimeError(
-                f"{self.device} makes other numbers than the host, whose noise the run is promised: train on the CPU"
-            )
+        for place, memory in zip(places, before, strict=True):
+            host = ModelNoise(self._program, self._model, 1, spans=[(first + place.start, place.stop - place.start)])
+            host.memory = memory
+            if not np.array_equal(self.on_host(found[place]), host.made(secret, step, nonce, scale, wide=wide)):
+                raise RuntimeError(
+                    f"{self.device} makes other numbers than the host, whose noise the run is promised: train on the "
+                    "CPU"
+                )
         self._compared = True
         return found
+
+    @property
+    def _part(self) -> int:
+        """The number of coordinates of each device of several, at least 1."""
+        return self.size
 
     @abstractmethod
     def _made(self, secret: bytes, step: int, nonce: bytes, factor: float, wide: bool) -> Any:

@@ -21,13 +21,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from corrnoise.simulations.adapters import array_noise, array_normals
-from corrnoise.simulations.adapters.jax_noise import filled_up, is_cut, sharding_of
+from corrnoise.simulations.adapters.jax_noise import filled_up, in_64_bits, is_cut, sharding_of
 from corrnoise.simulations.adapters.training import batches_of, chunks, due
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run import draws
@@ -86,36 +86,19 @@ def private_gradient(
     if {len(each) for each in batch} != {expected}:
         found_sizes = ", ".join(str(len(each)) for each in batch)
         raise ValueError(f"batch must be arrays of the {expected} examples of the step, got {found_sizes}")
-    total = _zeros(leaves, run.grid)
-    summed = _clipped_sum(loss, run.budget.clip_norm, run.grid)
+    size = filled_up(run.size, run.device)
+    summed = _clipped_sum(loss, run.budget.clip_norm, run.grid, size, run.device)
+    with in_64_bits(run.device) as jnp:
+        of_type = jnp.result_type("float32", *leaves) if run.grid is None else run.grid.dtype
+        total = jnp.zeros(size, of_type, device=run.device)
     for places, count in chunks(run, chunk_size, run.size):
-        takes_part = np.arange(len(places)) < count
-        some = jax.tree.leaves(summed(parameters, takes_part, *(each[places] for each in batch)))
-        with jax.enable_x64(True):
-            total = [before + more for before, more in zip(total, some, strict=True)]
-    if run.grid is None:
-        _check_types("sums", total)
-    if run.device is None:
-        noisy_sum: Any = run.add_noise(np.concatenate([np.ravel(each) for each in total]))
-    else:
-        with jax.enable_x64(True):
-            joined = _joined(run.device, filled_up(run.size, run.device))(total)
-            noisy_sum = run.add_noise(jax.device_put(joined, run.device))
+        some = summed(parameters, np.arange(len(places)) < count, *(each[places] for each in batch))
+        with in_64_bits(run.device):
+            total = total + some
+    noisy_sum: Any = run.add_noise(np.asarray(total) if run.device is None else total)
     like = tuple((leaf.shape, str(leaf.dtype), sharding_of(leaf)) for leaf in leaves)
-    with jax.enable_x64(True):  # noisy sums of exact sums may be of float64
+    with in_64_bits(run.device):  # noisy sums of exact sums may be of float64
         return jax.tree.unflatten(tree, _parted(like)(noisy_sum, batches_of(run).batch_size))
-
-
-@lru_cache(maxsize=16)
-def _joined(device: Any, size: int) -> Any:
-    """The compiled function that makes arrays one vector of a size, filled up with zeros, on the device of a run."""
-    jax = extra_module("jax", "jax")
-
-    def joined(parts: list[Any]) -> Any:
-        flat = jax.numpy.concatenate([each.ravel() for each in parts])
-        return jax.numpy.pad(flat, (0, size - flat.size))
-
-    return jax.jit(joined, out_shardings=device if is_cut(device) else None)
 
 
 @lru_cache(maxsize=16)
@@ -132,16 +115,6 @@ def _parted(like: tuple[tuple[Any, str, Any], ...]) -> Any:
         return found
 
     return jax.jit(parted, out_shardings=[sharding for *_, sharding in like])
-
-
-def _zeros(leaves: list[Any], grid: Grid | None) -> list[Any]:
-    """The sum of no gradients."""
-    jax = extra_module("jax", "jax")
-    with jax.enable_x64(True):
-        return [
-            jax.numpy.zeros(leaf.shape, jax.numpy.promote_types(leaf.dtype, "float32") if grid is None else grid.dtype)
-            for leaf in leaves
-        ]
 
 
 def check_parameters(leaves: list[Any], *, exact: bool) -> None:
@@ -172,29 +145,45 @@ def _check_types(name: str, leaves: list[Any], others: tuple[str, ...] = ()) -> 
 
 
 @lru_cache(maxsize=16)
-def _clipped_sum(loss: Callable[..., Any], clip_norm: float, grid: Grid | None) -> Any:
-    """The compiled function that sums the clipped gradients of the examples of a batch, in floats or on a grid."""
+def _clipped_sum(loss: Callable[..., Any], clip_norm: float, grid: Grid | None, size: int, device: Any) -> Any:
+    """The compiled function that sums the clipped gradients of the examples of a batch, in floats or on a grid.
+
+    The sum is a vector of a size, filled up with zeros, on the device of a run.  The loss is differentiated on the mesh
+    that its parameters have, and all else has automatic axes.
+    """
     jax = extra_module("jax", "jax")
     jnp = jax.numpy
 
-    def total(parameters: Any, takes_part: Any, *batch: Any) -> Any:
-        def each(counts: Any, *example: Any) -> Any:
-            gradient = jax.tree.map(_at_least_float32, jax.grad(loss)(parameters, *example))
-            leaves = jax.tree.leaves(gradient)
-            largest = jnp.max(jnp.stack([jnp.abs(leaf).max(initial=0.0) for leaf in leaves]))
-            unit = jnp.where(largest > 0, largest, 1.0)  # so that squares neither overflow nor vanish
-            norm = unit * jnp.sqrt(sum(_sum_by_halves(jnp.square(leaf / unit).reshape(-1)) for leaf in leaves))
-            factor = jnp.minimum(1.0, clip_norm * MARGIN / jnp.maximum(norm, clip_norm * MARGIN))
-            scaled = factor if grid is None else factor / grid.unit
-            return jax.tree.map(lambda leaf: jnp.where(counts & jnp.isfinite(norm), leaf * scaled, 0.0), gradient)
+    def clipped(counts: Any, leaves: list[Any]) -> list[Any]:
+        largest = jnp.max(jnp.stack([jnp.abs(leaf).max(initial=0.0) for leaf in leaves]))
+        unit = jnp.where(largest > 0, largest, 1.0)  # so that squares neither overflow nor vanish
+        norm = unit * jnp.sqrt(sum(_sum_by_halves(jnp.square(leaf / unit).reshape(-1)) for leaf in leaves))
+        factor = jnp.minimum(1.0, clip_norm * MARGIN / jnp.maximum(norm, clip_norm * MARGIN))
+        scaled = factor if grid is None else factor / grid.unit
+        return [jnp.where(counts & jnp.isfinite(norm), leaf * scaled, 0.0) for leaf in leaves]
 
-        clipped = jax.vmap(each)(takes_part, *batch)
+    def summed(takes_part: Any, samples: list[Any]) -> Any:
+        each = jax.vmap(clipped)(takes_part, [_at_least_float32(leaf) for leaf in samples])
         if grid is None:
-            return jax.tree.map(_sum_by_halves, clipped)
+            return _joined([_sum_by_halves(leaf) for leaf in each], size)
         with jax.enable_x64(True):  # for integers of 64 bits
-            return jax.tree.map(lambda leaf: leaf.astype(grid.dtype).sum(axis=0, dtype=grid.dtype), clipped)
+            return _joined([leaf.astype(grid.dtype).sum(axis=0, dtype=grid.dtype) for leaf in each], size)
 
-    return jax.jit(total)
+    def total(parameters: Any, takes_part: Any, *batch: Any) -> Any:
+        samples = jax.tree.leaves(jax.vmap(partial(jax.grad(loss), parameters))(*batch))
+        meshes = [jax.typeof(leaf).sharding.mesh for leaf in samples]
+        mesh = next((each for each in meshes if not each.empty), meshes[0])
+        along = jax.NamedSharding(mesh, jax.P(mesh.explicit_axes))
+        return jax.sharding.auto_axes(summed, out_sharding=along)(takes_part, samples)
+
+    return jax.jit(total, out_shardings=device if is_cut(device) else None)
+
+
+def _joined(parts: list[Any], size: int) -> Any:
+    """Arrays as one vector of a size, filled up with zeros."""
+    jnp = extra_module("jax.numpy", "jax")
+    flat = jnp.concatenate([each.ravel() for each in parts])
+    return jnp.pad(flat, (0, size - flat.size))
 
 
 def _at_least_float32(leaf: Any) -> Any:

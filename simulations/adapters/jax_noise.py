@@ -36,8 +36,9 @@ class JaxNoise(array_noise.DeviceNoiseMaker):
     threads
         A device has its own.
     device
-        A device of JAX, such as ``jax.devices()[0]``; or a ``NamedSharding`` of a vector: then each device makes and
-        keeps its own part.  Vectors are filled up to equal parts, and the numbers behind the model are not used.
+        A device of JAX, such as ``jax.devices()[0]``; or a ``NamedSharding`` that cuts a vector among all devices of a
+        mesh with automatic axes: then each device makes and keeps its own part.  Vectors are filled up to equal parts,
+        and the numbers behind the model are not used.
 
     Raises
     ------
@@ -59,7 +60,7 @@ class JaxNoise(array_noise.DeviceNoiseMaker):
         self.device = device
         self._own = self.size
         self.size = filled_up(self.size, device)
-        with _wide(device) as jnp:
+        with in_64_bits(device) as jnp:
             place = device if is_cut(device) else None
             self._rows = [jnp.zeros(self.size, program.dtype, device=place) for _ in range(self.rows)]
             self._numbers = [jnp.asarray(each) for each in array_noise.numbers(program)]
@@ -68,34 +69,43 @@ class JaxNoise(array_noise.DeviceNoiseMaker):
             ranges = [np.arange(first, first + length) for first, length in ([] if whole else self.spans.tolist())]
             self._places = int(self.spans[0, 0]) if whole else jnp.asarray(np.concatenate([np.arange(0), *ranges]))
 
+    @property
+    def _part(self) -> int:
+        return self.size // self.device.num_devices if is_cut(self.device) else self.size
+
     def _memory_of(self, place: slice) -> Array:
-        with _wide(self.device):
+        with in_64_bits(self.device):
             return super()._memory_of(place)
 
+    def made(self, secret: bytes, step: int, nonce: bytes, scale: float, *, wide: bool = False) -> Any:
+        """The noise of a step as an array on the device, as ``ModelNoise.made`` makes it."""
+        with in_64_bits(self.device):
+            return super().made(secret, step, nonce, scale, wide=wide)
+
     def _made(self, secret: bytes, step: int, nonce: bytes, factor: float, wide: bool) -> Any:
+        jnp = extra_module("jax.numpy", "jax")
         scales = self._program.draw_scales
         before = 1.0 if scales is None else float(scales[step])
-        with _wide(self.device) as jnp:
-            seed = jnp.asarray(draws.seeds(secret, [step], nonces=[nonce])[0], jnp.int64)
-            of_step = [each[step] if each.ndim == 2 else each for each in self._numbers]
-            made, self._rows = _step(self._program.form, self.size, wide or str(self.dtype) == "float64", self.device)(
-                seed, self._places, of_step, self._rows, before, factor, self._nu
-            )
-            return made if wide else made.astype(jnp.float32)
+        seed = jnp.asarray(draws.seeds(secret, [step], nonces=[nonce])[0], jnp.int64)
+        of_step = [each[step] if each.ndim == 2 else each for each in self._numbers]
+        made, self._rows = _step(self._program.form, self.size, wide or str(self.dtype) == "float64", self.device)(
+            seed, self._places, of_step, self._rows, before, factor, self._nu
+        )
+        return made if wide else made.astype(jnp.float32)
 
     def norm(self, total: Any) -> float:
         """The norm of a vector, formed in float64."""
-        with _wide(self.device) as jnp:
+        with in_64_bits(self.device) as jnp:
             return float(jnp.sqrt(jnp.square(total.astype(jnp.float64)).sum()))
 
     def extremes(self, total: Any) -> tuple[int, int]:
         """The smallest and the largest number of a vector of integers that is not empty."""
-        with _wide(self.device):
+        with in_64_bits(self.device):
             return int(total.min()), int(total.max())
 
     def noisy(self, total: Any, noise: Any, grid: Grid | None, *, on_grid: bool) -> Any:
         """The noisy sum of a step."""
-        with _wide(self.device):
+        with in_64_bits(self.device):
             return super().noisy(total, noise, grid, on_grid=on_grid)
 
     def _values(self, total: Any, grid: Grid) -> Any:
@@ -111,12 +121,18 @@ class JaxNoise(array_noise.DeviceNoiseMaker):
     def on_device(self, values: NDArray[Any]) -> Any:
         """An array of NumPy as one of JAX on the device, filled up with zeros."""
         whole = np.pad(values, (0, filled_up(len(values), self.device) - len(values)))
-        with _wide(self.device) as jnp:
+        with in_64_bits(self.device) as jnp:
             return jnp.asarray(whole, device=self.device if is_cut(self.device) else None)
 
 
-class _wide(ExitStack):  # noqa: N801
-    """A block in which JAX computes with 64 bits on a device; gives ``jax.numpy``."""
+class in_64_bits(ExitStack):  # noqa: N801
+    """A block in which JAX computes with 64 bits; gives ``jax.numpy``.
+
+    Parameters
+    ----------
+    device
+        Where it computes, as for ``JaxNoise``, whatever the mesh of the caller is; None for the usual device.
+    """
 
     def __init__(self, device: Any) -> None:
         super().__init__()
@@ -126,7 +142,9 @@ class _wide(ExitStack):  # noqa: N801
         jax = extra_module("jax", "jax")
         super().__enter__()
         self.enter_context(jax.enable_x64(True))
-        if not is_cut(self._device):
+        if is_cut(self._device):
+            self.enter_context(jax.set_mesh(self._device.mesh))
+        elif self._device is not None:
             self.enter_context(jax.default_device(self._device))
         return jax.numpy
 
@@ -176,11 +194,9 @@ def _on_grid() -> Callable[..., Any]:
 
 
 def sharding_of(leaf: Any) -> Any:
-    """How an array is cut among several devices, on a mesh with automatic axes; None for other arrays."""
-    module = extra_module("jax.sharding", "jax")
+    """How an array is cut among several devices; None for other arrays."""
     found: Any = getattr(leaf, "sharding", None)
-    several = isinstance(found, module.NamedSharding) and found.num_devices > 1
-    return found if several and set(found.mesh.axis_types) == {module.AxisType.Auto} else None
+    return found if is_cut(found) and found.num_devices > 1 else None
 
 
 def maker_for(leaves: list[Any]) -> Callable[..., NoiseMaker]:

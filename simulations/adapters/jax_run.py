@@ -139,9 +139,8 @@ class _Tree:
 
 
 def _placed(value: NDArray[Any], like: Any) -> Any:
-    """An array of NumPy as one of JAX, cut among devices as another one is."""
-    cut = len(getattr(like, "devices", set)()) > 1
-    return extra_module("jax.numpy", "jax").asarray(value, device=like.sharding if cut else None)
+    """An array of NumPy as one of JAX, where another one was put."""
+    return extra_module("jax", "jax").device_put(value, like.sharding if getattr(like, "committed", False) else None)
 
 
 def _is_key(leaf: Any) -> bool:

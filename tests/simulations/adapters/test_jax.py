@@ -228,7 +228,7 @@ def test_noise_is_that_of_a_run_on_the_host(mechanism: Any) -> None:
 
 
 def test_each_device_makes_its_own_noise(tmp_path: Path) -> None:
-    """On eight virtual devices, in meshes with automatic and explicit axes, and in a run."""
+    """On eight virtual devices, in meshes with automatic and explicit axes, and in runs on these."""
     root = Path(__file__).parents[3]
     paths = os.pathsep.join([str(root / "src"), str(root)])
     environment = {
@@ -242,7 +242,7 @@ def test_each_device_makes_its_own_noise(tmp_path: Path) -> None:
         [sys.executable, script, tmp_path], env=environment, capture_output=True, text=True, timeout=300
     )
     assert made.returncode == 0, made.stderr
-    assert made.stdout.split() == ["Auto", "Explicit", "run"]
+    assert made.stdout.splitlines() == ["Auto Auto", "Explicit Explicit", "Explicit Auto", "Auto Explicit", "run"]
 
 
 # -- a private run -----------------------------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ def test_the_gradient_is_that_of_single_examples_clipped_plus_noise() -> None:
 def test_no_example_exceeds_the_clip_norm(size: int, scale: float) -> None:
     example = np.random.default_rng(size).normal(size=(1, size)).astype(np.float32) * np.float32(scale)
     clip_norm = 1e-3 * min(scale, 1.0)
-    total = _clipped_sum(lambda parameters, x: parameters @ x, clip_norm, None)(
+    total = _clipped_sum(lambda parameters, x: parameters @ x, clip_norm, None, size, None)(
         jnp.zeros(size), np.ones(1, bool), example
     )
     norm = np.linalg.norm(np.asarray(total, float))
@@ -304,7 +304,7 @@ def summed(parameters: Any, x: Any) -> Any:
 
 def units(values: np.ndarray, clip_norm: float, grid: Grid, like: Any = np.float32) -> np.ndarray:
     """The integer sums of examples whose gradients are some rows."""
-    made = _clipped_sum(summed, clip_norm, grid)
+    made = _clipped_sum(summed, clip_norm, grid, values.shape[1], None)
     return np.asarray(made(jnp.zeros(values.shape[1], like), np.ones(len(values), bool), jnp.asarray(values, like)))
 
 

@@ -27,7 +27,8 @@ RNG = np.random.default_rng(3)
 DATA = RNG.normal(size=(50, 6)).astype("float32"), RNG.integers(3, size=50).astype("int32")
 PARAMETERS = {"weight": np.full((6, 3), 0.1, np.float32), "bias": np.zeros(3, np.float32)}
 NOISE = NuFTRL(0.05)
-GRID = grid_of(1.0, 12, 21, 8.0)
+SIZE = 21
+GRID = grid_of(1.0, 12, SIZE, 8.0)
 
 
 def loss(parameters: Any, image: Any, digit: Any) -> Any:
@@ -178,13 +179,13 @@ def test_coarse_gradients_of_examples_are_clipped_in_single_precision(function: 
     digits = np.full(500, 1, np.int32)
     with jax.default_matmul_precision(precision or "highest"):
         sums = [
-            jax.tree.leaves(
-                _clipped_sum(function, 0.1, None)(PARAMETERS, np.ones(count, bool), images[:count], digits[:count])
+            _clipped_sum(function, 0.1, None, SIZE, None)(
+                PARAMETERS, np.ones(count, bool), images[:count], digits[:count]
             )
             for count in (499, 500)
         ]
-    assert {str(leaf.dtype) for each in sums for leaf in each} == {"float32"}
-    less, more = (np.concatenate([np.ravel(leaf) for leaf in each]) for each in sums)
+    assert {str(each.dtype) for each in sums} == {"float32"}
+    less, more = map(np.asarray, sums)
     assert np.linalg.norm(less.astype(float)) > 40
     assert np.linalg.norm(more.astype(float) - less) <= 0.1
     rounded = [np.asarray(each.astype(jnp.bfloat16), float) for each in (less, more)]
@@ -198,9 +199,13 @@ def test_clipping_has_no_products_of_matrices(grid: Grid | None) -> None:
     def linear(parameters: Any, image: Any) -> Any:
         return sum((leaf * image).sum() for leaf in jax.tree.leaves(parameters))
 
-    text = str(jax.make_jaxpr(_clipped_sum(linear, 1.0, grid))(PARAMETERS, np.ones(5, bool), np.ones(5, np.float32)))
+    text = str(
+        jax.make_jaxpr(_clipped_sum(linear, 1.0, grid, SIZE, None))(
+            PARAMETERS, np.ones(5, bool), np.ones(5, np.float32)
+        )
+    )
     assert "dot_general" not in text
     assert "bf16" not in text
     assert "dot_general" in str(
-        jax.make_jaxpr(_clipped_sum(loss, 1.0, grid))(PARAMETERS, np.ones(len(DATA[0]), bool), *DATA)
+        jax.make_jaxpr(_clipped_sum(loss, 1.0, grid, SIZE, None))(PARAMETERS, np.ones(len(DATA[0]), bool), *DATA)
     )
