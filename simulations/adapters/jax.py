@@ -133,15 +133,19 @@ def check_parameters(leaves: list[Any], *, exact: bool) -> None:
         One of them is of another type than the sums of gradients would have.
     """
     _check_types("parameters", leaves, ("float16", "bfloat16") if exact else ())
-    if not extra_module("jax", "jax").config.jax_enable_x64 and any(str(leaf.dtype) == "float64" for leaf in leaves):
+    if not extra_module("jax", "jax").config.jax_enable_x64 and any(_type_of(leaf) == "float64" for leaf in leaves):
         raise ValueError("parameters must be of float32 unless jax_enable_x64 is set, got float64")
 
 
 def _check_types(name: str, leaves: list[Any], others: tuple[str, ...] = ()) -> None:
     """Refuse arrays that are not float32, float64 or of others: rounding sums to fewer bits exceeds the clip norm."""
     covered = ("float32", "float64", *others)
-    if refused := [str(leaf.dtype) for leaf in leaves if str(leaf.dtype) not in covered]:
+    if refused := [_type_of(leaf) for leaf in leaves if _type_of(leaf) not in covered]:
         raise ValueError(f"{name} must be of {' or '.join(covered)}, got {refused[0]}")
+
+
+def _type_of(leaf: Any) -> str:
+    return str(leaf.dtype) if hasattr(leaf, "dtype") else type(leaf).__name__
 
 
 @lru_cache(maxsize=16)
@@ -149,7 +153,8 @@ def _clipped_sum(loss: Callable[..., Any], clip_norm: float, grid: Grid | None, 
     """The compiled function that sums the clipped gradients of the examples of a batch, in floats or on a grid.
 
     The sum is a vector of a size, filled up with zeros, on the device of a run.  The loss is differentiated on the mesh
-    that its parameters have, and all else has automatic axes.
+    that its parameters have, and all else has automatic axes.  Norm and sum are of the same numbers: a compiler that
+    formed a gradient twice might round it otherwise in the sum than in its norm.
     """
     jax = extra_module("jax", "jax")
     jnp = jax.numpy
@@ -163,7 +168,8 @@ def _clipped_sum(loss: Callable[..., Any], clip_norm: float, grid: Grid | None, 
         return [jnp.where(counts & jnp.isfinite(norm), leaf * scaled, 0.0) for leaf in leaves]
 
     def summed(takes_part: Any, samples: list[Any]) -> Any:
-        each = jax.vmap(clipped)(takes_part, [_at_least_float32(leaf) for leaf in samples])
+        formed_once = jax.lax.optimization_barrier([_at_least_float32(leaf) for leaf in samples])
+        each = jax.vmap(clipped)(takes_part, formed_once)
         if grid is None:
             return _joined([_sum_by_halves(leaf) for leaf in each], size)
         with jax.enable_x64(True):  # for integers of 64 bits

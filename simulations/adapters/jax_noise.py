@@ -208,7 +208,7 @@ def maker_for(leaves: list[Any]) -> Callable[..., NoiseMaker]:
         The arrays.
     """
     devices = {device for leaf in leaves for device in leaf.devices()}
-    places: set[Any] = devices
+    places: set[Any] = devices or {None}
     if len(devices) > 1:
         module = extra_module("jax.sharding", "jax")
         meshes = {each and tuple(each.mesh.devices.flat) for each in map(sharding_of, leaves)}

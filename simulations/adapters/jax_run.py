@@ -62,11 +62,14 @@ class JaxRun(DataRun):
         jax = extra_module("jax", "jax")
         self.parameters = jax.tree.map(jax.numpy.asarray, parameters)
         self.optimizer = optimizer
+        if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
+            raise TypeError(f"optimizer must be an optax.GradientTransformation, got {optimizer!r:.80}")
         self.state = optimizer.init(self.parameters)
         self.loss = loss
         self._key = key
         self._chunk_size = None if chunk_size is None else checks.integer("chunk_size", chunk_size, 1)
         self._update = jax.jit(optimizer.update)
+        jax.eval_shape(self._update, self.parameters, self.state, self.parameters)  # which may ask for more than these
         parts = {"parameters": _Tree(self, "parameters"), "optimizer": _Tree(self, "state")}
         about = {
             **_described("parameter", self.parameters),
@@ -186,7 +189,7 @@ def make_private(
     parameters
         A tree of arrays of any type of floats; of float64 only where JAX computes with 64 bits.
     optimizer
-        An ``optax.GradientTransformation``.  Its state may have keys.
+        An ``optax.GradientTransformation`` that needs gradients and parameters alone.  Its state may have keys.
     data
         Arrays with the n examples along the first axis, such as inputs and targets.
     loss

@@ -139,6 +139,8 @@ class CorrelatedNoise:
         parameters = self._trained()
         check_parameters(self.run, parameters)
         samples = self.grad_samples
+        if any(hasattr(each, "counted") for each in samples):
+            raise RuntimeError("gradients of examples count once: call zero_grad and backward before each step")
         if self._ghost:
             gradients = [_factors(*pair) for pair in zip(parameters, samples, strict=True)]
             sums = torch_ghost.sums_of(gradients, torch_ghost.clip_norm_of_sums(self.run), self.run.largest_batch)
@@ -147,6 +149,8 @@ class CorrelatedNoise:
         for parameter, total in zip(parameters, sums, strict=True):
             before = getattr(parameter, "summed_grad", None)
             parameter.summed_grad = total if before is None or self._examples == 0 else before + total
+        for each in samples:
+            each.counted = True
         self._examples += len(samples[0])
 
     def add_noise(self) -> None:
@@ -184,8 +188,8 @@ def _only(parameter: Any) -> Any:
         samples = samples[0]
     if samples is None:
         raise RuntimeError(
-            "a parameter has no gradients of examples: was the model wrapped, and backward called? Opacus's own ghost "
-            "clipping has none, and norms that may be far too small: take make_private(…, clipping='ghost')"
+            "a parameter has no gradients of examples: is it used, was the model wrapped, backward called? Opacus's "
+            "own ghost clipping has none, and norms that may be far too small: take make_private(…, clipping='ghost')"
         )
     return samples
 

@@ -24,6 +24,7 @@ float64: a sum that is rounded once to bfloat16 changes by up to 6 clip norms wi
 
 from __future__ import annotations
 
+import inspect
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -58,28 +59,30 @@ def trainable_size(model: Any) -> int:
 
 
 def check_parameters(run: PrivateRun, parameters: Sequence[Any]) -> None:
-    """Refuse parameters that are not those of the run: another number of them, or a type shorter than float32 whose
-    sums would be of this type.
+    """Refuse parameters that are not those of the run: another number of them, or a type that its sums do not cover.
 
     Raises
     ------
     ValueError
         The parameters are not covered by the noise of the run.
     """
-    if run.grid is None:
-        check_types("parameters", parameters)
+    check_types("parameters", parameters, half=run.grid is not None)
     if (found := sum(each.numel() for each in parameters)) != run.size:
         raise ValueError(f"the trained parameters must be {run.size} numbers during the whole run, got {found}")
 
 
 def check_optimizer(model: Any, optimizer: Any) -> None:
-    """Refuse an optimizer that has other parameters than those of the model that are trained.
+    """Refuse an optimizer that has other parameters than those of the model that are trained, or computes the loss.
 
     Raises
     ------
     ValueError
-        The noise of the run does not cover all that the optimizer changes, or covers more.
+        The noise of the run does not cover all that the optimizer changes, or covers more; or the optimizer cannot take
+        a step with a gradient alone.
     """
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    if closure is not None and closure.default is closure.empty:
+        raise ValueError(f"optimizer must take steps without a closure, got {type(optimizer).__name__}")
     trained = {id(each) for each in model.parameters() if each.requires_grad}
     if trained != {id(each) for group in optimizer.param_groups for each in group["params"]}:
         raise ValueError("optimizer must have exactly the parameters of the model that are trained")
@@ -112,7 +115,7 @@ def clipped_sum(samples: Sequence[Any], clip_norm: float, grid: Grid | None = No
     checks.real("clip_norm", clip_norm, f"[{_LEAST}, inf)")
     with _without_autocast(samples):
         exact = [each if each.dtype == torch.float64 else each.float() for each in samples]
-        squares = sum(_squared_norms(each.flatten(1)).to(samples[0].device) for each in exact)
+        squares = sum(_squared_norms(torch_ghost.rows(each)).to(samples[0].device) for each in exact)
         factors = (clip_norm * MARGIN / squares.sqrt()).clamp(max=1.0)
         whole = torch.isfinite(squares)
         factors = torch.where(whole, factors, 0.0)
@@ -132,7 +135,7 @@ def _integers(gradients: Any, factors: Any, grid: Grid) -> Any:
     scaled = factors / grid.unit
     total = gradients.new_zeros(gradients.shape[1:], dtype=getattr(torch, grid.dtype))
     if gradients.device.type == "cpu":
-        add_truncated(gradients.flatten(1).contiguous().numpy(), scaled.numpy(), total.view(-1).numpy())
+        add_truncated(torch_ghost.rows(gradients).contiguous().numpy(), scaled.numpy(), total.view(-1).numpy())
         return total
     return _by_operations(gradients, scaled, total, compiled=torch_normals.compiles(gradients.device))
 
@@ -142,7 +145,8 @@ def _by_operations(gradients: Any, factors: Any, total: Any, *, compiled: bool =
     rows = len(gradients) if compiled else max(_AT_ONCE // max(total.numel(), 1), 1)
     add = torch_normals.program(_truncated_sum, compiled)
     flat = total.view(-1)
-    for some, each in zip(gradients.flatten(1).split(max(rows, 1)), factors.split(max(rows, 1)), strict=True):
+    parts = torch_ghost.rows(gradients).split(max(rows, 1)), factors.split(max(rows, 1))
+    for some, each in zip(*parts, strict=True):
         flat += add(some, each, total.dtype)
     return total
 
@@ -154,8 +158,8 @@ def _truncated_sum(gradients: Any, factors: Any, dtype: Any) -> Any:
     return torch.where(wide > 0, (gradients * wide).trunc(), 0.0).to(dtype).sum(0, dtype=dtype)
 
 
-def check_types(name: str, tensors: Sequence[Any]) -> None:
-    """Refuse tensors that are not float32 or float64.
+def check_types(name: str, tensors: Sequence[Any], *, half: bool = False) -> None:
+    """Refuse tensors that are not float32 or float64, or of half precision where this is covered.
 
     Raises
     ------
@@ -163,8 +167,10 @@ def check_types(name: str, tensors: Sequence[Any]) -> None:
         One of them is of another type.
     """
     torch = extra_module("torch", "torch")
-    if short := [str(each.dtype) for each in tensors if each.dtype not in (torch.float32, torch.float64)]:
-        raise ValueError(f"{name} must be of float32 or float64, got {short[0]}")
+    names = ("float32", "float64", *(("bfloat16", "float16") if half else ()))
+    covered = [getattr(torch, each) for each in names]
+    if others := [str(each.dtype) for each in tensors if each.dtype not in covered]:
+        raise ValueError(f"{name} must be of {' or '.join(names)}, got {others[0]}")
 
 
 def check_products() -> None:
@@ -407,7 +413,7 @@ def example_gradients(
 
     def one(parameters: Any, example: Any, target: Any) -> Any:
         output = func.functional_call(model, parameters, (example.unsqueeze(0),))
-        return loss(output, target.unsqueeze(0))
+        return torch_ghost.value_of(loss, output, target.unsqueeze(0))
 
     each = func.vmap(func.grad(one), in_dims=(None, 0, 0), randomness="different", chunk_size=chunk_size)
     found = each(trained, inputs, targets)
@@ -415,7 +421,7 @@ def example_gradients(
 
 
 def check_layers(model: Any) -> None:
-    """Refuse layers whose output for an example depends on the other examples, or that keep such statistics."""
+    """Refuse layers whose output for an example depends on the others, or with statistics or sparse gradients."""
     norms = extra_module("torch.nn.modules.batchnorm", "torch")
     for name, layer in model.named_modules():
         if isinstance(layer, norms._NormBase) and (layer.training or not layer.track_running_stats):
@@ -423,3 +429,5 @@ def check_layers(model: Any) -> None:
                 f"{name or 'model'} must treat each example by itself, got {type(layer).__name__} in training: use "
                 "GroupNorm or LayerNorm"
             )
+        if getattr(layer, "sparse", False):
+            raise ValueError(f"{name or 'model'} must have sparse=False, since noisy gradients are dense")

@@ -164,8 +164,28 @@ def sums_of(gradients: Sequence[Any], clip_norm: float, largest_batch: int, coun
 
 def _whole_norm(samples: Any) -> tuple[Any, Any]:
     """N and κ² of gradients that are there."""
-    squares = samples.double().flatten(1).square().sum(1)
+    squares = rows(samples).double().square().sum(1)
     return squares, squares
+
+
+def rows(samples: Any) -> Any:
+    """The gradients of examples at a parameter, which may be a single number, as the rows of a matrix."""
+    return samples.unsqueeze(-1).flatten(1)
+
+
+def value_of(loss: Callable[[Any, Any], Any], output: Any, target: Any) -> Any:
+    """The loss of a batch of one example.
+
+    Raises
+    ------
+    ValueError
+        It is no number.
+    """
+    found = loss(output, target)
+    if (shape := getattr(found, "shape", None)) is None or len(shape):
+        got = type(found).__name__ if shape is None else f"shape {tuple(shape)}"
+        raise ValueError(f"loss must return a number, a tensor without axes, got {got}")
+    return found
 
 
 def clipped_sum(
@@ -291,7 +311,7 @@ def linear_layers(model: Any, loss: Callable[[Any, Any], Any], example: Any, tar
         torch.enable_grad(),
         _hooks(candidates, lambda name, module, given, _: used(name, module, given)),
     ):
-        value = loss(model(example), target)
+        value = value_of(loss, model(example), target)
     parameters = [each for module in candidates.values() for each in module.parameters() if each.requires_grad]
     elsewhere = set()
     if value.requires_grad and parameters:
@@ -350,7 +370,7 @@ def _passes(
         with _hooks({layer.name: layer.module for layer in layers}, shifted):
             parameters = {**trained, **dict(zip(others, free, strict=True))}
             output = func.functional_call(model, parameters, (example.unsqueeze(0),))
-            value = loss(output, target.unsqueeze(0))
+            value = value_of(loss, output, target.unsqueeze(0))
         if unused := places.keys() - given.keys():
             raise ValueError(f"{min(unused)} must be used once in every step, got never, with clipping='ghost'")
         return value, [given[name] for name in places]

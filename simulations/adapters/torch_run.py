@@ -79,6 +79,9 @@ class TorchRun(DataRun):
         """
         with secret_generators(self, "data"):
             rows = self.rows(batch)
+        if len(rows) != 2 or not all(hasattr(each, "to") for each in rows):
+            kinds = ", ".join(type(each).__name__ for each in rows)
+            raise ValueError(f"data must have items of two tensors, inputs and targets, got {kinds:.60}")
         inputs, targets = (each.to(next(self.model.parameters()).device) for each in rows)
         private_gradient(
             self, self.model, self.loss, inputs, targets, chunk_size=self.chunk_size, clipping=self.clipping

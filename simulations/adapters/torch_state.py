@@ -145,6 +145,10 @@ def dataset_of(data: Any) -> tuple[Data, Any]:
         A tuple of tensors with the examples along the first axis, or a ``Dataset``.
     """
     if isinstance(data, tuple):
+        if others := [
+            type(each).__name__ for each in data if not isinstance(each, extra_module("torch", "torch").Tensor)
+        ]:
+            raise TypeError(f"data must be a tuple of tensors or a Dataset, got a tuple with {others[0]}")
         return Arrays(data), extra_module("torch.utils.data", "torch").TensorDataset(*data)
     return Examples(data), data
 
@@ -162,15 +166,14 @@ def check_model(model: Any, optimizer: Any, sums: Sums) -> None:
     TypeError
         The model is no module, or the optimizer none of PyTorch.
     ValueError
-        A trained parameter is of half precision without exact sums, a layer mixes examples, the optimizer has other
-        parameters, or products of matrices are set to be shorter than float32.
+        A trained parameter is of half precision without exact sums or no float, a layer mixes examples, the optimizer
+        has other parameters or needs a closure, or products of matrices are set to be shorter than float32.
     """
     torch = extra_module("torch", "torch")
     checks.instance("model", model, torch.nn.Module)
     checks.instance("optimizer", optimizer, torch.optim.Optimizer)
     check_optimizer(model, optimizer)
-    if sums != "exact":
-        check_types("parameters", [each for each in model.parameters() if each.requires_grad])
+    check_types("parameters", [each for each in model.parameters() if each.requires_grad], half=sums == "exact")
     check_layers(model)
     check_products()
 

@@ -56,7 +56,8 @@ class Arrays:
     """
 
     def __init__(self, arrays: tuple[Any, ...]) -> None:
-        if not isinstance(arrays, tuple) or not arrays or len({len(each) for each in arrays}) != 1:
+        vectors = isinstance(arrays, tuple) and all(getattr(each, "ndim", 0) for each in arrays)
+        if not vectors or len({len(each) for each in arrays}) != 1:
             raise ValueError("data must be a tuple of arrays with the same number of examples, such as inputs, targets")
         self._arrays = arrays
 
@@ -83,6 +84,8 @@ def source(epochs: int | Participation, examples: int, batch_size: int) -> AnyBa
     examples, batch_size
         As for ``batches``.
     """
+    if not examples:
+        raise ValueError("data must have at least one example, got none")
     size = checks.integer("batch_size", batch_size, 1, largest=examples)
     if isinstance(epochs, Participation):
         return batches(epochs, examples, size)
@@ -179,6 +182,8 @@ class DataRun(PrivateRun):
         folder: str | os.PathLike[str] | Folder | None,
         **options: Any,
     ) -> None:
+        if not callable(loss):
+            raise TypeError(f"loss must be a function, got {loss!r:.80}")
         self.data = data
         self._parts = Parts({**parts, "generators": HostGenerators()})
         carry = settings = None

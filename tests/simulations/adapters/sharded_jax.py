@@ -105,7 +105,9 @@ def run_of(mesh: Any, place: Path | None = None, dtype: str = "float32", **optio
     """A run of 57 parameters, on one device or cut among those of a mesh: eight have 64 numbers of its vectors."""
     specs = {"a": P("x", "y"), "b": P("y"), "c": P()}
     parameters: Any = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), PARAMETERS)
-    if mesh is not None:
+    if isinstance(mesh, jax.Device):
+        parameters = jax.device_put(parameters, mesh)
+    elif mesh is not None:
         parameters = jax.tree.map(lambda leaf, spec: jax.device_put(leaf, NamedSharding(mesh, spec)), parameters, specs)
     folder = None if place is None else Folder(place / "run", marks=place / "marks", checkpoint_every=3)
     chosen: dict[str, Any] = {"loss": loss, "budget": Budget(rho=0.5), "batch_size": 12, "epochs": 1, "folder": folder}
@@ -150,7 +152,7 @@ def train(place: Path) -> None:
     few = jax.make_mesh((3, 1), ("x", "y"), axis_types=(EXPLICIT, AUTO), devices=jax.devices()[5:])
     trained = []
     for number, (first, second) in enumerate(
-        ((None, None), (meshes[0], None), (None, meshes[1]), (meshes[1], meshes[2]), (meshes[3], few))
+        ((None, None), (meshes[0], jax.devices()[3]), (None, meshes[1]), (meshes[1], meshes[2]), (meshes[3], few))
     ):
         here = place / str(number)
         here.mkdir()
@@ -160,7 +162,7 @@ def train(place: Path) -> None:
         run = run_of(second, here)
         assert run.position == 2
         if second is not None:
-            assert same_shardings(run.parameters, run_of(second).parameters)
+            assert same_shardings(run.parameters, run_of(second).parameters), run.parameters
         trained.append(stepped(run))
         near(trained[-1], trained[0])
 

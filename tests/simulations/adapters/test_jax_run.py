@@ -133,6 +133,26 @@ def test_what_the_run_does_not_cover_is_refused(change: dict[str, Any], message:
         command(tmp_path, **change)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"parameters": {**PARAMETERS, "scale": 1.0}}, "parameters must be of float32 .*, got float"),
+        ({"parameters": optax.sgd(0.1), "optimizer": PARAMETERS}, "parameters must be of float32 .*, got function"),
+        ({"parameters": {}}, "size must be an integer >= 1, got 0"),
+        ({"optimizer": "sgd"}, "optimizer must be an optax.GradientTransformation, got 'sgd'"),
+        ({"optimizer": optax.lbfgs()}, "missing 3 required keyword-only arguments"),
+        ({"data": (DATA[0].tolist(), DATA[1].tolist())}, "data must be a tuple of arrays"),
+        ({"data": (DATA[0][:0], DATA[1][:0])}, "data must have at least one example"),
+        ({"loss": None}, "loss must be a function, got None"),
+    ],
+)
+def test_a_stranger_is_told_what_is_wrong(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    """Before there is a folder."""
+    with pytest.raises((ValueError, TypeError), match=message):
+        command(tmp_path, **change)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
 def test_parameters_of_other_types_are_refused_before_there_is_a_folder(dtype: str, tmp_path: Path) -> None:
     """Those of float64 unless JAX computes with 64 bits, where they would become float32."""
@@ -206,6 +226,7 @@ def test_clipping_has_no_products_of_matrices(grid: Grid | None) -> None:
     )
     assert "dot_general" not in text
     assert "bf16" not in text
+    assert text.count("= optimization_barrier") == 1  # the norm is of the same numbers as the sum
     assert "dot_general" in str(
         jax.make_jaxpr(_clipped_sum(loss, 1.0, grid, SIZE, None))(PARAMETERS, np.ones(len(DATA[0]), bool), *DATA)
     )

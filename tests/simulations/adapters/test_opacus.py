@@ -156,6 +156,22 @@ def test_steps_that_are_not_those_of_the_order_are_refused() -> None:
         list(loader)
 
 
+@pytest.mark.parametrize("clipping", ["example", "ghost"])
+def test_an_example_counts_once_in_its_batch(clipping: Any) -> None:
+    """Two steps after one backward pass would add the same gradients twice, up to twice the clip norm each."""
+    for again in (lambda wrapper: wrapper.step(), lambda wrapper: wrapper.clip_and_accumulate()):
+        model, optimizer, loader = with_opacus(clipping=clipping)
+        inputs, targets = next(iter(loader))
+        optimizer.signal_skip_step()
+        step(model, optimizer, inputs[:6], targets[:6])
+        optimizer.signal_skip_step(False)
+        with pytest.raises(RuntimeError, match="gradients of examples count once"):
+            again(optimizer)
+        assert optimizer.run.position == 0
+        step(model, optimizer, inputs[6:], targets[6:])
+        assert optimizer.run.position == 1
+
+
 def test_accumulated_gradients_are_refused() -> None:
     model, optimizer, loader = with_opacus()
     model.allow_grad_accumulation()

@@ -131,6 +131,32 @@ def test_clipped_sums_against_one_example_at_a_time() -> None:
         np.testing.assert_allclose(a.numpy(), b, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("grid", [None, Grid(-24, "int32", 7 * 2**24), Grid(-50, "int64", 7 * 2**50)])
+def test_a_parameter_may_be_one_number_or_none(grid: Grid | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its gradients of examples have one axis, and count in the norm; the mutant leaves the number out of it."""
+    torch.manual_seed(0)
+    samples = [3 * torch.randn(7), torch.randn(7, 2, 3), torch.randn(7, 3, 0)]
+    joined = torch.cat([torch_ghost.rows(each) for each in samples], 1).double()
+    norms = joined.norm(dim=1, keepdim=True)
+    expected = (joined * (MARGIN / norms).clamp(max=1.0)).sum(0)
+
+    def summed(found: list[Any], unit: float) -> Any:
+        assert [each.shape for each in found] == [each.shape[1:] for each in samples]
+        return torch.cat([each.reshape(-1).double() * unit for each in found])
+
+    unit = 1.0 if grid is None else grid.unit
+    torch.testing.assert_close(summed(clipped_sum(samples, 1.0, grid), unit), expected, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(summed(torch_ghost.sums_of(samples, 1.0, 7), 1.0), expected, rtol=1e-6, atol=1e-9)
+    if grid is not None:
+        whole = _factors(joined.float()) / grid.unit
+        parts = [each.new_zeros(each.shape[1:], dtype=getattr(torch, grid.dtype)) for each in samples]
+        made = [torch_loop._by_operations(one, whole, total) for one, total in zip(samples, parts, strict=True)]
+        torch.testing.assert_close(summed(made, unit), expected, rtol=1e-4, atol=1e-6)
+    usual = torch_loop._squared_norms
+    monkeypatch.setattr(torch_loop, "_squared_norms", lambda rows: usual(rows) * (rows.shape[1] > 1))
+    assert (summed(clipped_sum(samples, 1.0, grid), unit) - expected).abs().max() > 0.1
+
+
 @pytest.mark.parametrize("size", [1, 3, 1023, 1024, 1025, 300_000])
 @pytest.mark.parametrize("scale", [1.0, 1e-9, 1e15])
 def test_no_example_exceeds_the_clip_norm(size: int, scale: float) -> None:

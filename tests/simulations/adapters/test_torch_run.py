@@ -38,6 +38,9 @@ def data() -> tuple[Any, Any]:
     return inputs, torch.tensor(rng.integers(3, size=EXAMPLES))
 
 
+DATA = tuple(each.numpy() for each in data())
+
+
 def command(place: Path | None, **options: Any) -> TorchRun:
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Tanh(), torch.nn.Dropout(), torch.nn.Linear(4, 3))
@@ -178,6 +181,70 @@ def test_what_the_run_does_not_cover_is_refused(change: dict[str, Any], message:
     command(tmp_path).close()
     with pytest.raises(ValueError, match=message):
         command(tmp_path, **change)
+
+
+class Items(torch.utils.data.Dataset):  # type: ignore[misc]
+    """Examples by the names of their parts."""
+
+    def __len__(self) -> int:
+        return EXAMPLES
+
+    def __getitem__(self, number: int) -> Any:
+        return {"input": data()[0][number], "target": data()[1][number]}
+
+
+def test_a_stranger_is_told_what_is_wrong(tmp_path: Path) -> None:
+    """Before there is a folder where that can be; and the same with what is right, or next to it, is taken."""
+
+    def refused(
+        model: Any, message: str, kind: Any = ValueError, optimizer: Any = torch.optim.SGD, **change: Any
+    ) -> None:
+        with pytest.raises(kind, match=message):
+            command(tmp_path, model=model, optimizer=optimizer(model.parameters(), lr=0.1), **change)
+        assert not (tmp_path / "run").exists()
+
+    plain = torch.nn.Linear(6, 3)
+    both = torch.nn.Sequential(torch.nn.Linear(6, 3), torch.nn.Linear(3, 3, dtype=torch.complex64))
+    words = torch.nn.Sequential(torch.nn.Embedding(20, 3, sparse=True), torch.nn.Flatten(), torch.nn.Linear(18, 3))
+    refused(both, r"parameters must be of float32 or float64 or bfloat16 or float16, got torch\.complex64")
+    refused(words, "0 must have sparse=False")
+    refused(plain, "optimizer must take steps without a closure, got LBFGS", optimizer=torch.optim.LBFGS)
+    refused(plain, "data must be a tuple of tensors or a Dataset, got a tuple with ndarray", TypeError, data=DATA)
+    refused(plain, "data must have at least one example", data=(torch.zeros(0, 6), torch.zeros(0)))
+    refused(plain, "loss must be a function, got None", TypeError, loss=None)
+    for clipping in ("example", "ghost"):
+        run = command(None, loss=torch.nn.CrossEntropyLoss(reduction="none"), clipping=clipping)
+        with pytest.raises(ValueError, match=r"loss must return a number, a tensor without axes, got shape \(1,\)"):
+            run.step(next(iter(run)))
+    run = command(None, data=Items())
+    with pytest.raises(ValueError, match="data must have items of two tensors, inputs and targets, got str, str"):
+        run.step(next(iter(run)))
+    for each in (torch.nn.Linear(6, 3).double(), torch.nn.Sequential(torch.nn.Embedding(20, 3), *words[1:])):
+        torch_loop.check_layers(each)
+        torch_loop.check_optimizer(each, torch.optim.Adam(each.parameters()))
+
+
+class Scaled(torch.nn.Module):  # type: ignore[misc]
+    """Scores times a trained number, with a trained vector of none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(6, 3)
+        self.scale = torch.nn.Parameter(torch.ones(()))
+        self.nothing = torch.nn.Parameter(torch.ones(3, 0))
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x) * self.scale
+
+
+@pytest.mark.parametrize("clipping", ["example", "ghost"])
+def test_a_model_with_a_trained_number_trains(clipping: Any) -> None:
+    model = Scaled()
+    run = command(None, model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), clipping=clipping)
+    for batch in run:
+        run.step(batch)
+    assert run.size == 22
+    assert float(model.scale.detach()) != 1.0
 
 
 def test_models_of_half_precision_are_refused_before_there_is_a_folder(tmp_path: Path) -> None:
