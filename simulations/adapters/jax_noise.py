@@ -205,13 +205,14 @@ def maker_for(leaves: list[Any]) -> Callable[..., NoiseMaker]:
     Parameters
     ----------
     leaves
-        The arrays.
+        The arrays; those that were put nowhere go along with the others.
     """
-    devices = {device for leaf in leaves for device in leaf.devices()}
+    put = [leaf for leaf in leaves if getattr(leaf, "committed", True)] or leaves
+    devices = {device for leaf in put for device in leaf.devices()}
     places: set[Any] = devices or {None}
     if len(devices) > 1:
         module = extra_module("jax.sharding", "jax")
-        meshes = {each and tuple(each.mesh.devices.flat) for each in map(sharding_of, leaves)}
+        meshes = {each and tuple(each.mesh.devices.flat) for each in map(sharding_of, put)}
         along = module.PartitionSpec("all")
         places = {each and module.NamedSharding(module.Mesh(np.array(each), "all"), along) for each in meshes}
     place, *others = places

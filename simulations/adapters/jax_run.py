@@ -114,6 +114,20 @@ class JaxRun(DataRun):
         self.parameters = extra_module("optax", "jax").apply_updates(self.parameters, updates)
 
 
+class _Examples(Arrays):
+    """Data in arrays, which JAX may have cut among devices along any axes."""
+
+    def rows(self, batch: NDArray[np.int64]) -> tuple[Any, ...]:
+        """The rows of each array, on all devices that have a part of it."""
+        jax = extra_module("jax", "jax")
+
+        def taken(each: Any) -> Any:
+            whole = jax.NamedSharding(jax.typeof(each).sharding.mesh, jax.P())
+            return jax.sharding.auto_axes(lambda rows: rows[batch], out_sharding=whole)(each)
+
+        return tuple(taken(each) if isinstance(each, jax.Array) else each[batch] for each in self._arrays)
+
+
 class _Tree:
     """A part of a checkpoint: the tree of arrays and keys that is an attribute of a run."""
 
@@ -229,7 +243,7 @@ def make_private(
         Another run uses the folder.
     """
     check_parameters(extra_module("jax", "jax").tree.leaves(parameters), exact=sums == "exact")
-    own = Arrays(data)
+    own = _Examples(data)
     return JaxRun(
         parameters,
         optimizer,

@@ -21,11 +21,12 @@ from jax.sharding import PartitionSpec as P
 from corrnoise.simulations.adapters import array_normals, training
 from corrnoise.simulations.adapters import jax as adapter
 from corrnoise.simulations.adapters.jax import correlated_noise
-from corrnoise.simulations.adapters.jax_noise import JaxNoise, _step, in_64_bits
+from corrnoise.simulations.adapters.jax_noise import JaxNoise, _step, in_64_bits, is_cut
 from corrnoise.simulations.adapters.jax_run import JaxRun, make_private
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.engines import streaming
 from corrnoise.simulations.run.folder import Folder
+from corrnoise.theory.mechanisms.matrix import MatrixNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
@@ -101,7 +102,7 @@ def loss(parameters: Any, example: Any, target: Any) -> Any:
     return jnp.square(jnp.tanh(example @ a) @ (1 + b) + c - target)
 
 
-def run_of(mesh: Any, place: Path | None = None, dtype: str = "float32", **options: Any) -> JaxRun:
+def run_of(mesh: Any, place: Path | None = None, dtype: str = "float32", data: Any = DATA, **options: Any) -> JaxRun:
     """A run of 57 parameters, on one device or cut among those of a mesh: eight have 64 numbers of its vectors."""
     specs = {"a": P("x", "y"), "b": P("y"), "c": P()}
     parameters: Any = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), PARAMETERS)
@@ -109,10 +110,12 @@ def run_of(mesh: Any, place: Path | None = None, dtype: str = "float32", **optio
         parameters = jax.device_put(parameters, mesh)
     elif mesh is not None:
         parameters = jax.tree.map(lambda leaf, spec: jax.device_put(leaf, NamedSharding(mesh, spec)), parameters, specs)
+    parameters |= options.pop("beside", {})
     folder = None if place is None else Folder(place / "run", marks=place / "marks", checkpoint_every=3)
     chosen: dict[str, Any] = {"loss": loss, "budget": Budget(rho=0.5), "batch_size": 12, "epochs": 1, "folder": folder}
+    chosen["mechanism"] = NuFTRL(0.05)
     with mock.patch.object(training, "batches", partial(batches, rng=0)):
-        return make_private(parameters, optax.sgd(0.05, momentum=0.5), DATA, mechanism=NuFTRL(0.05), **chosen | options)
+        return make_private(parameters, optax.sgd(0.05, momentum=0.5), data, **chosen | options)
 
 
 def stepped(run: JaxRun, stop: int = 4) -> Any:
@@ -134,6 +137,7 @@ def same_shardings(found: Any, like: Any) -> bool:
 
 def train(place: Path) -> None:
     """Runs that are cut make their noise in place, and train as on one device, also from a folder."""
+    dense = MatrixNoise(np.tril(np.ones((4, 4))))
     floats: Any = {"sums": "float32", "release": "float"}
     expected = stepped(run_of(None, **floats))
     short = stepped(run_of(None, dtype="bfloat16"))
@@ -148,6 +152,16 @@ def train(place: Path) -> None:
             in_place(run._noise)
         near(stepped(run_of(mesh)), expected, atol=1e-5)  # outside the mesh, and with exact sums
     near(stepped(run_of(meshes[1], dtype="bfloat16")), short, rtol=2**-7, atol=1e-3)
+    for mesh in meshes[:2]:  # data that are cut, a parameter that was put nowhere, noise that the host alone makes
+        rows = jax.device_put(DATA, NamedSharding(mesh, P("x")))
+        near(stepped(run_of(mesh, data=rows)), expected, atol=1e-5)
+        run = run_of(mesh, beside={"c": jnp.zeros(())})
+        near(stepped(run), expected, atol=1e-5)
+        assert is_cut(run.device)
+        assert run.parameters["c"].sharding == NamedSharding(mesh, P())
+        run = run_of(mesh, mechanism=dense)
+        assert run.device is None
+        near(stepped(run), stepped(run_of(None, mechanism=dense)), atol=1e-5)
     wrong_offset(run_of(meshes[0])._noise.device)
     few = jax.make_mesh((3, 1), ("x", "y"), axis_types=(EXPLICIT, AUTO), devices=jax.devices()[5:])
     trained = []
