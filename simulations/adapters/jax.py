@@ -97,7 +97,7 @@ def private_gradient(
             total = total + some
     noisy_sum: Any = run.add_noise(np.asarray(total) if run.device is None else total)
     cut = [each for each in map(sharding_of, leaves) if each is not None]
-    whole = jax.NamedSharding(cut[0].mesh, jax.P()) if cut else None  # of leaves that were put nowhere
+    whole = jax.sharding.NamedSharding(cut[0].mesh, jax.P()) if cut else None  # of leaves that were put nowhere
     like = tuple((leaf.shape, str(leaf.dtype), sharding_of(leaf) or whole) for leaf in leaves)
     with in_64_bits(run.device):  # noisy sums of exact sums may be of float64
         return jax.tree.unflatten(tree, _parted(like)(noisy_sum, batches_of(run).batch_size))
@@ -181,7 +181,7 @@ def _clipped_sum(loss: Callable[..., Any], clip_norm: float, grid: Grid | None, 
         samples = jax.tree.leaves(jax.vmap(partial(jax.grad(loss), parameters))(*batch))
         meshes = [jax.typeof(leaf).sharding.mesh for leaf in samples]
         mesh = next((each for each in meshes if not each.empty), meshes[0])
-        along = jax.NamedSharding(mesh, jax.P(mesh.explicit_axes) if is_cut(device) else jax.P())
+        along = jax.sharding.NamedSharding(mesh, jax.P(mesh.explicit_axes) if is_cut(device) else jax.P())
         return jax.sharding.auto_axes(summed, out_sharding=along)(takes_part, samples)
 
     return jax.jit(total, out_shardings=device if is_cut(device) else None)

@@ -122,7 +122,7 @@ class _Examples(Arrays):
         jax = extra_module("jax", "jax")
 
         def taken(each: Any) -> Any:
-            whole = jax.NamedSharding(jax.typeof(each).sharding.mesh, jax.P())
+            whole = jax.sharding.NamedSharding(jax.typeof(each).sharding.mesh, jax.P())
             return jax.sharding.auto_axes(lambda rows: rows[batch], out_sharding=whole)(each)
 
         return tuple(taken(each) if isinstance(each, jax.Array) else each[batch] for each in self._arrays)
