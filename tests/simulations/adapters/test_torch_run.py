@@ -183,7 +183,7 @@ def test_what_the_run_does_not_cover_is_refused(change: dict[str, Any], message:
         command(tmp_path, **change)
 
 
-class Items(torch.utils.data.Dataset):  # type: ignore[misc]
+class Items(torch.utils.data.Dataset):  # type: ignore[name-defined]
     """Examples by the names of their parts."""
 
     def __len__(self) -> int:
@@ -224,7 +224,7 @@ def test_a_stranger_is_told_what_is_wrong(tmp_path: Path) -> None:
         torch_loop.check_optimizer(each, torch.optim.Adam(each.parameters()))
 
 
-class Scaled(torch.nn.Module):  # type: ignore[misc]
+class Scaled(torch.nn.Module):  # type: ignore[name-defined]
     """Scores times a trained number, with a trained vector of none."""
 
     def __init__(self) -> None:
