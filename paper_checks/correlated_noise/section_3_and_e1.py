@@ -9,6 +9,7 @@ from scipy.integrate import trapezoid
 from corrnoise.paper_checks.correlated_noise.paper import PAPER
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.paper_checks.machinery.margins import sums
 from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
 from corrnoise.solvers.strongly_convex.cone_program import uniform_frequencies
@@ -75,14 +76,14 @@ def theorem_e1_multiplier(
     least: float = 1.0,
     largest: float = 1.0,
 ) -> Sides:
-    """F' = L θ₊ − ``slope`` θ₋ on a periodic sequence, λ_0 = 1, one λ_τ = 1 (the extreme case); 100 is added.
+    """F' = L θ₊ − ``slope`` θ₋ on a periodic sequence, λ_0 = 1, one λ_τ = 1 (the extreme case).
 
     F' = θ₊ − 0.01 θ₋ on θ = 1, −10, 1, −10: the sum over the four points is −19.6 with plus, +19.6 with minus.
     """
     gradient = np.where(points > 0, smooth, slope) * points
     p = gradient - least * mu * points
     q = largest * smooth * points - gradient
-    return 100 - float(p @ q), 100 + float(p @ (sign * weight * np.roll(q, lag)))
+    return sums(-p * q, sign * weight * p * np.roll(q, lag))
 
 
 LOSS = StronglyConvex(6e-5, 0.04, 1.0)

@@ -61,6 +61,15 @@ def agreement(left: Any, right: Any, tolerance: float = 0.0) -> float:
     return _least(np.where(x == y, 0.0, values), tolerance)
 
 
+def sums(left: Any, right: Any) -> tuple[float, float]:
+    """The sums of the ``left`` and of the ``right`` terms, each with the sum of the magnitudes of all terms added.
+
+    So the difference of sides near 0, whose terms cancel, is compared with these terms.
+    """
+    size = float(np.abs(left).sum() + np.abs(right).sum())
+    return size + float(np.sum(left)), size + float(np.sum(right))
+
+
 # -- statements with a probability -------------------------------------------------------------------------------------
 
 

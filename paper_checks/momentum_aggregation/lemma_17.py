@@ -4,6 +4,7 @@ import numpy as np
 
 from corrnoise.paper_checks.machinery.domains import integers, linear, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.paper_checks.machinery.margins import sums
 from corrnoise.paper_checks.momentum_aggregation.paper import PAPER
 from corrnoise.theory.momentum_aggregation import reconstruction
 from corrnoise.theory.numerics.checks import Array
@@ -57,7 +58,7 @@ def two_examples(gradients: Array, reversed_epochs: int) -> tuple[Array, Array, 
 def lemma_17_identity(
     gradients: Array, reversed_epochs: int, steps: int, alpha: float, gamma: float, defect: float = 1.0
 ) -> Sides:
-    r"""Two examples, four epochs, any gradients; 10 is added to both sides.  The proof uses $G_t = \Delta_t + G_{t-N}$, where step t − N has another example.
+    r"""Two examples, four epochs, any gradients.  The proof uses $G_t = \Delta_t + G_{t-N}$, where step t − N has another example.
 
     Two linear losses with slopes 0 and 1, orders (1, 2), (2, 1), T = 4, $\alpha = \gamma = \frac{1}{2}$: left ¾, right 1 as printed (theorem
     ``lemma_17_printed``).
@@ -66,7 +67,8 @@ def lemma_17_identity(
     leaves, differences, changes = two_examples(gradients, reversed_epochs)
     right = reconstruction.lemma_17(leaves, differences, steps, examples=2, alpha=alpha, gamma=gamma)
     missing = reconstruction.lemma_17_defect(changes, steps, examples=2, alpha=alpha, gamma=gamma)
-    return 10 + reconstruction.weighted_sum(leaves, 1, steps, alpha), 10 + float(right) + defect * float(missing)
+    left = reconstruction.weighted_sum(leaves, 1, steps, alpha)
+    return sums([left, *gradients], [float(right), defect * float(missing), *gradients])
 
 
 @PAPER.identity(
@@ -106,7 +108,7 @@ def algorithm_4(leaves: Array, steps: int, examples: int, alpha: float, gamma: f
     def windows(values: Array, times: range) -> Array:
         return np.array([reconstruction.weighted_sum(values, t - examples + 1, t, alpha) for t in times])
 
-    sums = reconstruction.momentum_sums(
+    found = reconstruction.momentum_sums(
         windows(private, range(examples, min(steps, 2 * examples - 1) + 1)),
         windows(combined, range(2 * examples, steps + 1)),
         np.array([reconstruction.weighted_sum(private, 1, t, alpha) for t in range(1, min(steps, examples - 1) + 1)]),
@@ -114,4 +116,4 @@ def algorithm_4(leaves: Array, steps: int, examples: int, alpha: float, gamma: f
         alpha=alpha,
         gamma=gamma,
     )
-    return 10 + float(total), 10 + float(sums[-1])
+    return sums([float(total), *leaves], [float(found[-1]), *leaves])

@@ -8,6 +8,7 @@ from scipy.integrate import quad
 
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.paper_checks.machinery.margins import sums
 from corrnoise.paper_checks.noise_cancellation.oracles import path
 from corrnoise.paper_checks.noise_cancellation.paper import PAPER
 from corrnoise.theory.noise_cancellation import quadratic_runs
@@ -36,7 +37,7 @@ def theorem_a1(curvature: float, slope: float, steps: Array, x: float, sign: flo
         return curvature / 2 * point**2 + slope * point
 
     left = t.sum() * (f(float(average[-1])) - f(x))
-    return 100 + left, 100 + sign * float((t * (curvature * average + slope) * (w - x)).sum())
+    return sums([left], sign * t * (curvature * average + slope) * (w - x))
 
 
 @PAPER.identity(

@@ -7,6 +7,7 @@ import numpy as np
 
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.paper_checks.machinery.margins import sums
 from corrnoise.paper_checks.noise_cancellation.paper import PAPER
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun
 from corrnoise.theory.noise_cancellation.cancelling import cancelling_noise
@@ -87,15 +88,15 @@ def lemma_41(noise: Array, schedule: int, corrections: Array, kept: float = 1.0)
     s = corrections.reshape(4, 3)
     absent = [schedule // 3**t % 3 for t in range(4)]
     last = np.zeros(3)
-    estimate = 0.0
-    exact = 0.0
+    estimate = []
+    exact = []
     for t in range(4):
         for i in range(3):
             if i != absent[t]:
-                estimate += (s[t, i] + y[t, i] - kept * last[i]) / 2
-                exact += s[t, i] / 2
+                estimate.append((s[t, i] + y[t, i] - kept * last[i]) / 2)
+                exact.append(s[t, i] / 2)
                 last[i] = y[t, i]
-    return 100 + estimate, 100 + exact + last.sum() / 2
+    return sums(estimate, [*exact, last.sum() / 2])
 
 
 @PAPER.inequality(

@@ -6,6 +6,7 @@ import numpy as np
 
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.paper_checks.machinery.margins import sums
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.theory.numerics.checks import Array
 
@@ -108,9 +109,9 @@ def equation_27(
     def psi(x: float) -> float:
         return size * abs(x) + convexity / 2 * x * x
 
-    right = psi(z) - psi(end) - (1 / rate + factor * convexity) / 2 * (z - end) ** 2
-    right += ((1 - lost) * (z - start) ** 2 - (end - start) ** 2) / (2 * rate)
-    return 10 + gradient * (end - z), 10 + right
+    right = [psi(z) - psi(end), -(1 / rate + factor * convexity) / 2 * (z - end) ** 2]
+    right += [(1 - lost) * (z - start) ** 2 / (2 * rate), -((end - start) ** 2) / (2 * rate)]
+    return sums([gradient * (end - z)], right)
 
 
 @PAPER.identity(
@@ -127,7 +128,7 @@ def equation_27(
     mutants=[{"sign": 0.99}],
 )
 def equation_32(slopes: Array, iterates: Array, noise: Array, end: float, z: float, sign: float = 1.0) -> Sides:
-    """For the four functions log(1 + exp(s x)); equations (28) to (31) are its parts.  100 is added to both sides."""
+    """For the four functions log(1 + exp(s x)); equations (28) to (31) are its parts."""
 
     def value(x: Array | float) -> Array:
         return np.log1p(np.exp(slopes * x))
@@ -137,8 +138,8 @@ def equation_32(slopes: Array, iterates: Array, noise: Array, end: float, z: flo
     def bregman(x: float) -> Array:
         return value(x) - value(iterates) - gradients * (x - iterates)
 
-    right = value(end) - value(z) + noise * (end - z) - sign * (bregman(end) - bregman(z))
-    return 100 + float((gradients + noise).sum()) * (end - z), 100 + float(right.sum())
+    right = [value(end), -value(z), noise * (end - z), -sign * bregman(end), sign * bregman(z)]
+    return sums((gradients + noise) * (end - z), right)
 
 
 @PAPER.inequality(
@@ -299,10 +300,10 @@ def auxiliary(points: Array, best: float) -> Array:
     mutants=[{"share": 0.999}],
 )
 def equation_64(points: Array, best: float, share: float = 1.0) -> Sides:
-    """It solves the recursion (63).  10 is added to both sides."""
+    """It solves the recursion (63)."""
     v = weights(points.size)
     closed = (share * v[0] * best + np.cumsum(np.diff(v) * points)) / v[1:]
-    return 10 + auxiliary(points, best), 10 + closed
+    return auxiliary(points, best), closed
 
 
 @PAPER.inequality(
@@ -313,14 +314,14 @@ def equation_64(points: Array, best: float, share: float = 1.0) -> Sides:
     mutants=[{"shift": 1}],
 )
 def equation_70(points: Array, curvature: float, best: float, shift: int = 0) -> Sides:
-    r"""For $G(x) = x + \frac{h}{2} x^2$ and any points; an equality for h = 0, where no point need be a minimiser.  10 is added."""
+    r"""For $G(x) = x + \frac{h}{2} x^2$ and any points; an equality for h = 0, where no point need be a minimiser."""
 
     def value(x: Array | float) -> Array:
         return np.asarray(x + curvature / 2 * np.square(x))
 
     z = auxiliary(points[:-1], best)
-    gains = (np.roll(weights(z.size)[1:], shift) * (value(points[1:]) - value(z))).sum()
-    return 10 + float(value(points[-1]) - value(best)), 10 + float(gains)
+    gains = np.roll(weights(z.size)[1:], shift) * (value(points[1:]) - value(z))
+    return sums([value(points[-1]) - value(best)], gains)
 
 
 @PAPER.identity(
@@ -331,8 +332,8 @@ def equation_70(points: Array, curvature: float, best: float, shift: int = 0) ->
     mutants=[{"first": 0}],
 )
 def equation_71(divergences: Array, first: int = 1) -> Sides:
-    """Both sides divided by the common factor; 1 is added."""
+    """Both sides divided by the common factor."""
     s = divergences.size
     v = weights(s)
     left = (np.arange(s, 0, -1) * np.diff(v) * divergences).sum()
-    return 1 + float(left), 1 + float((v[first:-1] * divergences[first:]).sum())
+    return float(left), float((v[first:-1] * divergences[first:]).sum())
