@@ -156,7 +156,7 @@ def corollary_c5(rate: float, low: float = 0.5, high: float = 1.0) -> Sides:
     mutants=[{"factor": 1.01}],
 )
 def lemma_c6(beta: Array, rate: float, factor: float = 1.0) -> Sides:
-    """True for x = ηλ_j < 2, with eigenvalues of T_j in [x/(2 − x), (2 − x)/x].  Checked with its quadratic form on twelve coefficients.
+    """True for x = ηλ_j < 2, with eigenvalues of T_j in [x/(2 − x), (2 − x)/x].  Checked with its quadratic form on twelve coefficients, and by a recursion.
 
     Signs of every other coefficient are changed: the smallest eigenvalue belongs to coefficients that alternate.
     """
@@ -165,7 +165,14 @@ def lemma_c6(beta: Array, rate: float, factor: float = 1.0) -> Sides:
     beta = beta * (-1.0) ** np.arange(beta.size)
     lags = np.abs(np.subtract.outer(np.arange(beta.size), np.arange(beta.size)))
     form = float(beta @ (1 - rate) ** lags @ beta)
-    return factor * rate / (2 - rate) * float(beta @ beta), form
+    earlier = 0.0
+    pairs = 0.0
+    for one in beta:
+        pairs += one * earlier
+        earlier = (1 - rate) * (earlier + one)
+    square = float(beta @ beta)
+    again, found = square + np.array([square + 2 * pairs, form])
+    return np.array([factor * rate / (2 - rate) * square, again, found]), np.array([form, found, again])
 
 
 @PAPER.inequality(

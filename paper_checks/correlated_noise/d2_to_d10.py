@@ -1,7 +1,7 @@
 """Appendices D.1 and D.2: the parts of Noisy-FTRL, and bounds that hold with high probability."""
 
 import math
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
@@ -488,12 +488,17 @@ def lemma_d10_event(
 ) -> Sides:
     """Checked pathwise in two dimensions for 0 ⪯ Q ⪯ I, as the proof uses it (−I ⪯ Q ⪯ I would be sufficient).
 
-    ``sizes`` are η ‖x‖².  Only β_0 is not zero where it is ``single``.
+    ``sizes`` are η ‖x‖².  Only β_0 is not zero where it is ``single``.  V is the sum of β_k Q_t … Q_{k+1}, too.
     """
     if single:
         beta = beta * (np.arange(beta.size) == 0)
+    factors = []
     a = beta[0] * np.eye(2)
     for b, angle, size in zip(beta[1:], angles, sizes, strict=True):
         direction = np.array([math.cos(angle), math.sin(angle)])
-        a = b * np.eye(2) + (np.eye(2) - reach * size * np.outer(direction, direction)) @ a
-    return float(np.square(a).sum()), factor * 2 * float(np.abs(beta).sum()) ** 2
+        factors.append(np.eye(2) - reach * size * np.outer(direction, direction))
+        a = b * np.eye(2) + factors[-1] @ a
+    products = [b * reduce(np.matmul, factors[k:][::-1], np.eye(2)) for k, b in enumerate(beta)]
+    found, again = 1 + np.array([np.square(a).sum(), np.square(sum(products)).sum()])
+    bound = factor * 2 * float(np.abs(beta).sum()) ** 2
+    return np.array([found - 1, found, again]), np.array([bound, again, found])

@@ -143,17 +143,23 @@ def equation_74(x: Array, share: float, largest: float = 1.0) -> Sides:
         "eigenvalues": spectra(4, 1e3, multiplicity=1000),
         "share": log_scale(1e-3, 1),
         "kurtosis": log_scale(1, 100),
-        "start": vector(log_scale(1e-3, 1), 4),
+        "squares": vector(log_scale(1e-6, 1), 4),
         "steps": integers(0, 30),
     },
     mutants=[{"speed": 1.05}, {"factor": 0.99}],
 )
 def equation_84(
-    eigenvalues: Array, share: float, kurtosis: float, start: Array, steps: int, speed: float = 1.0, factor: float = 1.0
+    eigenvalues: Array,
+    share: float,
+    kurtosis: float,
+    squares: Array,
+    steps: int,
+    speed: float = 1.0,
+    factor: float = 1.0,
 ) -> Sides:
-    """Checked with the exact second moments of θ̂_t, by the recursion of 𝒫."""
+    """Checked with the exact second moments of θ̂_t, by the recursion of 𝒫, from those of θ_0'."""
     problem = regression(eigenvalues, share, kurtosis)
-    first = np.resize(start, eigenvalues.size) ** 2
+    first = np.resize(squares, eigenvalues.size)
     m = first
     for _ in range(steps):
         m = averaged(m, eigenvalues, problem.learning_rate, kurtosis)

@@ -20,6 +20,7 @@ FILE = "mutants.csv"
 FATES = {
     "killed": "the check finds it to be false",
     "noticed": "it is true as far as is searched, and the check disagrees with what is recorded of the claim",
+    "elsewhere": "its check finds nothing, and that of another claim that runs the same formula disagrees with its record",
     "survived": "it says more than the claim, or something else, and the check finds nothing against it",
     "weaker": "no margin is smaller than that of the claim, or it is a case of the claim",
     "equal": "no margin differs from that of the claim",
@@ -40,6 +41,7 @@ class Power:
 
     killed: int = 0
     noticed: int = 0
+    elsewhere: int = 0
     survived: int = 0
     weaker: int = 0
     equal: int = 0
@@ -58,12 +60,17 @@ class Power:
     @property
     def telling(self) -> int:
         """The number of mutants that say more than the claim, or something else."""
-        return self.killed + self.noticed + self.survived
+        return self.killed + self.noticed + self.elsewhere + self.survived
 
     @property
     def kill_rate(self) -> float | None:
-        """The share of the telling mutants that is killed or noticed; None if there are none."""
-        return (self.killed + self.noticed) / self.telling if self.telling else None
+        """The share of the telling mutants that is killed; None if there are none."""
+        return self.killed / self.telling if self.telling else None
+
+    @property
+    def found_rate(self) -> float | None:
+        """The share of the telling mutants that does not survive: killed or noticed, here or elsewhere; None without any."""
+        return 1 - self.survived / self.telling if self.telling else None
 
     @property
     def blindness(self) -> float | None:
@@ -71,12 +78,11 @@ class Power:
         return (self.equal + self.undefined) / self.drawn if self.drawn else None
 
     def __str__(self) -> str:
-        if self.kill_rate is None or self.blindness is None:
+        if self.kill_rate is None or self.found_rate is None or self.blindness is None:
             return f"no telling mutant among {self.drawn}"
-        noticed = f" and {self.noticed} noticed" if self.noticed else ""
         return (
-            f"{self.killed} of {self.telling} telling mutants killed{noticed} ({self.kill_rate:.0%}), "
-            f"blindness {self.blindness:.0%}"
+            f"of {self.telling} telling mutants {self.killed} killed ({self.kill_rate:.0%}), "
+            f"{self.telling - self.survived} killed or noticed ({self.found_rate:.0%}); blindness {self.blindness:.0%}"
         )
 
 

@@ -77,6 +77,12 @@ def outcome_record(outcome: Outcome) -> dict[str, Any]:
             "margin": _described(found.margin),
         },
         "power": power
-        and {"telling": power.telling, "kill_rate": power.kill_rate, "blindness": power.blindness, **vars(power)},
+        and {
+            "telling": power.telling,
+            "kill_rate": power.kill_rate,
+            "found_rate": power.found_rate,
+            "blindness": power.blindness,
+            **vars(power),
+        },
         "mutants": [{"mutant": mutant, "rejected": rejected} for mutant, rejected in outcome.mutants],
     }

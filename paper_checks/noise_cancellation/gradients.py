@@ -143,7 +143,7 @@ AFFINE: dict[str, Any] = {
 def lemma_42_variance(
     participants: int, rounds: int, before: float, target: float, bends: bool, factor: float = 1.0, **losses: Any
 ) -> Sides:
-    r"""Attained without curvature, and with any as $t \to \infty$.
+    r"""Attained without curvature, and with any as $t \to \infty$.  $x_t$ is the average with weights t, which is compared, too.
 
     Three machines of two examples on [0, D], the step from any $x_{t-1}$ = ``before`` towards any $w_t$ = ``target``.  The
     losses are quadratic, or with ``bends`` only between $x_{t-1}$ and $x_t$ and linear elsewhere: then σ is that at $x_t$.
@@ -161,7 +161,8 @@ def lemma_42_variance(
     bound = sampling_variance(sigma, xi, machines=3, participants=participants)
     if bound < _NO_VARIANCE * losses["size"] ** 2:
         return math.nan, math.nan
-    return enumerated_variance(s, participants), factor * bound
+    average = 1 + abs((rounds + 1) * last - (rounds - 1) * before - 2 * target) / ((rounds + 1) * diameter)
+    return np.array([enumerated_variance(s, participants), average]), np.array([factor * bound, 1.0])
 
 
 @PAPER.inequality(

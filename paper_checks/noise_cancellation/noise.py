@@ -59,7 +59,7 @@ def linear_regret(rounds: int, probability: float, growth: float, cancelled: boo
         "No number is given; checked instead is that its noise adds more to the regret of linear losses than that of "
         "Algorithm 1, at equal privacy and learning rate, wherever $p T \\ge 3 (1 + \\log T) - 2$",
     ),
-    domain={"rounds": integers(7, 10**5, log=True), "share": log_scale(1e-4, 1)},
+    domain={"rounds": integers(7, 10**5, log=True), "share": linear(0, 1)},
     sharp="factor",
     mutants=[{"factor": 0.98}],
     evaluations=128,

@@ -10,7 +10,7 @@ import numpy as np
 
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
-from corrnoise.paper_checks.own_results.oracles import delta_of_two, grams, sampler
+from corrnoise.paper_checks.own_results.oracles import above_on_the_orthant, delta_of_two, grams, sampler
 from corrnoise.paper_checks.own_results.paper import PAPER
 from corrnoise.simulations.amplification import interval
 from corrnoise.simulations.random_numbers import generator
@@ -51,9 +51,7 @@ def copositive_order(
     copositive: bool = True,
 ) -> Sides:
     """H is V and a semidefinite and a non-negative matrix.  It is not enough that the diagonal of H − V is non-negative."""
-    h = v + np.outer(vector, vector) + np.diag(more)
-    h[0, 1] += share * (math.sqrt(h[0, 0] * h[1, 1]) - h[0, 1])
-    h[1, 0] = h[0, 1]
+    h = above_on_the_orthant(v, more, vector, share)
     if not copositive:
         h = np.diag(np.diagonal(h))
     return delta_of_two(v, epsilon, direction), delta_of_two(h, epsilon, direction)

@@ -97,7 +97,9 @@ def n1_one_coordinate(
     drive = problem.learning_rate * problem.drive(noise, noise.variance())
     error = float((drive / (2 - problem.rates / p)).sum()) / 2
     upper = problem.upper_bound(noise, moment_bound=r2)
-    return np.array([low * float(drive.sum()) / 4, error]), np.array([error, high * upper])
+    total = float(p.sum())
+    left = np.array([low * float(drive.sum()) / 4, error, total, 1.0])
+    return left, np.array([error, high * upper, 1.0, total])
 
 
 @PAPER.inequality(

@@ -259,21 +259,21 @@ def p5(
         "steps": integers(3, 12),
         "bands": integers(2, 3),
         "c": vector(linear(-0.7, 0.7), 2),
-        "moved": vector(linear(-1, 1), 2),
-        "far": one_of(0.0, 1.0),
+        "x": vector(linear(-1.7, 1.7), 2),
+        "same": one_of(True, False),
         "objective": one_of("mean", "max"),
     },
     mutants=[{"factor": 1.005}],
     tolerance=1e-9,
     evaluations=96,
 )
-def t1(steps: int, bands: int, c: Array, moved: Array, far: float, objective: Objective, factor: float = 1.0) -> Sides:
-    """For the mean and for the largest squared error of prefix sums, one participation; x is c, or c and ``moved``.
+def t1(steps: int, bands: int, c: Array, x: Array, same: bool, objective: Objective, factor: float = 1.0) -> Sides:
+    """For the mean and for the largest squared error of prefix sums, one participation; x is any, or the ``same`` as c.
 
     The sides are equal where c = x is the best strategy: 1.66053 for n = 3, the mean and two bands, c = (1, 0.37600).
     """
     who = Participation.single(steps)
-    here, there = (np.append(1.0, values[: bands - 1]) for values in (c, c + far * moved))
+    here, there = (np.append(1.0, values[: bands - 1]) for values in (c, c if same else x))
     right = float(there @ there) * strategy_error(there, error_weights(steps, steps, objective))[0]
     return factor * toeplitz.lower_bound(here, who, objective), right
 

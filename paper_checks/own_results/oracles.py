@@ -24,6 +24,14 @@ def gram_of_two(diagonal: Array, correlation: float) -> Array:
     return np.array([[diagonal[0], between], [between, diagonal[1]]])
 
 
+def above_on_the_orthant(v: Array, more: Array, vector: Array, share: float) -> Array:
+    """V with a semidefinite and a non-negative matrix added, of which the correlation moves up by the ``share`` of its room."""
+    h = v + np.outer(vector, vector) + np.diag(more)
+    h[0, 1] += share * (math.sqrt(h[0, 0] * h[1, 1]) - h[0, 1])
+    h[1, 0] = h[0, 1]
+    return h
+
+
 def delta_of_two(gram: Array, epsilon: float, direction: str) -> float:
     """The exact δ(ε) of two bins: X_1 is integrated, and X_2 given X_1 has the variance r²; nan below 1e-12, where rounding
     matters.

@@ -44,7 +44,7 @@ def lemma_g2(curvatures: Array, share: float, threshold: float, sign: float = 1.
     n = 4 losses x²/2, η = 10, λ → 0, σ = 0.1: in units of η σ² 164 > 40 + 46.7.
     """
     eta = share / curvatures.max()
-    alive = 2 * (0.5 - 0.5 * math.erf(threshold / math.sqrt(2)))  # where the soft threshold passes the noise
+    alive = math.erfc(threshold / math.sqrt(2))  # where the soft threshold passes the noise
     right = eta**2 * curvatures.size * curvatures.max()
     if sigma is not None:
         passed = np.cumprod(np.append(1.0, 1 - eta * curvatures[:0:-1]))

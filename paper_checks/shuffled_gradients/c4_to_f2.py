@@ -259,11 +259,13 @@ def lemma_e2(epochs: int, multiplier: float, order: float, delta: float, share: 
     mutants=[{"factor": 0.999}],
 )
 def lemma_e3(order: float, share: float, first: Array, second: Array, factor: float = 1.0) -> Sides:
-    """Two pairs of distributions on three points."""
+    """Two pairs of distributions on three points; a mixture is a distribution, too."""
     mu, nu = (rows.reshape(2, 3) / rows.reshape(2, 3).sum(axis=1, keepdims=True) for rows in (first, second))
     p = np.array([share, 1 - share])
     mixed = np.sum((p @ mu) ** order * (p @ nu) ** (1 - order))
-    return mixed, factor * float(p @ np.sum(mu**order * nu ** (1 - order), axis=1))
+    mass = float((p @ mu).sum())
+    bound = factor * float(p @ np.sum(mu**order * nu ** (1 - order), axis=1))
+    return np.array([mixed, mass, 1.0]), np.array([bound, 1.0, mass])
 
 
 @PAPER.identity(

@@ -31,10 +31,13 @@ from corrnoise.theory.shuffled_gradients.dissimilarity import worst_order_dissim
     mutants=[{"factor": 0.99}],
 )
 def smoothness_of_difference(private: Array, public: Array, kept: int, factor: float = 1.0) -> Sides:
-    """For curvatures of the losses.  Checked is (1 − n_d/n) $L^*$, which is sharp: a difference of convex functions."""
+    """For curvatures of the losses, and by the gradients at ±1.  Checked is (1 − n_d/n) $L^*$, which is sharp: a difference of convex functions."""
     n = private.size
     bending = abs(float((private[kept:] - public[: n - kept]).sum())) / n
-    return bending, factor * (1 - kept / n) * max(private.max(), public.max())
+    gradients = [sum(a * x for a in private[kept:]) - sum(b * x for b in public[: n - kept]) for x in (-1.0, 1.0)]
+    moved, bent = 1 + abs(gradients[1] - gradients[0]) / (2 * n), 1 + bending
+    bound = factor * (1 - kept / n) * max(private.max(), public.max())
+    return np.array([bending, bent, moved]), np.array([bound, moved, bent])
 
 
 @PAPER.identity(

@@ -5,31 +5,35 @@ domain: a mutant is *weaker* if no margin up to 1 is smaller than that of the cl
 more than the tolerance.  The others say more than the claim, or something else: they *tell*.  They are *killed* if
 the search finds a violation.  Those that are true as far as is searched are *noticed* if the rest of the check
 disagrees with what is recorded: the largest ratio of the sides or the sharp constant is another one, a false
-neighbour of the claim is accepted, the counterexample is none any more, or ball arithmetic proves nothing.  The
-others survive.  Equal mutants are inert: others are drawn in their place.
+neighbour of the claim is accepted, the counterexample is none any more, or ball arithmetic proves nothing.  A mutant
+of a formula that several claims run is noticed *elsewhere* if the check of another of them, which is sharp, disagrees.
+The others survive.  Equal mutants are inert: others are drawn in their place.
 
-One kind of mutants follows from the claim and is not searched.  If an argument occurs only in a quantity that becomes a
-constant, and no other argument is bounded by it or bounds it, then the mutant is the claim at fixed values of that
-argument.
+Two kinds of mutants follow from the claim, and are weaker, too.  If an argument occurs only in a quantity that becomes
+a constant, and no other argument is bounded by it or bounds it, then the mutant is the claim at fixed values of that
+argument.  If the sides are those of the claim where one argument is at an end of its range, or at the opposite place in
+it, then the mutant is the claim at these other arguments.
 """
 
 import random
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 
+from corrnoise.paper_checks import claims
 from corrnoise.paper_checks.machinery.ledger import FEW, Claim
-from corrnoise.paper_checks.machinery.power import largest_ratio
+from corrnoise.paper_checks.machinery.power import largest_ratio, powers
 from corrnoise.paper_checks.machinery.search import Worst, sample_points, worst_case
 from corrnoise.paper_checks.machinery.verdicts import FALSE, INEQUALITY
+from corrnoise.theory.numerics.checks import Array
 from tools.mutation.compiled import Mutant, caches, functions_of, in_place, mutants_of
 from tools.mutation.limits import OutOfTimeError, memory_limit, time_limit
-from tools.mutation.record import Kills, source_of
+from tools.mutation.record import Kills, recorded, source_of
 from tools.mutation.sources import in_turn
 
 MOST = 12  #: mutants of one claim that are not inert, a seeded sample in which all kinds have equal parts
@@ -39,6 +43,7 @@ _POINTS = (
     16  #: points inside of the cube at which a mutant is compared with its claim, as many on its faces, and the worst
 )
 _SAME = 1e-12
+_SHARP = 0.9  #: largest ratio of the sides above which other claims are asked about a mutant
 _SECONDS = 30.0  #: a mutant that takes longer is undefined
 _MEMORY = 2**31  #: bytes; a mutant that needs more has no value
 
@@ -74,6 +79,29 @@ def is_case(claim: Claim, mutant: Mutant) -> bool:
     return mutant.function is claim.function and bool(mutant.fixed) and mutant.fixed <= free
 
 
+def is_at_others(claim: Claim, points: Sequence[Any], found: Sequence[Array]) -> bool:
+    """Whether the sides ``found`` of a mutant are those of its claim with one argument at an end, or opposite."""
+    first = 0
+    for axis in claim.domain.axes.values():
+        place = slice(first, first + axis.size)
+        first += axis.size
+        for slope, start in ((0.0, 0.0), (0.0, 1.0), (-1.0, 1.0)):
+            others = np.array(points)
+            others[:, place] = start + slope * others[:, place]
+            pairs = zip(found, (_sides(claim, point) for point in others), strict=True)
+            if all(a.shape == b.shape and np.allclose(a, b, rtol=_SAME, atol=0, equal_nan=True) for a, b in pairs):
+                return True
+    return False
+
+
+def _sides(claim: Claim, point: Any) -> Array:
+    """Both sides at a point, in one row; nan where there is no value."""
+    try:
+        return np.concatenate([np.ravel(side).astype(float) for side in claim.sides(claim.domain.arguments(point))])
+    except Exception:
+        return np.array([np.nan])
+
+
 def _margin(claim: Claim, point: Any) -> float:
     """The margin at a point; nan where a mutant has no value."""
     try:
@@ -105,7 +133,10 @@ def fate(
         if not refused and claim.relation == INEQUALITY and np.nanmin(rise, initial=0.0) >= -_SAME:
             return "weaker", least
         worst = _worst(claim)
-        return ("killed" if worst.margin < -claim.tolerance else "survived"), worst.margin
+        if worst.margin < -claim.tolerance:
+            return "killed", worst.margin
+        sides = [_sides(claim, point) for point in points]
+    return ("weaker" if is_at_others(claim, points, sides) else "survived"), worst.margin
 
 
 def is_noticed(claim: Claim, mutant: Mutant, ratio: float | None, kept: Sequence[Any] = ()) -> bool:
@@ -115,6 +146,16 @@ def is_noticed(claim: Claim, mutant: Mutant, ratio: float | None, kept: Sequence
     """
     with in_place(mutant, kept):
         return not claim.checked(ratio).agrees
+
+
+def _sharp(mutant: Mutant) -> Iterator[Claim]:
+    """The claims with equal sides somewhere that run the function of a mutant, as recorded; identities first."""
+    [name] = _names([mutant.function])
+    ratios = {one: found.ratio for one, found in recorded().items() if name in found.functions and one in powers()}
+    found = [one for one in claims() if one.identifier in ratios]
+    for one in sorted(found, key=lambda one: ratios[one.identifier] is not None):
+        if (ratios[one.identifier] or 1.0) > _SHARP:
+            yield one.claim
 
 
 def tried(claim: Claim, seed: int = 0) -> Kills:
@@ -155,6 +196,13 @@ def kills(claim: Claim, most: int = MOST, seed: int = 0) -> Kills:
         with suppress(OutOfTimeError), memory_limit(_MEMORY), time_limit(_SECONDS):
             if end == "survived" and agrees and is_noticed(claim, mutant, ratio, kept):
                 end = "noticed"
+        with suppress(OutOfTimeError), memory_limit(_MEMORY), time_limit(_SECONDS):
+            if end == "survived" and any(
+                is_noticed(other, mutant, powers()[other.identifier].ratio, kept)
+                for other in _sharp(mutant)
+                if other is not claim
+            ):
+                end = "elsewhere"
         fates[end] += 1
         kinds[mutant.kind] += end == "killed"
         if end == "survived":
