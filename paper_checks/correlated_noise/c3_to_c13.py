@@ -9,6 +9,7 @@ from corrnoise.paper_checks.correlated_noise.oracles import averages_by_quadratu
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, noises, one_of, spectra, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.paper_checks.machinery.margins import twice
 from corrnoise.theory.mechanisms.product import DPSGD, ProductNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.arithmetic import arithmetic
@@ -171,8 +172,7 @@ def lemma_c6(beta: Array, rate: float, factor: float = 1.0) -> Sides:
         pairs += one * earlier
         earlier = (1 - rate) * (earlier + one)
     square = float(beta @ beta)
-    again, found = square + np.array([square + 2 * pairs, form])
-    return np.array([factor * rate / (2 - rate) * square, again, found]), np.array([form, found, again])
+    return factor * rate / (2 - rate) * square, -twice(-form, -square - 2 * pairs)
 
 
 @PAPER.inequality(

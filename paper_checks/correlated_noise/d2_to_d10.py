@@ -11,6 +11,7 @@ from corrnoise.paper_checks.correlated_noise.oracles import noise_matrix
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, spectra, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.paper_checks.machinery.margins import twice
 from corrnoise.theory.correlated_noise import finite_time
 from corrnoise.theory.correlated_noise.finite_time import FiniteRun
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
@@ -499,6 +500,5 @@ def lemma_d10_event(
         factors.append(np.eye(2) - reach * size * np.outer(direction, direction))
         a = b * np.eye(2) + factors[-1] @ a
     products = [b * reduce(np.matmul, factors[k:][::-1], np.eye(2)) for k, b in enumerate(beta)]
-    found, again = 1 + np.array([np.square(a).sum(), np.square(sum(products)).sum()])
-    bound = factor * 2 * float(np.abs(beta).sum()) ** 2
-    return np.array([found - 1, found, again]), np.array([bound, again, found])
+    found = twice(float(np.square(a).sum()), float(np.square(sum(products)).sum()))
+    return found, factor * 2 * float(np.abs(beta).sum()) ** 2

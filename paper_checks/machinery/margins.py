@@ -9,6 +9,7 @@ probability is larger than p.  The limit is that of Clopper and Pearson, exact f
 probability with a probability of at most ``LEVEL``, which is the rate of false alarms at one point of the domain.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,14 @@ def sums(left: Any, right: Any) -> tuple[float, float]:
     """
     size = float(np.abs(left).sum() + np.abs(right).sum())
     return size + float(np.sum(left)), size + float(np.sum(right))
+
+
+def twice(found: float, again: float) -> float:
+    """``found``, a number of the order of 1 that another computation finds ``again``; infinite where they differ.
+
+    So a statement with it on the smaller side fails, and one with −``twice``(−x, −y) on the larger side.
+    """
+    return found if math.isclose(found, again, rel_tol=1e-9, abs_tol=1e-9) else math.inf
 
 
 # -- statements with a probability -------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from scipy.integrate import quad
 
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
-from corrnoise.paper_checks.machinery.margins import sums
+from corrnoise.paper_checks.machinery.margins import sums, twice
 from corrnoise.paper_checks.noise_cancellation.oracles import path
 from corrnoise.paper_checks.noise_cancellation.paper import PAPER
 from corrnoise.theory.noise_cancellation import quadratic_runs
@@ -307,10 +307,8 @@ def theorem_52_a(rounds: int, diameter: float, points: Array, weight: float = 1.
     r"""For $\nabla f(x^*) = 1$ and K = [0, D].  An equality where all $w_\tau$, τ ≤ t, are at one end and $w_{t+1}$ at the other.  The sum is $\sum w_\tau - t w_{t+1}$, too."""
     w = points[: rounds + 1]
     t = np.arange(1, rounds + 1) ** weight
-    found = float((np.arange(1, rounds + 1) * (w[:-1] - w[1:])).sum())
-    parts, again = sums([found], [*w[:-1], -rounds * w[-1]])
-    left, right = diameter * np.array([[found, parts, again], [factor * float(t[-1]), again, parts]])
-    return left, right
+    found = twice(float((np.arange(1, rounds + 1) * (w[:-1] - w[1:])).sum()), float(w[:-1].sum() - rounds * w[-1]))
+    return diameter * found, factor * float(t[-1]) * diameter
 
 
 @PAPER.inequality(

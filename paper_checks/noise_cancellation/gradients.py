@@ -7,6 +7,7 @@ import numpy as np
 
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.paper_checks.machinery.margins import twice
 from corrnoise.paper_checks.noise_cancellation.oracles import affine_case, affine_losses, enumerated_variance
 from corrnoise.paper_checks.noise_cancellation.paper import PAPER
 from corrnoise.theory.noise_cancellation.bounds import sampling_variance
@@ -151,6 +152,7 @@ def lemma_42_variance(
     slope, at_last = affine_losses(**losses)
     diameter = losses["diameter"]
     last = before + 2 / (rounds + 1) * (target - before)
+    last = diameter * twice(last / diameter, ((rounds - 1) * before + 2 * target) / (rounds + 1) / diameter)
     low, high = (min(before, last), max(before, last)) if bends else (0.0, diameter)
     s = at_last + (rounds - 1) * slope * (last - before)
     ends = [at_last + slope * (end - last) for end in (low, high)]  # both variances are convex, so largest at an end
@@ -161,8 +163,7 @@ def lemma_42_variance(
     bound = sampling_variance(sigma, xi, machines=3, participants=participants)
     if bound < _NO_VARIANCE * losses["size"] ** 2:
         return math.nan, math.nan
-    average = 1 + abs((rounds + 1) * last - (rounds - 1) * before - 2 * target) / ((rounds + 1) * diameter)
-    return np.array([enumerated_variance(s, participants), average]), np.array([factor * bound, 1.0])
+    return enumerated_variance(s, participants), factor * bound
 
 
 @PAPER.inequality(

@@ -97,9 +97,7 @@ def n1_one_coordinate(
     drive = problem.learning_rate * problem.drive(noise, noise.variance())
     error = float((drive / (2 - problem.rates / p)).sum()) / 2
     upper = problem.upper_bound(noise, moment_bound=r2)
-    total = float(p.sum())
-    left = np.array([low * float(drive.sum()) / 4, error, total, 1.0])
-    return left, np.array([error, high * upper, 1.0, total])
+    return np.array([low * float(drive.sum()) / 4, error]), np.array([error, high * upper])
 
 
 @PAPER.inequality(

@@ -201,7 +201,9 @@ def m4(examples: int, steps: int, alpha: float, order: str, prefixes: bool) -> S
     N = 5, T = 20, α = 0.2, all nodes: U = 24.1499, at the steps 5, 8, 15 and 16.
     """
     nodes = [
-        (s * size + 1, (s + 1) * size) for size in (1, 2, 4, 8, 16) for s in range(0, steps // size, 2 if prefixes else 1)
+        (s * size + 1, (s + 1) * size)
+        for size in (1, 2, 4, 8, 16)
+        for s in range(0, steps // size, 2 if prefixes else 1)
     ]
     epochs = -(-steps // examples)
     every = product(range(examples), repeat=epochs)

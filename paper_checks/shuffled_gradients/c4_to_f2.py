@@ -6,6 +6,7 @@ import numpy as np
 
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.paper_checks.machinery.margins import twice
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.paper_checks.shuffled_gradients.runs import nonexpansive_run
 from corrnoise.theory.numerics.checks import Array
@@ -263,9 +264,8 @@ def lemma_e3(order: float, share: float, first: Array, second: Array, factor: fl
     mu, nu = (rows.reshape(2, 3) / rows.reshape(2, 3).sum(axis=1, keepdims=True) for rows in (first, second))
     p = np.array([share, 1 - share])
     mixed = np.sum((p @ mu) ** order * (p @ nu) ** (1 - order))
-    mass = float((p @ mu).sum())
-    bound = factor * float(p @ np.sum(mu**order * nu ** (1 - order), axis=1))
-    return np.array([mixed, mass, 1.0]), np.array([bound, 1.0, mass])
+    mixed *= twice(float((p @ mu).sum()), 1.0)
+    return mixed, factor * float(p @ np.sum(mu**order * nu ** (1 - order), axis=1))
 
 
 @PAPER.identity(

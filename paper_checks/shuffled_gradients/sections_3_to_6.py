@@ -9,6 +9,7 @@ import numpy as np
 
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.paper_checks.machinery.margins import twice
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.paper_checks.shuffled_gradients.runs import nonexpansive_run
 from corrnoise.simulations.shuffled_gradients.experiments import LEARNING_RATES
@@ -35,9 +36,8 @@ def smoothness_of_difference(private: Array, public: Array, kept: int, factor: f
     n = private.size
     bending = abs(float((private[kept:] - public[: n - kept]).sum())) / n
     gradients = [sum(a * x for a in private[kept:]) - sum(b * x for b in public[: n - kept]) for x in (-1.0, 1.0)]
-    moved, bent = 1 + abs(gradients[1] - gradients[0]) / (2 * n), 1 + bending
-    bound = factor * (1 - kept / n) * max(private.max(), public.max())
-    return np.array([bending, bent, moved]), np.array([bound, moved, bent])
+    bending = twice(bending, abs(gradients[1] - gradients[0]) / (2 * n))
+    return bending, factor * (1 - kept / n) * max(private.max(), public.max())
 
 
 @PAPER.identity(
