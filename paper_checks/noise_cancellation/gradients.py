@@ -116,6 +116,25 @@ def lemma_42_norm(lipschitz: float, smoothness: float, diameter: float, rounds: 
     return rounds * at_last - (rounds - 1) * at_first, factor * (lipschitz + 2 * smoothness * diameter)
 
 
+@PAPER.identity(
+    "Lemma 4.2 (attained)",
+    printed=r"Assume $\alpha_t = t$ and define S := G + 2LD, $\tilde{\sigma} := \sigma + 2\sigma_L D$, $\tilde{\xi} := \xi + 2\xi_L D$: $||s_{t,i}|| \le S$",
+    reading=r"the norms and changes that are attained after t rounds, $S_t$, $2 R_t$ and $2 S_t$, with which privacy is checked",
+    independent="one side is the code that users call, the other one has the corrections of losses that are written out",
+    domain={**FAMILIES, "rounds": integers(1, 1000, log=True)},
+    mutants=[{"two": 1.999}],
+)
+def lemma_42_attained(lipschitz: float, smoothness: float, diameter: float, rounds: int, two: float = 2.0) -> Sides:
+    """The slopes G and G − L x on [0, D], from 0 towards D; convex losses have opposite slopes at one end, 0 and ±L D between."""
+    family = LossClass(lipschitz, smoothness, diameter)
+    moved = diameter * two / (rounds + 1)
+    steep = rounds * lipschitz - (rounds - 1) * (lipschitz - smoothness * moved)
+    convex = 2 * (rounds * lipschitz - (rounds - 1) * (lipschitz - smoothness * moved / 2))
+    changes = [float(family.shifts(rounds, losses=losses)) for losses in ("convex", "smooth")]
+    found = [float(family.correction_norm(rounds)), *changes, family.published_norm]
+    return found, [steep, convex, 2 * steep, lipschitz + 2 * smoothness * diameter]
+
+
 AFFINE: dict[str, Any] = {
     "slopes": vector(linear(0, 1), 6),
     "offsets": vector(linear(-1, 1), 6),

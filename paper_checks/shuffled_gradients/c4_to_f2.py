@@ -123,6 +123,28 @@ def theorem_c9(sensitivities: Array, noise: Array, contraction: float, factor: f
     return exact, factor * amplification.best_plan_cost(s, noise, contraction)
 
 
+@PAPER.identity(
+    "Theorem C.9 (linear maps)",
+    printed=r"Let $s_t := \sup_{x} \|g_t(x) - g'_t(x)\|$, where $\rho_t \sim \mathcal{N}(0, \sigma^2 \mathbb{I}_d)$ for all t.",
+    reading="the distance of two runs over their variance, for linear maps, with which the theorem is checked",
+    independent="one side goes through the steps, the other one has products of contractions by logarithms",
+    domain={
+        "contractions": vector(linear(-1, 1), 5),
+        "sensitivities": vector(linear(0, 1), 5),
+        "noise": vector(log_scale(0.1, 2), 5),
+    },
+    mutants=[{"power": 1.99}],
+)
+def linear_maps(contractions: Array, sensitivities: Array, noise: Array, power: float = 2.0) -> Sides:
+    """The runs are apart by a constant over a standard deviation; 1 is added."""
+    apart = 0.0
+    variance = 0.0
+    for c, s, tau in zip(contractions, sensitivities, noise, strict=True):
+        apart = c * apart + s
+        variance = c**2 * variance + tau**2
+    return 1 + linear_run_separation(sensitivities, noise, contractions), 1 + abs(apart) ** power / variance
+
+
 @PAPER.inequality(
     "Theorem C.9 (over all epochs)",
     rests_on=["Theorem C.9"],
