@@ -20,7 +20,7 @@ FILE = "mutants.csv"
 FATES = {
     "killed": "the check finds it to be false",
     "noticed": "it is true as far as is searched, and the check disagrees with what is recorded of the claim",
-    "elsewhere": "its check finds nothing, and that of another claim that runs the same formula disagrees with its record",
+    "elsewhere": "its check finds nothing, and that of an identity that runs the same formula finds it to be false",
     "survived": "it says more than the claim, or something else, and the check finds nothing against it",
     "weaker": "no margin is smaller than that of the claim, or it is a case of the claim",
     "equal": "no margin differs from that of the claim",

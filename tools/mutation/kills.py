@@ -6,7 +6,7 @@ more than the tolerance.  The others say more than the claim, or something else:
 the search finds a violation.  Those that are true as far as is searched are *noticed* if the rest of the check
 disagrees with what is recorded: the largest ratio of the sides or the sharp constant is another one, a false
 neighbour of the claim is accepted, the counterexample is none any more, or ball arithmetic proves nothing.  A mutant
-of a formula that several claims run is noticed *elsewhere* if the check of another of them, which is sharp, disagrees.
+of a formula that several claims run is noticed *elsewhere* if one of them is an identity, and its check disagrees.
 The others survive.  Equal mutants are inert: others are drawn in their place.
 
 Two kinds of mutants follow from the claim, and are weaker, too.  If an argument occurs only in a quantity that becomes
@@ -27,7 +27,7 @@ import numpy as np
 
 from corrnoise.paper_checks import claims
 from corrnoise.paper_checks.machinery.ledger import FEW, Claim
-from corrnoise.paper_checks.machinery.power import largest_ratio, powers
+from corrnoise.paper_checks.machinery.power import largest_ratio
 from corrnoise.paper_checks.machinery.search import Worst, sample_points, worst_case
 from corrnoise.paper_checks.machinery.verdicts import FALSE, INEQUALITY
 from corrnoise.theory.numerics.checks import Array
@@ -43,7 +43,6 @@ _POINTS = (
     16  #: points inside of the cube at which a mutant is compared with its claim, as many on its faces, and the worst
 )
 _SAME = 1e-12
-_SHARP = 0.9  #: largest ratio of the sides above which other claims are asked about a mutant
 _SECONDS = 30.0  #: a mutant that takes longer is undefined
 _MEMORY = 2**31  #: bytes; a mutant that needs more has no value
 
@@ -148,14 +147,11 @@ def is_noticed(claim: Claim, mutant: Mutant, ratio: float | None, kept: Sequence
         return not claim.checked(ratio).agrees
 
 
-def _sharp(mutant: Mutant) -> Iterator[Claim]:
-    """The claims with equal sides somewhere that run the function of a mutant, as recorded; identities first."""
+def _identities(mutant: Mutant) -> Iterator[Claim]:
+    """The claims that are identities and run the function of a mutant, as recorded."""
     [name] = _names([mutant.function])
-    ratios = {one: found.ratio for one, found in recorded().items() if name in found.functions and one in powers()}
-    found = [one for one in claims() if one.identifier in ratios]
-    for one in sorted(found, key=lambda one: ratios[one.identifier] is not None):
-        if (ratios[one.identifier] or 1.0) > _SHARP:
-            yield one.claim
+    known = {one for one, found in recorded().items() if name in found.functions and found.ratio is None}
+    yield from (one.claim for one in claims() if one.identifier in known)
 
 
 def tried(claim: Claim, seed: int = 0) -> Kills:
@@ -198,9 +194,7 @@ def kills(claim: Claim, most: int = MOST, seed: int = 0) -> Kills:
                 end = "noticed"
         with suppress(OutOfTimeError), memory_limit(_MEMORY), time_limit(_SECONDS):
             if end == "survived" and any(
-                is_noticed(other, mutant, powers()[other.identifier].ratio, kept)
-                for other in _sharp(mutant)
-                if other is not claim
+                is_noticed(other, mutant, None, kept) for other in _identities(mutant) if other is not claim
             ):
                 end = "elsewhere"
         fates[end] += 1
