@@ -14,9 +14,10 @@ from corrnoise.paper_checks.correlated_noise.oracles import (
     spectral_mean,
 )
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
-from corrnoise.paper_checks.machinery.domains import linear, noises, regressions
+from corrnoise.paper_checks.machinery.domains import linear, log_scale, noises, regressions
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.correlated_noise import published_bounds as bounds
+from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.quadrature import circle_mean, modulus
@@ -58,6 +59,34 @@ def theorem_c14(
     b = noise.averaged_variance(problem.rates)
     error = F_IN_HALVES[F] * problem.stationary_error(noise, budget=budget(clip_norm))
     return error, bound * float(b.max() / b.sum()) if largest else bound
+
+
+@PAPER.identity(
+    "Theorem C.14 (formula)",
+    printed=r"$F_\infty(\beta) \le (1 + (1 - \sqrt{\eta R^2})^{-2}) \eta R^2 \sigma_{sgd}^2 + (1 + C_{kurt} (1 - \sqrt{\eta R^2})^{-2}) \frac{\eta G^2 \gamma_\infty^2(\beta)}{2 \rho} \langle \beta, T \b",
+    transcription="square roots",
+    reading="the formula with which it is checked",
+    independent="one side is the code that users call, the other one adds up the terms as they are printed",
+    domain={
+        "problem": regressions(most=3),
+        "gap": log_scale(1e-2, 1),
+        "clip_norm": CLIP_NORMS,
+        "kurtosis": linear(0, 5),
+    },
+    mutants=[{"one": 1.001}],
+    evaluations=128,
+)
+def theorem_c14_formula(
+    problem: LinearRegression, gap: float, clip_norm: float, kurtosis: float, one: float = 1.0
+) -> Sides:
+    """For ν-DP-FTRL with a damping of 0.01 or more."""
+    noise = NuFTRL(gap)
+    found = bounds.theorem_c14_upper_bound(problem, noise, budget=budget(clip_norm), kurtosis_constant=kurtosis)
+    r = math.sqrt(problem.learning_rate * problem.moment_bound)
+    forms = sum(float(noise.averaged_variance(rate)) for rate in problem.rates)
+    samples = (one + (1 - r) ** -2) * r**2 * problem.residual_std**2
+    variance = clip_norm**2 * noise.limiting_sensitivity() ** 2 / (2 * budget(clip_norm).gaussian_rho)
+    return found, samples + (1 + kurtosis / (1 - r) ** 2) * problem.learning_rate * variance * forms
 
 
 @PAPER.inequality(

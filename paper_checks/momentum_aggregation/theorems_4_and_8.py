@@ -149,6 +149,20 @@ def theorem_4_count(examples: int, epochs: int, short: float, whole: bool = True
     return node_count(steps, examples), factor * printed_node_count(steps, examples, height)
 
 
+@PAPER.identity(
+    "Theorem 4 (V)",
+    printed=r"Let $V = (\min(R, \lfloor \log_2(N) \rfloor) + 1) \frac{T}{N} + \sum_{j=\lfloor \log_2(N)+1 \rfloor}^R \lfloor \frac{T}{2^j} \rfloor$ as in Algorithm 1.",
+    reading="the formula with which it is checked",
+    independent="one side is the code that users call, the other one counts level by level",
+    domain={"examples": integers(1, 40), "steps": integers(1, 400, log=True), "height": integers(0, 12)},
+    mutants=[{"more": 2}],
+)
+def theorem_4_v(examples: int, steps: int, height: int, more: int = 1) -> Sides:
+    """Each level up to the size N counts T/N, and each other one its nodes."""
+    count = sum(steps / examples if 2**j <= examples else steps // 2**j for j in range(height + more))
+    return printed_node_count(steps, examples, height), count
+
+
 @PAPER.inequality(
     "Theorem 4 (RDP)",
     reading="The noisy nodes are released, for any orders; the iterates are computed from them",

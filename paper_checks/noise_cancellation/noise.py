@@ -195,4 +195,4 @@ def theorem_52_display(
         r = np.arange(1, rounds + 1)
         steps = unit * (1 - (1 - p) ** r).sum() / 4
         return left, factor * (steps + unit * rounds / (p * (2 - p)))
-    return left, factor * unit * rounds / p * max(1.0, constant_noise_factor(rounds, p, 0.0))
+    return left, factor * unit * rounds / p * constant_noise_factor(rounds, p, 0.0)

@@ -207,6 +207,22 @@ def noise_error(curvatures: Array, rate: float, convexity: float = 0.0) -> float
     return float(rate * later.mean() / (1 + rate * curvatures.size * convexity))
 
 
+@PAPER.identity(
+    "Lemma D.10 (error)",
+    printed=r"$E [\frac{1}{n} \sum_{i=1}^n \langle \rho_i^{(k)}, x_1^{(k+1)} - z \rangle]$",
+    reading="with Stein's lemma, for quadratic losses, with which D.10, G.2 and G.5 are checked",
+    independent="one side goes through the steps, the other one has products of contractions",
+    domain={"curvatures": vector(log_scale(1e-2, 1), 4), "rate": linear(0.1, 2), "convexity": linear(0, 2)},
+    mutants=[{"records": 4.01}],
+)
+def lemma_d10_error(curvatures: Array, rate: float, convexity: float, records: float = 4.0) -> Sides:
+    """Σ_i ∂x_{n+1}/∂ρ_i step by step; 1 is added, as contractions of both signs may cancel."""
+    moved = 0.0
+    for a in curvatures:
+        moved = (1 - rate * a) * moved + rate
+    return 1 + noise_error(curvatures, rate, convexity), 1 + moved / records / (1 + rate * records * convexity)
+
+
 #: With four losses all corners of the cube are searched.  Small curvatures allow large learning rates; η is ``share``/L̂*.
 QUADRATIC = {"curvatures": vector(log_scale(1e-6, 1), 4), "share": log_scale(1e-3, 2), "convexity": linear(0, 2)}
 

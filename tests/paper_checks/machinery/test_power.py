@@ -17,19 +17,18 @@ from tests.small_claims import claim as small_claim
 def test_rates_are_of_the_mutants_that_tell_and_of_those_drawn():
     power = Power(killed=6, survived=2, weaker=5, equal=4, undefined=3, of=40, ratio=0.5)
     assert (power.drawn, power.telling) == (20, 8)
-    assert (power.kill_rate, power.blindness) == (0.75, 0.35)
-    assert str(power) == "6 of 8 telling mutants killed (75%), blindness 35%"
-    assert power + power == Power(12, 0, 4, 10, 8, 6, 80)
-    noticed = Power(killed=5, noticed=1, survived=2)
-    assert (noticed.telling, noticed.kill_rate) == (8, 0.75)
-    assert str(noticed) == "5 of 8 telling mutants killed and 1 noticed (75%), blindness 0%"
+    assert (power.kill_rate, power.found_rate, power.blindness) == (0.75, 0.75, 0.35)
+    assert power + power == Power(12, 0, 0, 4, 10, 8, 6, 80)
+    noticed = Power(killed=4, noticed=1, elsewhere=1, survived=2)
+    assert (noticed.telling, noticed.kill_rate, noticed.found_rate) == (8, 0.5, 0.75)
+    assert str(noticed) == "of 8 telling mutants 4 killed (50%), 6 killed or noticed (75%); blindness 0%"
     blind = Power(weaker=1, equal=3, of=9)
     assert (blind.kill_rate, blind.blindness, str(blind)) == (None, 0.75, "no telling mutant among 4")
-    assert (Power().kill_rate, Power().blindness) == (None, None)
+    assert (Power().kill_rate, Power().found_rate, Power().blindness) == (None, None, None)
 
 
 def test_numbers_are_read_as_they_are_written(monkeypatch, tmp_path):
-    found = {"a": Power(1, 2, 3, 4, 5, 6, 70, 0.25), "b": Power(of=7)}
+    found = {"a": Power(1, 2, 3, 4, 5, 6, 7, 70, 0.25), "b": Power(of=7)}
     (tmp_path / "mutants.csv").write_text(written(found), encoding="utf-8")
     monkeypatch.setattr("corrnoise.paper_checks.machinery.power.files", lambda _: tmp_path)
     assert powers.__wrapped__() == found
@@ -85,7 +84,9 @@ def test_the_page_has_the_sums_of_each_paper(name):
     head, row = report._mutants([paper])
     rows = csv.DictReader(io.StringIO(written(powers())))
     own = [one for one in rows if one["claim"] in {listed.identifier for listed in paper.listed}]
-    assert dict(zip(head[2:], row[2:], strict=True)) == {
-        column: str(sum(int(one[column]) for one in own)) for column in head[2:]
-    }
+    sums = {column: sum(int(one[column]) for one in own) for column in head[2:-2]}
+    assert dict(zip(head[2:], row[2:-2], strict=False)) == {column: str(count) for column, count in sums.items()}
     assert row[:2] == [name, str(len(own))]
+    found = sums["killed"] + sums["noticed"] + sums["elsewhere"]
+    telling = found + sums["survived"]
+    assert row[-2:] == [f"{sums['killed'] / telling:.1%}", f"{found / telling:.1%}"]
