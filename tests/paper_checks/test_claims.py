@@ -104,6 +104,30 @@ def test_the_check_finds_what_is_recorded(claim):
         assert min(sides) < 0 < max(sides)
 
 
+#: Steps of proofs: arguments with which the margin has no scale, others, and a false neighbour.
+STEPS = {
+    "Equation (27)": (
+        {"start": 1.0, "gradient": 1.0, "size": 0.2, "z": 0.5},
+        {"rate": 0.5, "convexity": 1.0},
+        {"factor": 1.01},
+    ),
+    "Equation (64)": ({"points": np.linspace(-1, 1, 6), "best": 0.3}, {}, {"share": 0.999}),
+    "Equation (70)": ({"points": np.linspace(-1, 0.8, 7), "best": 0.3}, {"curvature": 0.0}, {"shift": 1}),
+    "Equation (71)": ({"divergences": np.linspace(0.1, 1, 8)}, {}, {"first": 0}),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_steps_of_proofs_have_no_scale(name):
+    """Small sides are compared with their terms: what is added to both would hide a false neighbour."""
+    scaled, others, mutant = STEPS[name]
+    [listed] = ledgers.claims("shuffled-gradients", name=name)
+    small = {key: value * 1e-9 for key, value in scaled.items()}
+    large, small = (listed.claim.margin({**arguments, **others}, **mutant) for arguments in (scaled, small))
+    assert small == pytest.approx(large, rel=1e-6)
+    assert small < -1e-5
+
+
 @of([claim for claim in CLAIMS if claim.recorded != FALSE])
 def test_the_statement_holds_at_points_of_its_domain(claim):
     """As many points as a short search has; what is false as printed is checked as corrected."""

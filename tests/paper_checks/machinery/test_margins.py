@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from corrnoise.paper_checks.machinery.domains import linear
-from corrnoise.paper_checks.machinery.margins import LEVEL, agreement, least_probability, margin, margin_of_runs
+from corrnoise.paper_checks.machinery.margins import (
+    LEVEL,
+    agreement,
+    least_probability,
+    margin,
+    margin_of_runs,
+    sums,
+    twice,
+)
 from tests.small_claims import claim
 
 INF, NAN = math.inf, math.nan
@@ -86,6 +94,24 @@ def test_rounding_beside_an_undefined_entry_is_no_violation():
     assert math.isnan(agreement([1, NAN], [1 + 1e-15, 1], tolerance=1e-11))
     assert math.isnan(margin([1 + 1e-15, NAN], [1, 1], tolerance=1e-11))
     assert margin([1 + 1e-9, NAN], [1, 1], tolerance=1e-11) < -1e-11
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+def test_sums_that_cancel_are_compared_with_their_terms(scale):
+    """A difference of 1e-9 beside terms of 3 counts, at any scale; rounding does not."""
+    terms = scale * np.array([1.0, -1.0, 0.5])
+    assert agreement(*sums(terms, [scale * 0.5])) == 0
+    assert agreement(*sums(terms, [scale * (0.5 + 1e-9)])) == pytest.approx(-1e-9 / 3.5, rel=1e-5)
+    assert margin(*sums(terms, [scale * (0.5 - 1e-9)])) == pytest.approx(-1e-9 / 3.5, rel=1e-5)
+    assert agreement(*sums([scale * 0.1, scale * 0.2], [scale * 0.3])) > -1e-15
+    assert sums([0.0], [0.0]) == (0.0, 0.0)
+
+
+def test_what_is_found_twice_must_agree():
+    assert twice(0.3, 0.1 + 0.2) == 0.3
+    assert twice(0.0, 1e-10) == 0.0
+    assert math.isinf(twice(0.3, 0.3 + 1e-8))
+    assert margin(twice(0.3, 0.31), 1.0) < 0
 
 
 @pytest.mark.parametrize("compare", [margin, agreement])

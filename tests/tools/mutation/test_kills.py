@@ -13,13 +13,14 @@ import corrnoise.paper_checks as ledgers
 from corrnoise.paper_checks.machinery.domains import linear, vector
 from corrnoise.paper_checks.machinery.power import FATES, powers
 from corrnoise.paper_checks.machinery.search import sample_points
-from corrnoise.paper_checks.machinery.verdicts import FALSE
+from corrnoise.paper_checks.machinery.verdicts import FALSE, INEQUALITY
+from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
 from tests.small_claims import claim as small_claim
 from tools.mutation import kills as oracle
 from tools.mutation import record
 from tools.mutation.__main__ import main
 from tools.mutation.compiled import functions_of, in_place, mutants_of
-from tools.mutation.kills import fate, kills
+from tools.mutation.kills import fate, is_noticed, kills
 from tools.mutation.record import Kills, read, source_of, written
 
 GETSOURCE = inspect.getsource
@@ -133,6 +134,73 @@ def test_a_mutant_that_fixes_an_argument_is_a_case_of_the_claim():
     assert fixed(twice) == {"y → constant(y)"}
     [other] = [m for m in mutants_of(once) if m.before == "x"]
     assert not oracle.is_case(small_claim(twice, domain={"x": linear(0, 1), "y": linear(0, 1)}), other)
+
+
+def test_a_mutant_at_an_end_or_the_opposite_of_an_argument_is_a_case_of_the_claim():
+    """By its sides, because the margins of all true mutants of an identity are 0."""
+
+    def product(x, y, c=2.0):
+        return x * (1 - y) * math.sin(x), c
+
+    def identity(x, y, c=1.0):
+        return c * x * (1 + y), x + x * y
+
+    def cases(function, relation):
+        domain = {"x": linear(0.1, 1), "y": linear(0, 1)}
+        found = small_claim(function, relation, domain=domain, mutants=[{"c": -1.0}])
+        points = oracle._points(found)
+        margins = [found.margin_at(point) for point in points]
+        assert not oracle.is_at_others(found, points, [oracle._sides(found, point) for point in points])
+        fates = {}
+        for mutant in mutants_of(function):
+            with in_place(mutant, ()):
+                sides = [oracle._sides(found, point) for point in points]
+            fates[str(mutant).split(": ")[1]] = oracle.is_at_others(found, points, sides)
+            assert len(margins) == len(points)
+        return {name for name, is_case in fates.items() if is_case}
+
+    assert cases(product, "inequality") >= {"1 - y → 1", "x * (1 - y) → x"}
+    assert "x * (1 - y) → 1 - y" not in cases(product, "inequality")
+    assert not any("c * x" in name for name in cases(identity, "identity"))
+
+
+def test_a_mutant_of_a_shared_formula_is_noticed_by_an_identity(monkeypatch):
+    def same(eigenvalues, eta, two=2.0):
+        return math.fsum(eta * eigenvalues) / 2, trace_bound(eigenvalues, eta, two)
+
+    domain = {"eigenvalues": vector(linear(0.5, 1), 5), "eta": linear(0.1, 1)}
+    identity = small_claim(same, "identity", domain=domain, mutants=[{"two": 3.0}])
+    monkeypatch.setattr(oracle, "is_noticed", lambda claim, *rest: claim is identity and is_noticed(claim, *rest))
+    alone = kills(LOOSE, most=40).power
+    monkeypatch.setattr(oracle, "_identities", lambda _: [identity])
+    together = kills(LOOSE, most=40).power
+    assert alone.elsewhere == 0 < together.elsewhere
+    assert together.survived < alone.survived
+    assert together.telling == alone.telling
+
+
+def test_the_identities_of_a_formula_are_found_in_the_record():
+    function = ConvergenceConstants._bound
+    mutant = next(mutants_of(function))
+    assert "shuffled-gradients-theorem-d.14-formula" in {one.identifier for one in oracle._identities(mutant)}
+
+
+def saturates(claim):
+    """Whether nearly all points say nothing: there 0 or less is compared with a positive number, or often 0 with 0."""
+    points = oracle._points(claim)
+    sides = [side for side in (oracle._sides(claim, point) for point in points) if not np.isnan(side).any()]
+    margins = [margin for margin in (oracle._margin(claim, point) for point in points) if not math.isnan(margin)]
+    flat = sum(margin >= 1 for margin in margins) > 0.9 * len(margins)
+    return (claim.relation == INEQUALITY and flat) or sum(not side.any() for side in sides) > 0.1 * len(sides)
+
+
+@pytest.mark.slow
+def test_a_check_that_saturates_has_an_instance_that_bites():
+    """Where nearly all points say nothing, the search must find one at which mutants fail, and few may survive."""
+    claims = [listed.claim for listed in ledgers.claims() if listed.recorded != FALSE]
+    found = {claim.identifier: powers()[claim.identifier] for claim in claims if saturates(claim)}
+    assert len(found) >= 5
+    assert not [name for name, power in found.items() if power.killed == 0 or power.found_rate < 0.8]
 
 
 @pytest.mark.slow
