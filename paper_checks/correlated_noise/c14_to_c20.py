@@ -63,7 +63,7 @@ def theorem_c14(
 
 @PAPER.identity(
     "Theorem C.14 (formula)",
-    printed=r"$F_\infty(\beta) \le (1 + (1 - \sqrt{\eta R^2})^{-2}) \eta R^2 \sigma_{sgd}^2 + (1 + C_{kurt} (1 - \sqrt{\eta R^2})^{-2}) \frac{\eta G^2 \gamma_\infty^2(\beta)}{2 \rho} \langle \beta, T \b",
+    printed=r"$F_\infty(\beta) \le (1 + (1 - \sqrt{\eta R^2})^{-2}) \eta R^2 \sigma_{sgd}^2 + (1 + C_{kurt} (1 - \sqrt{\eta R^2})^{-2}) \frac{\eta G^2 \gamma_\infty^2(\beta)}{2 \rho} \langle \beta, T \beta \rangle$",
     transcription="square roots",
     reading="the formula with which it is checked",
     independent="one side is the code that users call, the other one adds up the terms as they are printed",
