@@ -48,7 +48,7 @@ def loose_trace(eigenvalues, eta, two=2.0):
 
 def claim_called(name, paper="correlated-noise"):
     """A claim of the ledger."""
-    [listed] = ledgers.claims(paper, name=name)
+    [listed] = [one for one in ledgers.claims(paper, name=name) if one.name == name]
     return listed.claim
 
 
