@@ -63,11 +63,12 @@ class Recursion(Record):
 
     def response(self, noise: ArrayLike) -> Array:
         """(v_g)_0 after each step, shape (n, G), for a noise y, shape (n,)."""
-        given = checks.reals("noise", noise, ndim=1)
-        if given.size != self.steps:
-            raise ValueError(f"noise must have {self.steps} steps, got {given.size}")
+        given = np.array(noise, dtype=np.float64)  # inf and nan pass through it
+        if given.shape != (self.steps,):
+            raise ValueError(f"noise must have shape ({self.steps},), got {given.shape}")
+        transition, entry = writable(self.transition, self.input)
         found = np.empty(self.weights.shape)
-        _respond(*writable(self.transition, self.input, given), found)
+        _respond(transition, entry, given, found)
         return found
 
     def gram(self) -> Array:

@@ -76,5 +76,5 @@ def test_the_response_of_learning_has_a_column_for_each_rate():
 
 
 def test_noise_of_another_length_is_refused():
-    with pytest.raises(ValueError, match="noise must have 4 steps, got 3"):
+    with pytest.raises(ValueError, match=r"noise must have shape \(4,\), got \(3,\)"):
         MomentumSGD(4, momentum=0.5).recursion().response(np.zeros(3))
