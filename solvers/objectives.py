@@ -45,7 +45,7 @@ from corrnoise.theory.problems.learning_recursions import filtered_gradient, fil
 from corrnoise.theory.recursion import Recursion
 from corrnoise.theory.workloads import MatrixWorkload, PrefixSums, Workload
 
-_GROUPS = 6  # of a linear system in a search
+_GROUPS = 8  # of a linear system in a search
 _MANY = 1_000_000  # steps times modes, above which searches for Toeplitz noise use groups of modes
 REGULARISATION = 1e-12  #: share of tr(W)/n that is added to the diagonal of the weights W of an objective
 

@@ -53,7 +53,7 @@ _BESIDE = (1000, 200_000)  # steps between which searches run beside each other:
 _POWERS = (8.0, 32.0, 128.0, 512.0)  # of the norms for the largest error
 _FASTEST = 6.0  # logarithm of −log θ
 _KEPT = 3  # points of each run with which the next one begins
-_DIFFERENT = (0.1, 0.5)  # rates of minima that are not one, in the first third of a search and at its end
+_DIFFERENT = (0.1, 0.5)  # rates of minima that are not one, in the shortest run and in longer ones
 _SLOW = 3  # buffers that may be the slowest where others are equally spaced
 _APART = 0.25  # rates of these
 _WEIGHT = 0.5  # of a buffer, times the root of its gap
@@ -300,7 +300,8 @@ def _lowest(search: _Search, starts: Sequence[_Point], pool: Executor, kept: int
     if search.knots.steps > _FEW:
         found = found[:kept]
     third = search.iterations // 3
-    for some, rates in zip((third, search.iterations - third), _DIFFERENT, strict=True):
+    rates = _DIFFERENT[search.knots.steps > 2 * _SHORT]
+    for some in (third, search.iterations - third):
         found = sorted(each(Descent.go_on, found, repeat(some)), key=attrgetter("value"))
         found = _apart(found, lambda one: np.sort(one.at[:buffers]), rates)[:kept]
     return [_like(starts[0], one.at) for one in found]
