@@ -119,11 +119,11 @@ class _Search:
         return numbers, self.saturation.columns(numbers, point.columns)[0]
 
     def _numbers(self, point: _Point) -> Numbers:
-        d = point.rates.size
-        values = self.knots.matrix @ point.values
-        np.exp(np.clip(values, -LARGEST, LARGEST, out=values), out=values)
+        halves = [self.knots.matrix @ half for half in np.hsplit(point.values, 2)]
+        for half in halves:
+            np.exp(np.clip(half, -LARGEST, LARGEST, out=half), out=half)
         theta = np.exp(-np.exp(np.minimum(point.rates, _FASTEST)))
-        return theta, np.ascontiguousarray(values[:, :d]), np.ascontiguousarray(values[:, d:])
+        return theta, halves[0], halves[1]
 
     def __call__(self, point: _Point) -> tuple[float, _Point]:
         """The value, and the gradient in the variables."""
@@ -142,12 +142,13 @@ class _Search:
         of_error = tuple(np.empty_like(one) for one in mine)
         time_varying_errors.error_gradient(self.system, mine, slopes, kept, of_error)
         *of_numbers, of_columns = gradient(-of_error[3] * mine[3])
-        of_steps = np.empty((n, 2 * d))
-        for k, place in ((1, slice(0, d)), (2, slice(d, 2 * d))):
-            np.add(of_error[k], of_numbers[k], out=of_error[k])
-            np.multiply(of_error[k], numbers[k], out=of_steps[:, place])
+        of_values = []
+        for k in (1, 2):
+            of_error[k][:] += of_numbers[k]
+            of_error[k][:] *= numbers[k]
+            of_values.append(self.knots.transposed @ of_error[k])
         of_rates = -(of_error[0] + of_numbers[0]) * numbers[0] * np.exp(point.rates)
-        return value, _Point(of_rates, self.knots.transposed @ of_steps, of_columns)
+        return value, _Point(of_rates, np.hstack(of_values), of_columns)
 
     def descent(self, start: _Point) -> Descent:
         """The descent from a point."""
@@ -294,7 +295,7 @@ def _apart(descents: Sequence[Descent], rates: Callable[[Descent], Array], least
 
 def _lowest(search: _Search, starts: Sequence[_Point], pool: Executor, kept: int) -> list[_Point]:
     """The local minima of different decays with the least values, at most so many, the least one first."""
-    each = pool.map if search.knots.steps >= _BESIDE[0] else map
+    each = pool.map if _BESIDE[0] <= search.knots.steps <= _BESIDE[1] else map
     buffers = starts[0].rates.size
     found = sorted(each(search.descent, starts), key=attrgetter("value"))
     if search.knots.steps > _FEW:
@@ -379,7 +380,7 @@ def time_varying_buffers(
         ratio = _COARSE if system.steps > _FINE else _FINER[0]
         finer += [runs[-1].search(ratio, power) for power in _POWERS]
     buffers = max(memories, default=0)
-    with ThreadPoolExecutor(None if system.steps <= _BESIDE[1] else 1) as pool:
+    with ThreadPoolExecutor() as pool:
         for points in _shortest(shortest, buffers, pool, _of_another_order(shortest, buffers, pool)):
             if points[0].rates.size in memories:
                 search = searches[-1]
