@@ -10,12 +10,10 @@ group for each eigenvalue.  No inverse of the workload occurs, so that learning 
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
-from corrnoise.theory.numerics.inlined import times, writable
 from corrnoise.theory.numerics.records import Record, record
 
 
@@ -63,12 +61,15 @@ class Recursion(Record):
 
     def response(self, noise: ArrayLike) -> Array:
         """(v_g)_0 after each step, shape (n, G), for a noise y, shape (n,)."""
+        from corrnoise.theory.numerics.inlined import writable  # numba takes a second to import
+        from corrnoise.theory.responses import respond
+
         given = np.array(noise, dtype=np.float64)  # inf and nan pass through it
         if given.shape != (self.steps,):
             raise ValueError(f"noise must have shape ({self.steps},), got {given.shape}")
         transition, entry = writable(self.transition, self.input)
         found = np.empty(self.weights.shape)
-        _respond(transition, entry, given, found)
+        respond(transition, entry, given, found)
         return found
 
     def gram(self) -> Array:
@@ -82,17 +83,3 @@ class Recursion(Record):
                 states[:, step] += self.input[step % len(self.input), group]
                 whole += self.weights[step, group] * np.outer(states[0], states[0])
         return whole
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _respond(transition, entry, noise, responses):  # type: ignore[no-untyped-def]
-    """Fill the first states of all groups after each step."""
-    groups, m = entry.shape[1:]
-    states, moved = np.zeros((groups, m)), np.empty(m)
-    for t in range(noise.size):
-        f, e = transition[t % len(transition)], entry[t % len(entry)]
-        for g in range(groups):
-            times(f[g], states[g], moved)
-            for x in range(m):
-                states[g, x] = moved[x] + e[g, x] * noise[t]
-            responses[t, g] = states[g, 0]
