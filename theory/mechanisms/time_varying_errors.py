@@ -13,7 +13,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from corrnoise.theory.numerics.inlined import dot, inlined, times, transposed_times
+from corrnoise.theory.numerics.inlined import dot, inlined, times
 
 _jit = numba.njit(cache=True, nogil=True, error_model="numpy")
 SEGMENT = 256  #: steps between two states that are kept for the gradient
@@ -43,7 +43,7 @@ def _advance(theta, o, i, delta, phi, gamma, p, r, next_p, next_r, work):  # typ
     times(p, o, po)
     variance = 1 + dot(o, po)
     for g in range(groups):
-        transposed_times(r[g], o, ro)
+        times(r[g].T, o, ro)
         times(phi[g], ro, u)
         for a in range(d):
             times(phi[g], r[g, a], moved)
@@ -64,7 +64,7 @@ def _observe(o, delta, phi, gamma, p, r, q, work):  # type: ignore[no-untyped-de
     times(p, o, po)
     variance = 1 + dot(o, po)
     for g in range(groups):
-        transposed_times(r[g], o, ro)
+        times(r[g].T, o, ro)
         times(phi[g], ro, u)
         for x in range(m):
             times(phi[g], q[g, x], moved[x])  # the rows of Q Φᵀ, as Q is symmetric
@@ -199,16 +199,16 @@ def _retreat_group(theta, o, i, delta, phi, gamma, variance, later, r, bar_r, ba
     d, m = r.shape
     ro, u, qc, bar_u, bar_ro = work[0, :m], work[1, :m], work[2, :m], work[3, :m], work[4, :m]
     moved, row = work[5, :m], work[6, :m]
-    transposed_times(r, o, ro)
+    times(r.T, o, ro)
     times(phi, ro, u)
     times(bar_q, gamma, qc)
     seen = dot(gamma, qc)
     bar_variance = delta * delta * seen
     bar_delta = 2 * delta * variance * seen - 2 * dot(u, qc)
-    transposed_times(bar_r, i, bar_u)
+    times(bar_r.T, i, bar_u)
     for x in range(m):
         bar_u[x] = -bar_u[x] - 2 * delta * qc[x]
-    transposed_times(phi, bar_u, bar_ro)
+    times(phi.T, bar_u, bar_ro)
     for a in range(d):
         entered = dot(bar_r[a], gamma)
         times(phi, r[a], moved)
@@ -218,13 +218,13 @@ def _retreat_group(theta, o, i, delta, phi, gamma, variance, later, r, bar_r, ba
         bar_a[a] -= delta * entered
         of_i[a] += delta * variance * entered - dot(bar_r[a], u)
         of_o[a] += dot(r[a], bar_ro)
-        transposed_times(phi, bar_r[a], row)
+        times(phi.T, bar_r[a], row)
         for x in range(m):
             bar_r[a, x] = theta[a] * row[x] + o[a] * bar_ro[x]
     for x in range(m):  # Q̄ Φ, by rows; then Φᵀ Q̄ Φ, by columns
-        transposed_times(phi, bar_q[x], row)
+        times(phi.T, bar_q[x], row)
         bar_q[x] = row
     for y in range(m):
-        transposed_times(phi, bar_q[:, y], row)
+        times(phi.T, bar_q[:, y], row)
         bar_q[:, y] = row
     return bar_variance, bar_delta

@@ -30,16 +30,6 @@ def times(matrix, vector, result):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def transposed_times(matrix, vector, result):  # type: ignore[no-untyped-def]
-    """Fill ``result`` with the product of the transposed matrix."""
-    for y in range(matrix.shape[1]):
-        total = 0.0
-        for x in range(matrix.shape[0]):
-            total += matrix[x, y] * vector[x]
-        result[y] = total
-
-
-@inlined
 def dot(one, other):  # type: ignore[no-untyped-def]
     """The inner product."""
     total = 0.0
