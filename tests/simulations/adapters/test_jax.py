@@ -332,6 +332,15 @@ def test_integers_of_an_example_are_within_the_clip_norm_and_add_up_exactly(
         np.testing.assert_array_equal(units(rows[::-1], clip_norm, grid, dtype), each.sum(axis=0))
 
 
+@pytest.mark.parametrize("grid", [None, Grid(-8, "int32", 2**8)])
+def test_norms_and_sums_are_of_gradients_that_are_formed_once(grid: Grid | None) -> None:
+    """By the barrier of the compiled program: without it a compiler may form a gradient twice, rounded otherwise."""
+    made = _clipped_sum(summed, 1.0, grid, 3, None)
+    arguments = jnp.zeros(3), np.ones(2, bool), jnp.ones((2, 3))
+    assert "optimization_barrier" in made.lower(*arguments).as_text()
+    assert "optimization_barrier" not in jax.jit(jax.grad(summed)).lower(arguments[0], jnp.ones(3)).as_text()
+
+
 def test_gradients_are_truncated() -> None:
     """Rounded to the nearest integers, a gradient of the clip norm would exceed it."""
     unit = 2.0**-8
