@@ -122,10 +122,7 @@ def theorem_d14(printed: bool = False, factor: float = 1.0, **case: Any) -> Side
         "deviation": log_scale(1e-2, 1e2),
         "beta": log_scale(1e-2, 1e2),
         "private": log_scale(1e-2, 1e2),
-        "noise": vector(log_scale(1e-2, 1e2), 6),
-        "smooth": vector(log_scale(1e-2, 1e2), 6),
-        "total": vector(log_scale(1e-2, 1e2), 6),
-        "partial": vector(log_scale(1e-2, 1e2), 6),
+        "series": vector(log_scale(1e-2, 1e2), 24),
     },
     mutants=[{"two": 2.001}, {"ten": 9.99}],
 )
@@ -138,15 +135,13 @@ def theorem_d14_formula(
     deviation: float,
     beta: float,
     private: float,
-    noise: Array,
-    smooth: Array,
-    total: Array,
-    partial: Array,
+    series: Array,
     two: float = 2.0,
     ten: float = 10.0,
 ) -> Sides:
     r"""In three dimensions, $\hat{L}^{(k)*} = 3 \hat{L}^{(k)}$; the corollaries have $1 + \log K$ for the sum over k."""
-    mean, largest = smooth[:epochs], 3 * smooth[:epochs]
+    noise, mean, total, partial = series.reshape(4, 6)[:, :epochs]
+    largest = 3 * mean
     ell = 1 + math.log(epochs)
     limit = 1 / (2 * samples * math.sqrt(10 * max(private, mean.max()) * largest.max() * ell))
     eta = share * limit
@@ -157,22 +152,22 @@ def theorem_d14_formula(
         learning_rate=eta,
         distance=distance,
         deviation=deviation,
-        noise=noise[:epochs],
+        noise=noise,
         smoothness=mean,
         largest_smoothness=largest,
         private_smoothness=private,
-        total_dissimilarity=total[:epochs],
-        partial_dissimilarity=partial[:epochs],
+        total_dissimilarity=total,
+        partial_dissimilarity=partial,
         beta=beta,
     )
     factors = eta + 5 * eta**2 * samples * mean if corrected else 6 * eta**2 * samples * largest
     terms = [
         c**2 / (2 * samples**2 * beta) + 5 * eta**2 * high * d + 3 * factor * sigma**2
-        for c, high, d, factor, sigma in zip(total, largest, partial, factors, noise, strict=False)
+        for c, high, d, factor, sigma in zip(total, largest, partial, factors, noise, strict=True)
     ]
     m = max(sum(terms[k - 1] / (s + 1 - k) for k in range(1, s + 1)) for s in range(1, epochs + 1))
     other = distance**2 / (eta * samples * epochs) + ten * eta**2 * samples**2 * deviation**2 * ell * mean.max()
-    noisy = 2 * ell * 3 * (factors * noise[:epochs] ** 2).max()
+    noisy = 2 * ell * 3 * (factors * noise**2).max()
     bounds = run.excess_risk_upper_bound(printed=not corrected), run.corollary_upper_bound(printed=not corrected)
     left = [bounds[0].total, bounds[1].noise, bounds[1].initialisation, run.largest_learning_rate()]
     return left / np.array([other + two * m, noisy, distance**2 / (eta * samples * epochs), limit]), 1.0
