@@ -105,10 +105,10 @@ def theorem_52_formula(four: float = 4.0, two: float = 2.0, **setting: Any) -> S
     """
     run = _run(**setting)
     m, big, t, d = run.participants, run.machines, run.rounds, run.dimension
-    smoothness, diameter, slope = run.family.smoothness, run.family.diameter, run.optimum_gradient
-    sigma, xi = run.deviation, run.heterogeneity
+    g, smoothness, diameter = setting["lipschitz"], setting["smoothness"], setting["diameter"]
+    slope, sigma, xi = (g * setting[name] for name in ("at_optimum", "deviation", "heterogeneity"))
     mu = math.sqrt(2 * setting["rho"])
-    s = run.family.lipschitz + 2 * smoothness * diameter
+    s = g + 2 * smoothness * diameter
     ell = 1 + math.log(t)
 
     def bound(smooth: float, noise: float) -> float:
