@@ -8,13 +8,13 @@ import numpy as np
 from corrnoise.paper_checks.correlated_noise.oracles import CLIP_NORMS, budget
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, regressions, spectra
-from corrnoise.paper_checks.machinery.enclosures import DEEPEST, SHALLOWEST, inverse_mean, ratio_integral
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.machinery.quadrature import circle_integral, modulus_at
 from corrnoise.theory.correlated_noise.table_rates import stationary_error_rate
 from corrnoise.theory.mechanisms.product import AntiPGD, NuFTRL
 from corrnoise.theory.numerics.arithmetic import arithmetic
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.elliptic import modulus_ratio_integral
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression, power_law
 
@@ -29,17 +29,16 @@ def modulus_integral(a: float, b: float, above: int = 1, below: int = 2) -> floa
 @PAPER.inequality(
     "Lemma C.21 (i)",
     printed=r"For all $a \in (0, 1)$, we have $I(a, a) \le 5 \log(8/a)$.",
-    domain={"a": log_scale("1e-300", "1")},
-    evidence="certified",
-    outside="Below 1e-300: K(k) <= (1 + k'²/4) log(4/k') (Property F.10) gives I(a, a) <= 2.0001 log(8/a).",
+    proof=f"{SHORT}#lemma-c21-and-remark-c23",
+    rests_on=["corrnoise: γ (upper)"],
+    domain={"a": log_scale(1e-300, 1)},
     sharp="constant",
-    proved_constant="3.0216",
-    mutants=[{"constant": "3.02"}],
+    proved_constant=3.0216,
+    mutants=[{"constant": 3.021}],
 )
-def lemma_c21_diagonal(a: Any, constant: str = "5") -> Sides:
-    """I(a, a) = 2π/agm(a, 2 − a).  The sharp constant is 2π/log 8 = 3.0216, attained as a → 1; as a → 0 the ratio tends to 2."""
-    m = arithmetic(a)
-    return 2 * m.pi * inverse_mean(a), m.number(constant) * m.log(8 / a)
+def lemma_c21_diagonal(a: float, constant: float = 5.0) -> Sides:
+    """The sharp constant is 2π/log 8 = 3.0216, attained as a → 1; as a → 0 the ratio tends to 2."""
+    return float(modulus_ratio_integral(a, a)), constant * math.log(8 / a)
 
 
 @PAPER.inequality(
@@ -66,16 +65,16 @@ def equation_50(a: Any, two: str = "2", factor: str = "0.667") -> Sides:
 @PAPER.inequality(
     "Lemma C.21 (ii)",
     printed=r"For all $a \le b \le 1/4$, we have $I(a, b) \le \frac{128}{49} \log(8/a) (1 + O(a))$.",
-    domain={"depth_b": log_scale("3.46573590279972", DEEPEST), "depth_a": log_scale("depth_b", DEEPEST)},
-    evidence="certified",
-    outside="Below 8e-300 by the part (ii, proof).",
+    proof=f"{SHORT}#lemma-c21-and-remark-c23",
+    rests_on=["corrnoise: I(a, b) (ends)", "corrnoise: Conjecture (means)", "corrnoise: γ (slope)"],
+    domain={"b": log_scale(1e-300, 0.25), "a": log_scale(1e-300, "b")},
     sharp="constant",
-    proved_constant="2.206",
-    mutants=[{"constant": "2.205"}],
+    proved_constant=2.2056,
+    mutants=[{"constant": 2.205}],
 )
-def lemma_c21_off_diagonal(depth_a: Any, depth_b: Any, constant: str = "2.612244") -> Sides:
-    """In terms of log(8/a) and log(8/b), without the factor 1 + O(a) and with 128/49 rounded down.  The sharp constant is 2.2056, at a = b = ¼."""
-    return ratio_integral(depth_a, depth_b), arithmetic(depth_a).number(constant) * depth_a
+def lemma_c21_off_diagonal(b: float, a: float, constant: float = 128 / 49) -> Sides:
+    """Without the factor 1 + O(a).  The sharp constant is 2.2056, at a = b = ¼."""
+    return float(modulus_ratio_integral(a, b)), constant * math.log(8 / a)
 
 
 @PAPER.inequality(
@@ -210,18 +209,18 @@ def equation_53_integrals(nu: float, rate: float, two: float = 2.0) -> Sides:
     "Remark C.23",
     printed=r"The proof of C.22 shows that the contribution of the $j$ th eigendirection to the asymptotic suboptimality is proportional to $\mathrm{Err}_j = \lambda_j I(\nu, \eta\lambda_j)$. As long as $\nu \le \eta\mu$, we get from C.21 that $\mathrm{Err}_j \le O(\lambda_j \log(1/\nu))$.",
     constants={"constant": "unspecified"},
-    domain={"depth": log_scale(SHALLOWEST, DEEPEST), "depth_nu": log_scale("depth", DEEPEST)},
-    evidence="certified",
-    outside=r"For $\nu$ below 8e-300: Lemma C.21 (ii) if $\eta \lambda_j \le \frac{1}{4}$, else $I(\nu, x) \le \frac{4\pi}{x (2 - x)} < 29$.",
+    proof=f"{SHORT}#lemma-c21-and-remark-c23",
+    rests_on=["corrnoise: I(a, b) (ends)", "corrnoise: Conjecture (means)", "corrnoise: γ (upper)"],
+    domain={"rate": log_scale(1e-300, 1), "nu": log_scale(1e-300, "rate")},
     sharp="constant",
-    mutants=[{"constant": "3.0215"}],
+    mutants=[{"constant": 3.021}],
 )
-def remark_c23(depth: Any, depth_nu: Any, constant: str = "3.0216") -> Sides:
+def remark_c23(rate: float, nu: float, constant: float = 3.0216) -> Sides:
     """Checked with log(8/ν), which is within a constant of log(1/ν) where ν <= ημ <= c < 1; for all ν <= ηλ_j <= 1.
 
     The sharp constant is 2π/log 8.
     """
-    return ratio_integral(depth_nu, depth), arithmetic(depth).number(constant) * depth_nu
+    return float(modulus_ratio_integral(nu, rate)), constant * math.log(8 / nu)
 
 
 @PAPER.inequality(

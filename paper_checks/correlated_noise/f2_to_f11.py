@@ -10,11 +10,12 @@ from corrnoise.paper_checks.correlated_noise.oracles import NO_PRIVACY
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.certification import monotone
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, regressions, vector
-from corrnoise.paper_checks.machinery.enclosures import first_kind, scaled_third_kind
+from corrnoise.paper_checks.machinery.enclosures import first_kind
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.numerics.arithmetic import arithmetic
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.elliptic import cel
 from corrnoise.theory.problems.quadratic import LinearRegression
 
 
@@ -246,15 +247,12 @@ def property_f9(m: float, alpha: float, root: float = 0.5, cut: float = 1.0) -> 
     printed=r"$\log \frac{4}{\sqrt{1 - k^2}} \le K(k)$",
     transcription="a square root",
     proof=f"{SHORT}#property-f10",
-    domain={"complement": log_scale("0.1", "1")},
-    evidence="certified",
-    outside="The proof holds for all k': K(k) − log(4/k') falls with log(4/k'), to 0.",
-    mutants=[{"four": "4.03"}],
+    domain={"complement": log_scale(1e-300, 1)},
+    mutants=[{"four": 4.01}],
 )
-def property_f10_lower(complement: Any, four: str = "4") -> Sides:
+def property_f10_lower(complement: float, four: float = 4.0) -> Sides:
     """It is an equality as k → 1."""
-    m = arithmetic(complement)
-    return m.log(m.number(four)) - m.log(complement), first_kind(complement)
+    return math.log(four / complement), first_kind(complement)
 
 
 @PAPER.inequality(
@@ -279,31 +277,28 @@ def property_f10_upper(complement: Any, quarter: str = "0.25") -> Sides:
     printed=r"For all $k \in (0, 1)$, we have $\log(\frac{4}{\sqrt{1 - k^2}}) \le K(k) \le … \frac{5}{4} \log(\frac{4}{\sqrt{1 - k^2}})$.",
     transcription="square roots",
     proof=f"{SHORT}#property-f10",
-    domain={"complement": log_scale("1e-300", "1")},
-    evidence="certified",
-    outside="Below 1e-300 by the part (upper).",
+    domain={"complement": log_scale(1e-300, 1)},
     sharp="constant",
-    proved_constant="1.1332",
-    mutants=[{"constant": "1.13"}],
+    proved_constant=math.pi / math.log(16) * (1 + 1e-12),
+    mutants=[{"constant": 1.133}],
 )
-def property_f10_constant(complement: Any, constant: str = "1.25") -> Sides:
+def property_f10_constant(complement: float, constant: float = 1.25) -> Sides:
     """The sharp constant is π/log 16 = 1.1331, at k = 0."""
-    m = arithmetic(complement)
-    return first_kind(complement), m.number(constant) * (m.log(m.number(4)) - m.log(complement))
+    return first_kind(complement), constant * math.log(4 / complement)
 
 
 @PAPER.inequality(
     "Property F.11",
     printed=r"For all $k, \alpha^2 \in (0, 1)$, we have $\Pi(\alpha^2, k) \le \frac{1}{1 - \alpha^2} \log(\frac{4}{\sqrt{1 - k^2}}) (1 + O(\sqrt{1 - k^2}))$.",
     transcription="square roots",
-    domain={"alpha": linear("0", "0.999"), "complement": log_scale("0.1", "1")},
-    evidence="certified",
-    outside=r"$(1 - \alpha^2) \Pi(\alpha^2, k)$ falls with $\alpha^2$, from $K(k)$, so Property F.10 (upper) is enough everywhere.",
+    proof=f"{SHORT}#property-f11",
+    rests_on=["Property F.10 (upper)"],
+    domain={"alpha": linear(0, 0.999), "complement": log_scale(1e-3, 1)},
     sharp="quarter",
-    mutants=[{"quarter": "0.18"}],
+    mutants=[{"quarter": 0.21}],
 )
-def property_f11(alpha: Any, complement: Any, quarter: str = "0.25") -> Sides:
-    """True with 1 + k'²/4 for the last factor, uniformly in α².  (As in F.10, ¼ is sharp as k → 1 only; for k' >= 0.1 it is 0.1832.)"""
-    m = arithmetic(alpha, complement)
-    factor = 1 + m.number(quarter) * complement**2
-    return scaled_third_kind(alpha, complement), factor * (m.log(m.number(4)) - m.log(complement))
+def property_f11(alpha: float, complement: float, quarter: float = 0.25) -> Sides:
+    """True with 1 + k'²/4 for the last factor, uniformly in α².  As in F.10, ¼ is sharp as k → 1 only."""
+    root = math.sqrt(1 - alpha)
+    scaled = (1 - alpha) * float(cel(complement, root, 1.0, 1 / root))
+    return scaled, (1 + quarter * complement**2) * math.log(4 / complement)

@@ -1,14 +1,12 @@
 """Tables 1 to 4."""
 
 import math
-from typing import Any
 
 import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.oracles import CLIP_NORMS, budget, noise_matrix
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import gaps, integers, linear, log_scale, one_of, regressions
-from corrnoise.paper_checks.machinery.enclosures import inverse_mean
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.correlated_noise.table_rates import (
     balanced_anti_pgd_rate,
@@ -22,8 +20,8 @@ from corrnoise.theory.correlated_noise.table_rates import (
 from corrnoise.theory.mechanisms.matrix import MatrixNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.tree import BinaryTree
-from corrnoise.theory.numerics.arithmetic import arithmetic
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.elliptic import mean_inverse_modulus
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.quadratic import LinearRegression, power_law
 
@@ -124,16 +122,15 @@ def table_2_without_damping(steps: int, shift: float = 0.0) -> Sides:
     printed=r"Sensitivity in $T$ steps $\gamma_T(\beta)^2$ … $\nu$-Noisy-FTRL (Ours) Eq. (7) with $0 < \nu \le \eta \mu$ $\log(1/\nu)$",
     reading=r"up to a constant, for $T \to \infty$",
     constants={"constant": "unspecified"},
-    domain={"nu": log_scale("1e-300", "0.5")},
-    evidence="certified",
-    outside=r"Below 1e-300: $\gamma_\infty^2 \le 0.3184 \log(8/\nu)$ (Property F.10).  At $\nu = 1$, where the rate is 0, the sensitivity is 1.",
+    proof=f"{SHORT}#table-2",
+    rests_on=["corrnoise: γ (slope)"],
+    domain={"nu": log_scale(1e-300, 0.5)},
     sharp="constant",
-    mutants=[{"constant": "1.548"}],
+    mutants=[{"constant": 1.548}],
 )
-def table_2_nu_ftrl(nu: Any, constant: str = "1.55") -> Sides:
-    """True for ν <= ½ and all T, because γ_T increases to γ_∞ = agm(ν, 2 − ν)^{−½}; with log(8/ν) it is true up to ν = 1."""
-    m = arithmetic(nu)
-    return inverse_mean(nu), m.number(constant) * -m.log(nu)
+def table_2_nu_ftrl(nu: float, constant: float = 1.55) -> Sides:
+    """True for ν <= ½ and all T, because γ_T increases to γ_∞; with log(8/ν) it is true up to ν = 1, where the rate is 0."""
+    return float(mean_inverse_modulus(nu)), -constant * math.log(nu)
 
 
 @PAPER.inequality(

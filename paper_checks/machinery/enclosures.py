@@ -31,10 +31,7 @@ def inverse_mean(a: Any) -> Any:
 def inverse_mean_by_depth(depth: Any) -> Any:
     """g(L)/L, where g(L) = 1/agm(a, 2 − a) and L = log(8/a), falls for 0 < a <= 1, because g' <= 1/π <= g/L.
 
-    With t = a/(2 − a) and tan φ = t u in Gauss's integral, π g' = ∫_0^∞ ((1 − t² u²) + t (1 − u²)) w(u) du with
-    w(u) = (1 + u²)^{−3/2} (1 + t² u²)^{−1/2}.  The first term is at most ∫ (1 + u²)^{−3/2} du = 1.  The second is
-    negative: 1/u for u > 1 gives ∫_0^1 (1 − u²) (1 + u²)^{−3/2} ((1 + t² u²)^{−1/2} − (u² + t²)^{−1/2}) du.  So
-    g − L/π falls, to 0 as a → 0 (Property F.10), and is positive.
+    The two inequalities are γ (slope) and γ (lower) of the ledger.
     """
     return elliptic.mean_inverse_modulus(gap(depth)) / depth
 
@@ -71,14 +68,3 @@ def first_kind(complement: Any) -> Any:
     """K(k) = π/(2 agm(1, k')), k' = sqrt(1 − k²), falls with k', because both means of 1 and k' rise with it."""
     m = arithmetic(complement)
     return m.pi / 2 / elliptic.agm(m.number(1), complement)
-
-
-@monotone(-1, -1, within=[("0", "1"), _POSITIVE])
-def scaled_third_kind(characteristic: Any, complement: Any) -> Any:
-    """(1 − α²) Π(α², k) for 0 <= α² < 1 falls with α² and k', because its integrand does.
-
-    It is n/((cos² φ + n sin² φ) sqrt(cos² φ + k'² sin² φ)), n = 1 − α².
-    """
-    m = arithmetic(characteristic, complement)
-    root = m.sqrt(1 - characteristic)
-    return root * root * elliptic.cel(complement, root, m.number(1), 1 / root)

@@ -153,7 +153,7 @@ def theorem_9_formula(
         r"refuted; checked and proved instead is the printed bound with $2 \eta N L$ for $2 \eta N$ in the noise, a new order in every epoch, "
         r"$N \ge 2$, and T, which need not be whole, at least N, for $\delta \le 1/e$ and $\epsilon \le 5$",
     ),
-    rests_on=("Lemma 5", "Lemma 7", "Lemma 11", "corrnoise: M5"),
+    rests_on=("Lemma 5", "Lemma 7", "Lemma 11", "corrnoise: M5", "corrnoise: Theorem 9 (last step)"),
     proof=GRADIENTS,
     printed=r"Assuming f(w, x) is G-Lipschitz, L-smooth for all $w \in \mathbb{R}^d$, $x \in \mathcal{X}$, and $F(w_1)$ is bounded by R. Then Algorithm 2 with $\gamma = \eta N$, $\eta = \frac{1}{\sqrt{NT}}$, $\alpha = \frac{N^{3/4}\epsilon}{T^{3/4}\sqrt{d}}$, $T = \frac{N^{7/3}\epsilon^{4/3}}{d^{2/3}}$, $\epsilon \le \frac{T^{3/4}\sqrt{d}}{N^{3/4}}$, and $\hat{w}$ that is picked uniformly at random from $w_1,\ldots, w_T$ guarantees: $E[\|\nabla F(\hat{w})\|] \le \frac{(\frac{3}{2}R + 24K(G + 2L) + 12L)d^{1/3}}{(\epsilon N)^{2/3}} + \frac{6G}{\sqrt{N}} + \frac{36GK\sqrt{d}}{\epsilon N} + \frac{9KL\sqrt{d}}{\epsilon N}$",
     domain={**SETTINGS, "initial_error": log_scale(1e-4, 1e12)},

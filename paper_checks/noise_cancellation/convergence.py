@@ -74,7 +74,7 @@ def _run(
     evaluations=128,
 )
 def theorem_52_bound(factor: float = 1.0, **setting: Any) -> Sides:
-    r"""$\Phi \le 2$ up to M/m = 6.09 (T = 100), 10.8 (T = 1000), 22.2 (T = 10 000); beyond, the corrected bound has
+    r"""$\Phi \le 2$ up to M/m = 6.09 (T = 100), 10.79 (T = 1000), 22.17 (T = 10 000); beyond, the corrected bound has
     $\min(\Phi, M/m)$, and another noise has no such factor.
 
     It also needs convex losses that are smooth on the whole space, and M/m at most T.  At the constants of the experiment,

@@ -145,35 +145,35 @@ def n3(problem: LinearRegression, share: float, clip_norm: float, factor: float 
     return np.array(errors), np.array([factor, private]) * largest
 
 
-DEPTHS = {
-    "depth": log_scale(enclosures.SHALLOWEST, enclosures.DEEPEST),
-    "depth_nu": log_scale("depth", enclosures.DEEPEST),
-}
+#: b and a with 0 < a <= b < 1
+GAPS = {"b": log_scale(1e-300, 0.9999), "a": log_scale(1e-300, "b")}
 
 
 @PAPER.inequality(
     "N3 (one logarithm)",
-    printed=r"$I(\nu, x) \le 3.848 \log(8/x)$ for $\nu \le x < 1$",
-    proof=f"{PROOFS}#n3-ν-dp-ftrl-with-its-constants",
-    domain=DEPTHS,
-    evidence="certified",
-    outside=r"For $\nu < 10^{-299}$ and $x \ge 10^{-290}$, $I(\nu, x)$ is within $\frac{2 \pi}{x (2 - x)} 10^{-299}$ of $I(10^{-299}, x)$; for smaller $x$ "
-    r"it is at most $I(0, x)$ or $I(x, x)$, since it is convex in $\nu$, and both are at most $2.0001 \log(8/x)$.",
-    sharp="constant",
-    mutants=[{"constant": "3.84"}],
+    printed=r"$I(\nu, x) \le \frac{8}{\log 8} \log(8/x)$ for $\nu \le x < 1$",
+    proof=f"{PROOFS}#ia-b-the-averaged-variance-of-ν-dp-ftrl",
+    rests_on=["I(a, b) (ends)", "γ (upper)"],
+    domain=GAPS,
+    sharp="factor",
+    mutants=[{"factor": 0.999}],
 )
-def n3_one_logarithm(depth: Any, depth_nu: Any, constant: str = "3.848") -> Sides:
-    """In terms of log(8/x) and log(8/ν).  The sharp constant is at least 8/log 8 = 3.84719, which is approached as ν → 0 and x → 1."""
-    return enclosures.ratio_integral(depth_nu, depth), arithmetic(depth).number(constant) * depth
+def n3_one_logarithm(b: float, a: float, factor: float = 1.0) -> Sides:
+    """An equality as ν → 0 and x → 1."""
+    return float(elliptic.modulus_ratio_integral(a, b)), factor * 8 / math.log(8) * math.log(8 / b)
 
 
 @PAPER.inequality(
     "N3, sharpened (one direction)",
     printed=r"$\gamma_\infty^2(\nu) \frac{b(x)}{x} \le 0.232 \log(8/\nu) \log(8/x)$ for $\nu \le x < 1$",
     proof=f"{PROOFS}#n3-sharpened",
-    domain=DEPTHS,
+    domain={
+        "depth": log_scale(enclosures.SHALLOWEST, enclosures.DEEPEST),
+        "depth_nu": log_scale("depth", enclosures.DEEPEST),
+    },
     evidence="certified",
-    outside=r"As in N3 (one logarithm): $\frac{b(x)}{x} = \frac{2 - x}{2 \pi} I(\nu, x)$, and $\frac{\gamma_\infty^2(\nu)}{\log(8/\nu)}$ falls with $\nu$.",
+    outside=r"For smaller $\nu$ by I(a, b) (ends) and Conjecture (means); the proof has the argument.",
+    rests_on=["I(a, b) (ends)", "γ (slope)", "γ (lower)", "Conjecture (means)"],
     sharp="constant",
     mutants=[{"constant": "0.2316"}],
 )
@@ -231,37 +231,45 @@ def gamma_closed_form(nu: float, two: float = 2.0) -> Sides:
 
 
 @PAPER.inequality(
+    "γ (slope)",
+    printed=r"$\gamma_\infty^2(a) - \gamma_\infty^2(b) \le \frac{1}{\pi} \log(b/a)$ for $0 < a \le b \le 1$",
+    proof=f"{PROOFS}#γ-the-sensitivity-of-ν-dp-ftrl",
+    domain={"b": log_scale(1e-290, 1), "ratio": log_scale(1e-10, 0.9)},
+    sharp="factor",
+    mutants=[{"factor": 0.9999}],
+)
+def gamma_slope(b: float, ratio: float, factor: float = 1.0) -> Sides:
+    """a is ``ratio`` b.  The quotient of the sides tends to 1 as b → 0."""
+    difference = float(elliptic.mean_inverse_modulus(b * ratio)) - float(elliptic.mean_inverse_modulus(b))
+    return difference, -factor * math.log(ratio) / math.pi
+
+
+@PAPER.inequality(
     "γ (upper)",
     printed=r"$\gamma_\infty^2(\nu) \le \frac{1}{\log 8} \log(8/\nu)$ for $0 < \nu \le 1$",
     proof=f"{PROOFS}#γ-the-sensitivity-of-ν-dp-ftrl",
-    domain={"nu": log_scale("1e-300", "0.9999")},
-    evidence="certified",
-    outside=r"At $\nu = 1$ both sides are 1, and with $t = 1 - \nu$ small $\gamma_\infty^2 = \frac{2}{\pi} K(t) \le 1 + \frac{t^2}{4 (1 - t^2)}$, "
-    r"while the right side is at least $1 + \frac{t}{\log 8}$.  Below 1e-300 by Property F.10.",
-    sharp="constant",
-    mutants=[{"constant": "0.9999"}],
+    rests_on=["γ (slope)"],
+    domain={"nu": log_scale(1e-300, 1)},
+    sharp="factor",
+    mutants=[{"factor": 0.9999}],
 )
-def gamma_upper(nu: Any, constant: str = "1") -> Sides:
-    """Both sides are multiplied by log 8.  It is an equality at ν = 1; as ν → 0 the right side is π/log 8 = 1.51 times the left."""
-    m = arithmetic(nu)
-    log8 = m.log(m.number(8))
-    return enclosures.inverse_mean(nu) * log8, m.number(constant) * (log8 - m.log(nu))
+def gamma_upper(nu: float, factor: float = 1.0) -> Sides:
+    """It is an equality at ν = 1; as ν → 0 the right side is π/log 8 = 1.51 times the left."""
+    return float(elliptic.mean_inverse_modulus(nu)), factor * math.log(8 / nu) / math.log(8)
 
 
 @PAPER.inequality(
     "γ (lower)",
     printed=r"$\gamma_\infty^2(\nu) \ge \frac{1}{\pi} \log(8/\nu)$ for $0 < \nu \le 1$",
     proof=f"{PROOFS}#γ-the-sensitivity-of-ν-dp-ftrl",
-    domain={"nu": log_scale("0.01", "1")},
-    evidence="certified",
-    outside=r"By Property F.10 $\gamma_\infty^2 = \frac{2}{\pi} K(1 - \nu) \ge \frac{1}{\pi} \log \frac{16}{\nu (2 - \nu)} \ge \frac{1}{\pi} \log(8/\nu)$.",
-    sharp="constant",
-    mutants=[{"constant": "1.005"}],
+    rests_on=["correlated-noise: Property F.10 (lower)"],
+    domain={"nu": log_scale(1e-300, 1)},
+    sharp="factor",
+    mutants=[{"factor": 1.0001}],
 )
-def gamma_lower(nu: Any, constant: str = "1") -> Sides:
-    """Both sides are multiplied by π.  The difference falls to 0 with ν; at ν = 0.01 it is 0.4 %."""
-    m = arithmetic(nu)
-    return m.number(constant) * (m.log(m.number(8)) - m.log(nu)), m.pi * enclosures.inverse_mean(nu)
+def gamma_lower(nu: float, factor: float = 1.0) -> Sides:
+    """The difference falls to 0 with ν."""
+    return factor * math.log(8 / nu) / math.pi, float(elliptic.mean_inverse_modulus(nu))
 
 
 @PAPER.identity(
@@ -299,6 +307,24 @@ def integral_by_carlson(a: float, b: float, three: float = 3.0) -> Sides:
         first = 4 * (x / y) ** 2 * acb.elliptic_rf(acb(0), x * x, u * u)
         second = 16 / acb(three) * weight * x**2 / y**4 * acb.elliptic_rj(acb(0), x * x, u * u, (x * v / y) ** 2)
         return float(elliptic.modulus_ratio_integral(a, b)), float((first + second).real)
+
+
+@PAPER.inequality(
+    "I(a, b) (ends)",
+    printed=r"$I(a, b) \le \frac{a}{b} I(b, b) + (1 - \frac{a}{b}) I(0, b)$ for $0 \le a \le b < 1$, $I(b, b) = 2 \pi \gamma_\infty^2(b)$, "
+    r"$I(0, b) = \frac{8 \mathrm{artanh} \sqrt{1 - b}}{(2 - b) \sqrt{1 - b}}$",
+    proof=f"{PROOFS}#ia-b-the-averaged-variance-of-ν-dp-ftrl",
+    domain=GAPS,
+    sharp="factor",
+    mutants=[{"factor": 0.9999}, {"eight": 7.999}],
+    tolerance=1e-10,
+)
+def integral_between_its_ends(b: float, a: float, factor: float = 1.0, eight: float = 8.0) -> Sides:
+    """Convex functions are below their chords.  An equality as a → 0 and at a = b."""
+    root = math.sqrt(1 - b)
+    zero = eight * math.log((1 + root) / math.sqrt(b)) / ((2 - b) * root)
+    equal = 2 * math.pi * float(elliptic.mean_inverse_modulus(b))
+    return float(elliptic.modulus_ratio_integral(a, b)), factor * (a / b * equal + (1 - a / b) * zero)
 
 
 @PAPER.inequality(
@@ -370,8 +396,8 @@ def sharpened_d11(
     proof=f"{PROOFS}#the-conjecture",
     domain={"x": log_scale("1e-300", "0.53")},
     evidence="certified",
-    outside=r"Below $10^{-300}$: by Property F.10 and Landen's transformation the left side is $K(k) \ge \log \frac{4}{k'}$ with $k' = \frac{x}{2 - x}$; the right side is "
-    r"at most $(1 + x) \log \frac{4}{x}$, and $\log(2 - x) \ge x \log \frac{4}{x}$.",
+    outside=r"Below $10^{-300}$ by Property F.10 (lower) and Conjecture (means, small rates); the proof has the argument for $x \le 0.19$.",
+    rests_on=["correlated-noise: Property F.10 (lower)", "Conjecture (means, small rates)"],
     sharp="constant",
     mutants=[{"constant": "1.003"}],
 )
@@ -384,12 +410,26 @@ def conjecture_means(x: Any, constant: str = "1") -> Sides:
 
 
 @PAPER.inequality(
+    "Conjecture (means, small rates)",
+    printed=r"$x \log \frac{4}{x} \le \log(2 - x)$ for $0 < x \le 0.19$",
+    proof=f"{PROOFS}#the-conjecture",
+    domain={"x": log_scale(1e-300, 0.19)},
+    sharp="factor",
+    mutants=[{"factor": 1.03}],
+)
+def conjecture_means_of_small_rates(x: float, factor: float = 1.0) -> Sides:
+    """The left side rises and the right side falls, so that x = 0.19 is the worst case."""
+    return factor * x * math.log(4 / x), math.log(2 - x)
+
+
+@PAPER.inequality(
     "Conjecture (falls)",
     printed=r"$\frac{2 - x}{1 - x} \gamma_\infty^2(x)$ falls for $0 < x \le 0.25$: $\frac{E(1 - x)}{K(1 - x)} \ge x (3 - x)$",
     proof=f"{PROOFS}#the-conjecture",
     domain={"x": log_scale("1e-300", "0.25")},
     evidence="certified",
-    outside=r"Below $10^{-300}$: $E \ge 1$ and $K \le \log \frac{8}{x} + 1$, so that the quotient is above $3 x$.",
+    outside=r"Below $10^{-300}$ by γ (slope); the proof has the argument for $x \le 0.12$.",
+    rests_on=["γ (slope)"],
     sharp="constant",
     mutants=[{"constant": "1.02"}],
 )
@@ -419,6 +459,7 @@ def conjecture_right(x: Any, constant: str = "2.89") -> Sides:
     domain={"depth": log_scale("3.178", enclosures.DEEPEST)},
     evidence="certified",
     outside=r"For $\log(8/x) > 690$ the left side is at least $2 \gamma_\infty^2(x) \ge \frac{2}{\pi} \log(8/x)$, by γ (lower).",
+    rests_on=["γ (lower)"],
     sharp="constant",
     mutants=[{"constant": "3.1"}],
 )

@@ -1,7 +1,11 @@
 """Federated clients: a mechanism over their own participations, restored states, and sums of messages."""
 
+from functools import cache, reduce
+from typing import Any
+
 import numpy as np
 
+from corrnoise.paper_checks.machinery.certification import monotone
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.own_results.oracles import arrivals_of
@@ -10,6 +14,8 @@ from corrnoise.theory.mechanisms.matrix import MatrixNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.noise_cancellation.aggregation import aggregated_energies
+from corrnoise.theory.noise_cancellation.coupling import growing_noise_factor
+from corrnoise.theory.numerics.arithmetic import arithmetic
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.workloads import PrefixSums
@@ -152,3 +158,51 @@ def f10_groups(share: float, clients: int, steps: int, power: float = 1.0) -> Si
     noise = _share(share)
     together = aggregated_energies(noise, [np.arange(1.0, steps + 1)] * clients, steps)
     return float(clients**power * together.max()), float(np.square(noise.column_norms(steps)).max())
+
+
+@cache
+def _waits(rounds: int) -> tuple[Any, Any]:
+    """Polynomials A and B of 1 − p, with positive coefficients, for which Φ(T, p, 1/(8T)) = p A + p² B; in balls.
+
+    A machine may wait for n of the T rounds from T − n + 1 rounds s on, whose s − 1 add up to (T − n + 1)(T − n)/2.
+    """
+    from flint import arb, arb_poly
+
+    u = total = fed_back = arb(0)
+    once, twice = [], []
+    for left in range(rounds, 0, -1):
+        u = u + 1 + fed_back / (4 * rounds)
+        fed_back = fed_back + 2 * total + u
+        total = total + u
+        once.append(u * 2 * left / (rounds * (rounds + 1)))
+        twice.append(u * left * (left - 1) / (rounds * (rounds + 1)))
+    return arb_poly(once), arb_poly(twice)
+
+
+def _coupling(rounds: int, probability: Any) -> Any:
+    """Φ(T, p, 1/(8T)); for a ball p by the polynomials, which rise with p and with 1 − p."""
+    if isinstance(probability, float):
+        return growing_noise_factor(rounds, probability, 1 / (8 * rounds))
+    once, twice = _waits(rounds)
+    value = monotone(+1, +1)(lambda p, absent: p * once(absent) + p * p * twice(absent))
+    return value(probability, 1 - probability)
+
+
+@PAPER.inequality(
+    "Theorem 5.2 (coupling)",
+    proof="docs/noise-cancellation-proofs.md#the-corrected-theorem-52",
+    printed=r"$\Phi(T, p, \frac{1}{8T}) \le 2$ for $T = 100$ and $p \ge 1/6.09$, $T = 1000$ and $p \ge 1/10.79$, $T = 10000$ and $p \ge 1/22.17$",
+    domain={"share": linear("0", "1")},
+    evidence="certified",
+    mutants=[{"limits": ("6.1", "10", "22")}, {"limits": ("6", "10.8", "22")}, {"limits": ("6", "10", "22.2")}],
+    evaluations=16,
+)
+def coupling(share: Any, limits: tuple[str, str, str] = ("6.09", "10.79", "22.17")) -> Sides:
+    """In terms of log(1/p) over its largest value.  Φ is 1 at p = 1, and as p falls it falls a little before it rises."""
+    m = arithmetic(share)
+    factors = [
+        _coupling(rounds, m.exp(-share * m.log(m.number(limit))))
+        for rounds, limit in zip((100, 1000, 10_000), limits, strict=True)
+    ]
+    largest = max(factors) if isinstance(share, float) else reduce(lambda a, b: a.max(b), factors)
+    return largest, m.number(2) + 0 * share

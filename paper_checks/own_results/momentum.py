@@ -2,6 +2,7 @@
 
 import math
 from itertools import product
+from typing import Any
 
 import numpy as np
 from scipy.special import agm
@@ -16,6 +17,7 @@ from corrnoise.theory.momentum_aggregation.least_noise import noise_limit, noise
 from corrnoise.theory.momentum_aggregation.reconstruction import defect_bound, lemma_17_defect
 from corrnoise.theory.momentum_aggregation.sensitivity import printed_node_count, squared_weights
 from corrnoise.theory.momentum_aggregation.trees import decoder_variance, levels
+from corrnoise.theory.numerics.arithmetic import arithmetic
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.workloads import MomentumAverage
@@ -247,6 +249,26 @@ def m5_formula(lipschitz: float, drift: float, examples: int, alpha: float, gamm
     rough = lipschitz**2 * (2 / (1 - a**2) + (1 + 2 * gamma / (2 - gamma)) / (1 - a) ** 2)
     smooth = drift**2 / (gamma * (2 - gamma) * (1 - a) ** 2)
     return found**2, examples / (examples - 1) * two / (2 - alpha) * (smooth + rough)
+
+
+@PAPER.inequality(
+    "Theorem 9 (last step)",
+    proof="docs/momentum-aggregation-proofs.md#gradient-norms",
+    printed=r"$\frac{2}{\sqrt{2 - u^2}} + 2 s^2 u + 2 c (2.195 + 1.141 s u) \le 6 + 128 s$ for $u = N^{-1/2}$, $N \ge 2$, $s = 0.3419 u^{1/3}$, $c^2 = \frac{2}{(1 - u^2) (2 - u^2)}$",
+    domain={"root": linear("0", "0.8909")},
+    evidence="certified",
+    sharp="six",
+    mutants=[{"six": "5.8"}],
+)
+def theorem_9_last_step(root: Any, six: str = "6") -> Sides:
+    """In terms of u^{1/3}.  As N → ∞ the left side tends to √2 + 4.39 = 5.804; the next term of the right side is of order N^{−1/6}."""
+    m = arithmetic(root)
+    u = root * root * root
+    s = m.number("0.3419") * root
+    square = 2 - u * u
+    c = m.sqrt(2 / (1 - u * u) / square)
+    left = 2 / m.sqrt(square) + 2 * s * s * u + 2 * c * (m.number("2.195") + m.number("1.141") * s * u)
+    return left, m.number(six) + 128 * s
 
 
 @PAPER.inequality(

@@ -16,7 +16,6 @@ from corrnoise.paper_checks.machinery.enclosures import (
     inverse_mean,
     inverse_mean_by_depth,
     ratio_integral,
-    scaled_third_kind,
 )
 from corrnoise.theory.numerics import elliptic
 
@@ -86,17 +85,6 @@ def test_ratio_integrals_of_narrow_balls_are_close():
             upper = ratio_integral(ball(a, a * (1 + 1e-6)), ball(b, b * (1 + 1e-6))).upper()
             assert value < upper
             assert upper < value * (1 + arb("2e-5"))
-
-
-@given(st.floats(0, 0.99), st.floats(1e-6, 1), SHARE, SHARE, SHARE, SHARE)
-def test_third_kinds_are_enclosed(characteristic, complement, wide, width, share, other):
-    n_ends = (characteristic, characteristic + wide * (0.995 - characteristic))
-    k_ends = (complement, complement ** (1 - width))
-    n = n_ends[0] + share * (n_ends[1] - n_ends[0])
-    k = min(k_ends[0] + other * (k_ends[1] - k_ends[0]), 1.0)
-    with ctx.workprec(PRECISION):
-        value = exactly(lambda n, k: (1 - n) * mpmath.ellippi(n, 1 - k * k), n, k)
-        assert scaled_third_kind(ball(*n_ends), ball(*k_ends)).overlaps(value)
 
 
 def test_a_ball_that_contains_zero_is_drawn_back_from_it():
