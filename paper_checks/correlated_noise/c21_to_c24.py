@@ -134,14 +134,14 @@ def proposition_c22(problem: LinearRegression, share: float, clip_norm: float, c
     rests_on=["corrnoise: N1"],
     domain={
         "problem": regressions(most=3, condition=1e3, kurtosis=(1, 1000), residual_std=0.0, multiplicity=1000),
-        "share": log_scale(1e-6, 1),
+        "nu": log_scale(1e-9, 1),
         "clip_norm": log_scale(1e-3, 1e3),
     },
     as_printed={"scale": 0.0},
     constants={"constant": "unspecified"},
     counterexample=lambda constant: {
         "problem": LinearRegression([1.0], 0.1),
-        "share": 1.0,
+        "nu": 0.1,
         "clip_norm": 1e4 * math.sqrt(1 + constant),
     },
     sharp="constant",
@@ -150,16 +150,15 @@ def proposition_c22(problem: LinearRegression, share: float, clip_norm: float, c
 )
 def equation_51(
     problem: LinearRegression,
-    share: float,
+    nu: float,
     clip_norm: float,
     constant: float = 1 / (8 * math.pi**2),
     scale: float = 2.0,
 ) -> Sides:
-    """By N1, for ηR² <= 1.  The printed right side does not depend on G, so it is false for every C.
+    """By N1, for ηR² <= 1 and every ν.  The printed right side does not depend on G, so it is false for every C.
 
     The integrals are computed by quadrature.
     """
-    nu = share * float(problem.rates.min())
     rates, times = np.unique(problem.rates, return_counts=True)
     weights = times * rates / problem.learning_rate
     integrals = [modulus_integral(nu, float(x)) for x in rates]

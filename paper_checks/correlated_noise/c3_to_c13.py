@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.paper_checks.correlated_noise.oracles import averages_by_quadrature, spectral_mean
+from corrnoise.paper_checks.correlated_noise.oracles import SLOW, averages_by_quadrature, spectral_mean
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, noises, one_of, spectra, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.machinery.margins import twice
-from corrnoise.theory.mechanisms.product import DPSGD, ProductNoise
+from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.arithmetic import arithmetic
 from corrnoise.theory.numerics.checks import Array
@@ -377,7 +377,7 @@ def equation_42(
 ) -> Sides:
     """Approached by ``slow`` noise as ηλ_j → 0; η ‖H‖ is the ``rate``.  ‖β‖₂² is the averaged variance of rate 1."""
     if slow:
-        noise = ProductNoise([1e-9], [-1.0])
+        noise = SLOW
     rates = rate * eigenvalues
     square = float(noise.averaged_variance(1.0))
     return float(averages_by_quadrature(noise, rates).sum()), square * float((two / rates**power).sum())

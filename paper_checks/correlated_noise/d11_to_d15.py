@@ -14,7 +14,7 @@ from corrnoise.paper_checks.correlated_noise.d2_to_d10 import (
     second_moment,
     three_directions,
 )
-from corrnoise.paper_checks.correlated_noise.oracles import NO_PRIVACY, noise_matrix
+from corrnoise.paper_checks.correlated_noise.oracles import NO_PRIVACY, SLOW, noise_matrix
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import (
     integers,
@@ -30,7 +30,7 @@ from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.correlated_noise import finite_time
 from corrnoise.theory.correlated_noise.finite_time import FiniteRun
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.privacy import Budget
@@ -114,7 +114,7 @@ def lemma_d12_trace(
     tends to 1 as the kurtosis k grows.  The second bound is approached for random signs in one dimension.
     """
     if slow:
-        noise = ProductNoise([1e-7], [-1.0])
+        noise = SLOW
     eigenvalues = problem.eigenvalues
     silent = LinearRegression(eigenvalues, problem.learning_rate, kurtosis=problem.kurtosis)
     parts = [silent.contributions(noise), problem.contributions(noise, budget=NO_PRIVACY)]

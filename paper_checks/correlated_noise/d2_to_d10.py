@@ -332,7 +332,7 @@ SUM = {"steps": integers(2, 10**9, log=True), "p": log_scale(1e-9, 0.999), "rate
     counterexample=large_scale,
     sharp="factor",
     mutants=[{"factor": 2.3}, {"published": True}],
-    evaluations=1024,
+    evaluations=4096,
 )
 def proposition_d7(
     steps: int, p: float, rate: float, constant: float, scale: float, factor: float = 5.42, published: bool = False

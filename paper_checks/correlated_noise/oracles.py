@@ -3,6 +3,7 @@
 import numpy as np
 
 from corrnoise.paper_checks.machinery.domains import one_of, regressions
+from corrnoise.theory.mechanisms.product import ProductNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.quadrature import circle_mean, modulus
@@ -15,6 +16,7 @@ F_IN_HALVES = {
     "whole": 2.0,
     "half": 1.0,
 }  #: F by its meaning, in units of that with the factor ½, as errors are computed
+SLOW = ProductNoise([1e-9], [-1.0])  #: noise that varies slowly
 CLIP_NORMS = one_of(0.1, 1.0, 10.0)  #: G, with ρ = 1/G, so that a bound with other powers of G or ρ fails
 
 

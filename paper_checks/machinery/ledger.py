@@ -47,7 +47,7 @@ from corrnoise.paper_checks.machinery.certification import Certificate, certify
 from corrnoise.paper_checks.machinery.domains import Domain
 from corrnoise.paper_checks.machinery.margins import agreement, margin, margin_of_runs
 from corrnoise.paper_checks.machinery.names import Named
-from corrnoise.paper_checks.machinery.power import has_moved, powers
+from corrnoise.paper_checks.machinery.power import Power, has_moved, powers
 from corrnoise.paper_checks.machinery.quantifiers import Family, Meanings, Quantifier, choices
 from corrnoise.paper_checks.machinery.search import Worst, worst_case
 from corrnoise.paper_checks.machinery.sharpness import Interval, equality, interval
@@ -283,18 +283,18 @@ class Claim(Named):
         ``"error"`` and the reason quotes it.
         """
         start = time.perf_counter()
-        recorded = powers().get(self.identifier)
-        outcome = self.checked(None if recorded is None else recorded.ratio, thorough)
+        recorded = powers().get(self.identifier, Power())
+        outcome = self.checked(recorded.ratio, recorded.spread, thorough)
         return replace(outcome, seconds=time.perf_counter() - start)
 
-    def checked(self, ratio: float | None, thorough: bool = False) -> Outcome:
-        """Check the claim with ``ratio`` in the place of the recorded largest ratio of the sides; None is not compared."""
+    def checked(self, ratio: float | None, spread: float = 0.0, thorough: bool = False) -> Outcome:
+        """Check the claim with another largest ratio of the sides, and its spread, than recorded; None is not compared."""
         try:
             outcome = self._outcome(self.evaluations * (32 if thorough else 1))
         except Exception as error:
             reason = "; ".join((f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())))
             return Outcome(claim=self, verdict=verdicts.ERROR, agrees=False, reason=reason)
-        if outcome.agrees and has_moved(outcome.margin, ratio, thorough):
+        if outcome.agrees and has_moved(outcome.margin, ratio, spread, thorough):
             reason = f"the largest ratio of the sides is {1 - outcome.margin:.4g}, recorded is {ratio:.4g}"
             outcome = replace(outcome, agrees=False, reason=reason)
         return outcome

@@ -28,7 +28,7 @@ FATES = {
 }
 
 
-_MOVED = 0.03  #: relative change of a ratio that is noticed; searches on other machines differ by less
+_MOVED = 0.003  #: relative change of a ratio that is noticed, beyond the spread of searches
 _DIGITS = 5  #: of a recorded ratio
 
 
@@ -36,7 +36,8 @@ _DIGITS = 5  #: of a recorded ratio
 class Power:
     """The numbers of mutants of each fate; ``of`` counts all that there are, of which a sample was drawn.
 
-    ``ratio`` is the largest ratio of the smaller to the larger side; None for an identity.
+    ``ratio`` is the largest ratio of the smaller to the larger side; None for an identity.  ``spread`` is its relative
+    change between searches that differ by rounding; 0 where a search ends at the same place.
     """
 
     killed: int = 0
@@ -48,6 +49,7 @@ class Power:
     undefined: int = 0
     of: int = 0
     ratio: float | None = None
+    spread: float = 0.0
 
     def __add__(self, other: "Power") -> "Power":
         return Power(**{name: getattr(self, name) + getattr(other, name) for name in COUNTS})
@@ -97,12 +99,12 @@ def largest_ratio(margin: float) -> float | None:
     return None if math.isnan(margin) else float(f"{1 - margin:.{_DIGITS}g}")
 
 
-def has_moved(margin: float, ratio: float | None, thorough: bool = False) -> bool:
+def has_moved(margin: float, ratio: float | None, spread: float = 0.0, thorough: bool = False) -> bool:
     """Whether the smallest margin is not that of the recorded ratio; a ``thorough`` search may find a larger ratio."""
     if ratio is None:
         return False
     change = 1 - margin - ratio
-    allowed = _MOVED * abs(ratio) + 10.0**-_DIGITS
+    allowed = (_MOVED + 2 * spread) * abs(ratio) + 10.0**-_DIGITS
     return not (change >= -allowed and (thorough or change <= allowed))
 
 
@@ -122,7 +124,9 @@ def powers() -> Mapping[str, Power]:
     rows = csv.DictReader(io.StringIO(text))
     return {
         row["claim"]: Power(
-            **{name: int(row[name]) for name in COUNTS}, ratio=float(row["ratio"]) if row["ratio"] else None
+            **{name: int(row[name]) for name in COUNTS},
+            ratio=float(row["ratio"]) if row["ratio"] else None,
+            spread=float(row["spread"]),
         )
         for row in rows
     }

@@ -140,6 +140,9 @@ def proposition_16(number: int, gamma: float, stretch: float = 1.0) -> Sides:
     return left, 1 + float((gamma ** (stretch * 2.0 ** digits[1:])).sum())
 
 
+LENGTHS = np.arange(1, 193)
+
+
 @PAPER.inequality(
     "Proposition 18",
     printed=r"$|S| \le 2(1 + \lfloor \log_2(b - a + 1) \rfloor)$",
@@ -153,9 +156,8 @@ def proposition_18(first: int, constant: float = 1.0) -> Sides:
     r"""Enumerated for $a \le 64$ and up to 192 steps.  Sharper for n = b − a + 1 at least 2:
     $\lfloor \log_2(n + 1) \rfloor + \lfloor \log_2(\frac{n}{2} + 1) \rfloor$, an equality for every such n and some a.
     """
-    lengths = np.arange(1, 193)
-    counts = [len(compose(first, first + int(n) - 1)) for n in lengths]
-    return np.array(counts), 2 * (constant + np.floor(np.log2(lengths)))
+    counts = [len(compose(first, first + int(n) - 1)) for n in LENGTHS]
+    return np.array(counts), 2 * (constant + np.floor(np.log2(LENGTHS)))
 
 
 @PAPER.inequality(

@@ -7,7 +7,7 @@ import gc
 import inspect
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,8 +142,8 @@ def caches() -> list[Any]:
     ]
 
 
-def functions_of(claim: Claim, arguments: Mapping[str, Any]) -> list[FunctionType]:
-    """The functions with formulas that run when the claim is evaluated, the claim's own first."""
+def functions_of(claim: Claim, points: Sequence[Any]) -> list[FunctionType]:
+    """The functions with formulas that run when the claim is evaluated at points of its cube, the claim's own first."""
     for cache in caches():
         cache.cache_clear()
     codes: dict[CodeType, None] = {}
@@ -152,10 +152,12 @@ def functions_of(claim: Claim, arguments: Mapping[str, Any]) -> list[FunctionTyp
         if event == "call":
             codes[frame.f_code] = None
 
+    places = [claim.domain.arguments(point) for point in points]
     before = sys.getprofile()
     sys.setprofile(watch)
     try:
-        claim.sides(arguments)
+        for arguments in places:
+            claim.sides(arguments)
     finally:
         sys.setprofile(before)
     wanted = [code for code in codes if _states_formulas(code, claim)]

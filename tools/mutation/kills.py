@@ -43,6 +43,9 @@ _POINTS = (
     16  #: points inside of the cube at which a mutant is compared with its claim, as many on its faces, and the worst
 )
 _SAME = 1e-12
+_ROUNDING = 1e-12  #: of the searches that tell how far the largest ratio can be found again
+_SEARCHES = 3
+_SAME_PLACE = 1e-3  #: relative changes of it that are no spread
 _SECONDS = 30.0  #: a mutant that takes longer is undefined
 _MEMORY = 2**31  #: bytes; a mutant that needs more has no value
 
@@ -60,15 +63,27 @@ def _points(claim: Claim) -> list[Any]:
     return [points[k] for k in np.linspace(0, len(points) - 1, most).round().astype(int)]
 
 
-def _worst(claim: Claim) -> Worst:
-    """The worst case of the claim, as its check finds it but for a violation, which ends no search here."""
+def _worst(claim: Claim, rng: np.random.Generator | None = None) -> Worst:
+    """The worst case of the claim, as its check finds it, and nothing where a mutant fails; ``rng`` adds rounding."""
+
+    def margin_at(point: Any) -> float:
+        margin = _margin(claim, point)
+        return margin if rng is None else margin + _ROUNDING * max(abs(margin), 1e-3) * rng.standard_normal()
+
     return worst_case(
-        lambda point: _margin(claim, point),
+        margin_at,
         claim.domain.size,
         evaluations=claim.evaluations,
         enough=-claim.tolerance,
         points=claim.domain.all_points(max(claim.evaluations, FEW)),
     )
+
+
+def _spread(claim: Claim, ratio: float) -> float:
+    """The largest relative change of the ratio of a claim in other searches, which differ by rounding; 2 digits."""
+    found = [1 - _worst(claim, np.random.default_rng(seed)).margin for seed in range(_SEARCHES)]
+    most = max(abs(one - ratio) for one in found) / abs(ratio) if ratio else 0.0
+    return 0.0 if most < _SAME_PLACE else float(f"{most:.2g}")
 
 
 def is_case(claim: Claim, mutant: Mutant) -> bool:
@@ -138,13 +153,15 @@ def fate(
     return ("weaker" if is_at_others(claim, points, sides) else "survived"), worst.margin
 
 
-def is_noticed(claim: Claim, mutant: Mutant, ratio: float | None, kept: Sequence[Any] = ()) -> bool:
+def is_noticed(
+    claim: Claim, mutant: Mutant, ratio: float | None, kept: Sequence[Any] = (), spread: float = 0.0
+) -> bool:
     """Whether the whole check of a claim, whose sides have the largest ``ratio``, disagrees with a mutant in place.
 
     It does, too, if a formula refuses an argument that the statement allows: the check then ends with an error.
     """
     with in_place(mutant, kept):
-        return not claim.checked(ratio).agrees
+        return not claim.checked(ratio, spread).agrees
 
 
 def _identities(mutant: Mutant) -> Iterator[Claim]:
@@ -167,13 +184,14 @@ def kills(claim: Claim, most: int = MOST, seed: int = 0) -> Kills:
         return Kills(source_of(claim), 0)
     worst = _worst(claim)
     ratio = largest_ratio(worst.margin) if claim.relation == INEQUALITY else None
-    agrees = claim.checked(ratio).agrees
+    spread = 0.0 if ratio is None else _spread(claim, ratio)
+    agrees = claim.checked(ratio, spread).agrees
     points = [*_points(claim), *([] if np.isnan(worst.margin) else [worst.point])]
     margins = [_margin(claim, point) for point in points]
     start = next((k for k, value in enumerate(margins) if not np.isnan(value)), 0)
     points = [points[start], *points[:start], *points[start + 1 :]]
     margins = [margins[start], *margins[:start], *margins[start + 1 :]]
-    functions = functions_of(claim, claim.domain.arguments(points[0]))
+    functions = functions_of(claim, points)
     found = [mutant for function in functions for mutant in mutants_of(function)]
     others = _names([function for function in functions if function is not claim.function])
     kept = caches()
@@ -190,7 +208,7 @@ def kills(claim: Claim, most: int = MOST, seed: int = 0) -> Kills:
             if end != "weaker":
                 end, least = fate(claim, mutant, points, margins, kept)
         with suppress(OutOfTimeError), memory_limit(_MEMORY), time_limit(_SECONDS):
-            if end == "survived" and agrees and is_noticed(claim, mutant, ratio, kept):
+            if end == "survived" and agrees and is_noticed(claim, mutant, ratio, kept, spread):
                 end = "noticed"
         with suppress(OutOfTimeError), memory_limit(_MEMORY), time_limit(_SECONDS):
             if end == "survived" and any(
@@ -201,4 +219,6 @@ def kills(claim: Claim, most: int = MOST, seed: int = 0) -> Kills:
         kinds[mutant.kind] += end == "killed"
         if end == "survived":
             survivors.append((str(mutant), float(f"{least:.3g}")))
-    return Kills(source_of(claim, others), len(found), dict(fates), dict(kinds), tuple(survivors), others, ratio)
+    return Kills(
+        source_of(claim, others), len(found), dict(fates), dict(kinds), tuple(survivors), others, ratio, spread
+    )

@@ -48,11 +48,12 @@ class Kills:
     survivors: tuple[tuple[str, float], ...] = ()
     functions: tuple[str, ...] = ()
     ratio: float | None = None  #: the largest ratio of the smaller to the larger side; None for an identity
+    spread: float = 0.0  #: its relative change between searches that differ by rounding
 
     @property
     def power(self) -> Power:
         """The numbers of mutants of each fate."""
-        return Power(**self.fates, of=self.of, ratio=self.ratio)
+        return Power(**self.fates, of=self.of, ratio=self.ratio, spread=self.spread)
 
     @property
     def needs_reason(self) -> bool:

@@ -28,7 +28,7 @@ def test_rates_are_of_the_mutants_that_tell_and_of_those_drawn():
 
 
 def test_numbers_are_read_as_they_are_written(monkeypatch, tmp_path):
-    found = {"a": Power(1, 2, 3, 4, 5, 6, 7, 70, 0.25), "b": Power(of=7)}
+    found = {"a": Power(1, 2, 3, 4, 5, 6, 7, 70, 0.25, 0.01), "b": Power(of=7)}
     (tmp_path / "mutants.csv").write_text(written(found), encoding="utf-8")
     monkeypatch.setattr("corrnoise.paper_checks.machinery.power.files", lambda _: tmp_path)
     assert powers.__wrapped__() == found
@@ -45,23 +45,25 @@ def test_the_power_of_a_claim_is_shown_and_in_the_record():
 
 
 @pytest.mark.parametrize(
-    ("margin", "ratio", "thorough", "moved"),
+    ("margin", "ratio", "spread", "thorough", "moved"),
     [
-        (0.5, 0.5, False, False),
-        (0.49, 0.5, False, False),
-        (0.48, 0.5, False, True),
-        (0.48, 0.5, True, False),  # a longer search may find a larger ratio, but none that is smaller
-        (0.52, 0.5, True, True),
-        (1.5, -0.5, False, False),
-        (1.45, -0.5, False, True),
-        (1.0, 0.0, False, False),
-        (0.9999, 0.0, False, True),
-        (math.nan, 0.5, False, True),
-        (0.5, None, False, False),
+        (0.5, 0.5, 0.0, False, False),
+        (0.499, 0.5, 0.0, False, False),
+        (0.498, 0.5, 0.0, False, True),
+        (0.49, 0.5, 0.01, False, False),
+        (0.48, 0.5, 0.01, False, True),
+        (0.498, 0.5, 0.0, True, False),  # a longer search may find a larger ratio, but none that is smaller
+        (0.502, 0.5, 0.0, True, True),
+        (1.5, -0.5, 0.0, False, False),
+        (1.498, -0.5, 0.0, False, True),
+        (1.0, 0.0, 0.0, False, False),
+        (0.9999, 0.0, 0.0, False, True),
+        (math.nan, 0.5, 0.0, False, True),
+        (0.5, None, 0.0, False, False),
     ],
 )
-def test_a_ratio_that_moves_is_noticed(margin, ratio, thorough, moved):
-    assert has_moved(margin, ratio, thorough) == moved
+def test_a_ratio_that_moves_is_noticed(margin, ratio, spread, thorough, moved):
+    assert has_moved(margin, ratio, spread, thorough) == moved
 
 
 def test_ratios_are_recorded_to_five_digits():

@@ -55,17 +55,26 @@ def claim_called(name, paper="correlated-noise"):
 SHARP = claim(sharp_trace)
 LOOSE = claim(loose_trace, mutants=[{"two": 1000.0}])
 AT = {"eigenvalues": np.ones(5), "eta": 0.5}
+MIDDLE = [[0.5] * SHARP.domain.size]
 
 
 @pytest.mark.slow
 def test_the_functions_of_a_claim_are_its_own_and_those_with_formulas_of_papers():
-    assert functions_of(SHARP, AT) == [sharp_trace, trace_bound]
+    assert functions_of(SHARP, MIDDLE) == [sharp_trace, trace_bound]
     written_claim = claim_called("Theorem C.14")
-    point = written_claim.domain.arguments([0.5] * written_claim.domain.size)
-    names = [function.__name__ for function in functions_of(written_claim, point)]
+    names = [function.__name__ for function in functions_of(written_claim, [[0.5] * written_claim.domain.size])]
     assert "theorem_c14" in names
     assert "theorem_c14_upper_bound" in names
     assert not {"stationary_error", "averaged_variance"} & set(names)
+
+
+def test_functions_of_other_branches_belong_to_a_claim():
+    def branched(eigenvalues, eta, two=2.0):
+        return (trace_bound if eta > 0.9 else lambda eigenvalues, eta: eta)(eigenvalues, eta), two
+
+    found = claim(branched)
+    assert functions_of(found, MIDDLE) == [branched]
+    assert functions_of(found, oracle._points(found)) == [branched, trace_bound]
 
 
 def test_a_mutant_runs_in_the_place_of_its_function_and_only_there():
@@ -370,7 +379,7 @@ def maxima(name, paper="correlated-noise"):
     found = claim_called(name, paper)
     points = sample_points(found.domain.size, 8)
     margins = [found.margin_at(point) for point in points]
-    functions = functions_of(found, found.domain.arguments(points[0]))
+    functions = functions_of(found, points)
     mutants = [m for function in functions for m in mutants_of(function) if m.kind == "sum to maximum"]
     return [fate(found, mutant, points, margins)[0] for mutant in mutants]
 
