@@ -38,7 +38,7 @@ def modulus_integral(a: float, b: float, above: int = 1, below: int = 2) -> floa
 )
 def lemma_c21_diagonal(a: float, constant: float = 5.0) -> Sides:
     """The sharp constant is 2π/log 8 = 3.0216, attained as a → 1; as a → 0 the ratio tends to 2."""
-    return float(modulus_ratio_integral(a, a)), constant * math.log(8 / a)
+    return modulus_ratio_integral(a, a), constant * np.log(8 / a)
 
 
 @PAPER.inequality(

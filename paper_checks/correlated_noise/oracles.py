@@ -1,5 +1,8 @@
 """Problems over which the claims are searched, and quantities of them that do without the formulas that are checked."""
 
+import math
+from functools import cache
+
 import numpy as np
 
 from corrnoise.paper_checks.machinery.domains import one_of, regressions
@@ -8,6 +11,7 @@ from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.quadrature import circle_mean, modulus
 from corrnoise.theory.privacy import Budget
+from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
 STABLE = regressions(largest=1.0, multiplicity=10_000)  #: Gaussian inputs
 ANY_INPUTS = regressions(kurtosis=(1, 1000), multiplicity=10_000)
@@ -47,3 +51,24 @@ def noise_matrix(noise: ToeplitzNoise, steps: int) -> Array:
     from scipy.linalg import toeplitz
 
     return np.asarray(toeplitz(noise.coefficients(steps), np.zeros(steps)))
+
+
+LOSS = StronglyConvex(6e-5, 0.04, 1.0)
+
+
+def line(frequencies: Array) -> Array:
+    """A power spectrum that is a narrow line."""
+    return np.exp(-(((frequencies - math.pi / 4) / 0.01) ** 2) / 2) + 1e-8
+
+
+@cache
+def second_moment(chains: int = 64, steps: int = 2**15) -> tuple[float, float]:
+    """E θ² of F' = L θ₊ − μ θ₋ under Gaussian noise with that spectrum, and its standard error."""
+    white = np.random.default_rng(0).standard_normal((2 * steps, chains))
+    scale = np.sqrt(line(np.linspace(0, math.pi, steps + 1)))
+    theta = np.full(chains, -0.27)
+    total = np.zeros(chains)
+    for t, noise in enumerate(np.fft.irfft(np.fft.rfft(white, axis=0) * scale[:, np.newaxis], axis=0)):
+        theta = theta - (np.maximum(LOSS.smoothness * theta, LOSS.strong_convexity * theta) + noise)
+        total += theta**2 * (t >= steps)
+    return float(total.mean()) / steps, float(total.std(ddof=1)) / steps / math.sqrt(chains)

@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 from scipy.integrate import trapezoid
 
+from corrnoise.paper_checks.correlated_noise.oracles import LOSS, line, second_moment
 from corrnoise.paper_checks.correlated_noise.paper import PAPER
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
@@ -84,27 +85,6 @@ def theorem_e1_multiplier(
     p = gradient - least * mu * points
     q = largest * smooth * points - gradient
     return sums(-p * q, sign * weight * p * np.roll(q, lag))
-
-
-LOSS = StronglyConvex(6e-5, 0.04, 1.0)
-
-
-def line(frequencies: Array) -> Array:
-    """A power spectrum that is a narrow line."""
-    return np.exp(-(((frequencies - math.pi / 4) / 0.01) ** 2) / 2) + 1e-8
-
-
-@cache
-def second_moment(chains: int = 64, steps: int = 2**15) -> tuple[float, float]:
-    """E θ² of F' = L θ₊ − μ θ₋ under Gaussian noise with that spectrum, and its standard error."""
-    white = np.random.default_rng(0).standard_normal((2 * steps, chains))
-    scale = np.sqrt(line(np.linspace(0, math.pi, steps + 1)))
-    theta = np.full(chains, -0.27)
-    total = np.zeros(chains)
-    for t, noise in enumerate(np.fft.irfft(np.fft.rfft(white, axis=0) * scale[:, np.newaxis], axis=0)):
-        theta = theta - (np.maximum(LOSS.smoothness * theta, LOSS.strong_convexity * theta) + noise)
-        total += theta**2 * (t >= steps)
-    return float(total.mean()) / steps, float(total.std(ddof=1)) / steps / math.sqrt(chains)
 
 
 @PAPER.inequality(

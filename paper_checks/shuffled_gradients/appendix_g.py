@@ -1,7 +1,6 @@
 """Appendix G: other regularisers, the l1 norm and projections, for one epoch and for all."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from corrnoise.paper_checks.shuffled_gradients.d7_to_d12 import QUADRATIC, noise
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.paper_checks.shuffled_gradients.public_records import PUBLIC
 from corrnoise.paper_checks.shuffled_gradients.runs import (
+    expected_risk,
     l1_run,
     noise_only,
     noise_risk,
@@ -217,21 +217,6 @@ def corollary_g8(epochs: int, smoothness: float, scale: float, printed: bool = F
 # -- with a regulariser that acts --------------------------------------------------------------------------------------
 
 
-def _expected_risk(
-    value: Callable[[Array], Array], epoch: tuple[float, float, float], epochs: int, prox: Callable[[Array], Array]
-) -> float:
-    """E value(x) after epochs x ← prox(c x + shift + N(0, s²)) from x_1 = 0, by quadrature; ``epoch`` is (c, shift, s)."""
-    contraction, shift, deviation = epoch
-    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
-    reach = abs(shift) / max(1 - contraction, 1 / epochs) + 10 * deviation * math.sqrt(epochs) + 1e-12
-    x = np.linspace(-reach, reach, 401)
-    expected = value(x)
-    arrivals = prox(contraction * x[:, np.newaxis] + shift + deviation * nodes)
-    for _ in range(epochs):
-        expected = np.interp(arrivals, x, expected) @ weights / math.sqrt(2 * math.pi)
-    return float(np.interp(0.0, x, expected))
-
-
 @PAPER.inequality(
     "Theorem G.3 (λ > 0)",
     proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
@@ -271,7 +256,7 @@ def theorem_g3_with_thresholds(
     keep = 1 - eta * smoothness
     deviation = eta * math.sqrt(sum(keep ** (2 * i) for i in range(samples)))
     psi = Regulariser("lasso", strength)
-    risk = _expected_risk(
+    risk = expected_risk(
         lambda x: smoothness / 2 * x**2 + strength * np.abs(x),
         (keep**samples, 0.0, deviation),
         epochs,
@@ -335,7 +320,7 @@ def theorem_g7_with_public_records(
         shift += eta * (target - shift)
     deviation = eta * sigma * math.sqrt(sum((1 - eta) ** (2 * i) for i in range(n))) if count else 0.0
     centre = float(private.mean())
-    risk = _expected_risk(
+    risk = expected_risk(
         lambda x: ((x - centre) ** 2 - (best - centre) ** 2) / 2,
         ((1 - eta) ** n, shift, deviation),
         epochs,

@@ -158,3 +158,50 @@ def _varied_epoch(u: Array, _: object) -> Epoch:
 VARIED = {
     "epoch": Axis(8 + 6 * MOST, _varied_epoch, f"one epoch of up to {MOST} steps, of any curvatures, η up to its limit")
 }
+
+
+def causes(epoch: Epoch) -> list[Epoch]:
+    """Epochs in which one part of the bound alone moves the iterates, if z is the last of them.
+
+    The parts are the gradients at x*, the distance of z from x*, public gradients that differ from the private ones, and
+    the noise.  The last iterate is x* in the first and third epoch.  In all but the first the private losses have one
+    minimiser.  In the third all steps are public, elsewhere the last one.  A public loss has the curvature of the private
+    one in its place, so that nothing is lost where the bound replaces their difference H.
+    """
+    n = epoch.n
+    alike = np.append(epoch.curvatures[:-1], epoch.public_curvatures[0])
+    quiet = replace(epoch, curvatures=alike, noise=np.zeros(n), private=n - 1)
+    ends = [replace(quiet, start=start).path(quiet.noise)[0][-1] for start in (0.0, 1.0)]
+    at_best = replace(quiet, start=float((quiet.minimiser - ends[0]) / (ends[1] - ends[0])))
+    common = replace(quiet, optima=np.full(n, epoch.public_optima[0]), convexity=0.0)
+    settled = replace(quiet, optima=np.full(n, epoch.start), convexity=0.0)
+    public = replace(settled, curvatures=epoch.public_curvatures, private=0)
+    public = replace(public, optima=np.full(n, public.path(public.noise)[0][-1]))
+    return [at_best, common, public, replace(settled, noise=epoch.noise)]
+
+
+def there_and_back(epoch: Epoch, beyond: float) -> Epoch:
+    """The epoch with its last step public, and with the minimum of that loss where x⁺ is back at the start, or ``beyond``.
+
+    The iterates then are far from x⁺, for which the bound has to have room, and x⁺ is near the start.
+    """
+    private = min(epoch.private, epoch.n - 1)
+    epoch = replace(epoch, private=private)
+    iterates, _ = epoch.path(epoch.noise)
+    last = iterates[-1]
+    end = (epoch.start + beyond * (epoch.start - last)) * (1 + epoch.rate * epoch.n * epoch.convexity)
+    optima = epoch.public_optima.copy()
+    optima[epoch.n - private - 1] = last + ((end - last) / epoch.rate + epoch.noise[-1]) / epoch.steps[0][-1]
+    return replace(epoch, public_optima=optima)
+
+
+def varied(epoch: Epoch, beyond: float) -> list[Epoch]:
+    """The epoch, and others like it of which each needs a term of the bound: there z is the last iterate before x⁺."""
+    if epoch.n == 1:
+        return [epoch]
+    others = [there_and_back(one, beyond) for one in (epoch, *causes(epoch))]
+    found = [epoch, others[0]]
+    for one in others:
+        iterates, _ = one.path(one.noise)
+        found.append(replace(one, point=float(iterates[-1])))
+    return [*found, *(replace(one, point=one.minimiser) for one in (others[0], others[2]))]

@@ -1,6 +1,7 @@
 """The runs that claims are about, and the hypotheses that they fulfil: what is no part of a statement's formula."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -192,3 +193,18 @@ def projected_run(epochs: int, smoothness: float, scale: float) -> ConvergenceCo
         return noise_only(1, epochs, eta, smoothness, regulariser="projection")
 
     return run(scale * published_rate(run(1.0)))
+
+
+def expected_risk(
+    value: Callable[[Array], Array], epoch: tuple[float, float, float], epochs: int, prox: Callable[[Array], Array]
+) -> float:
+    """E value(x) after epochs x ← prox(c x + shift + N(0, s²)) from x_1 = 0, by quadrature; ``epoch`` is (c, shift, s)."""
+    contraction, shift, deviation = epoch
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    reach = abs(shift) / max(1 - contraction, 1 / epochs) + 10 * deviation * math.sqrt(epochs) + 1e-12
+    x = np.linspace(-reach, reach, 401)
+    expected = value(x)
+    arrivals = prox(contraction * x[:, np.newaxis] + shift + deviation * nodes)
+    for _ in range(epochs):
+        expected = np.interp(arrivals, x, expected) @ weights / math.sqrt(2 * math.pi)
+    return float(np.interp(0.0, x, expected))

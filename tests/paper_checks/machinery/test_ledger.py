@@ -331,5 +331,5 @@ def test_a_thorough_check_looks_longer_and_finds_more():
 def test_examples_of_how_a_claim_is_written_are_claims():
     source = {written.name: inspect.getsource(written.function) for written in claims("correlated-noise")}
     page = Path(__file__).parents[3] / "docs/ledger.md"
-    assert source["Property F.10 (constant)"] in page.read_text(encoding="utf-8")
+    assert source["Property F.10 (upper)"] in page.read_text(encoding="utf-8")
     assert indent(source["Lemma C.21 (i)"], " " * 4).replace('"""', "'''") in machinery.__doc__
