@@ -12,7 +12,7 @@ import pytest
 import corrnoise.paper_checks as ledgers
 from corrnoise.paper_checks.machinery.domains import linear, vector
 from corrnoise.paper_checks.machinery.power import FATES, powers
-from corrnoise.paper_checks.machinery.search import sample_points
+from corrnoise.paper_checks.machinery.search import Worst, sample_points
 from corrnoise.paper_checks.machinery.verdicts import FALSE, INEQUALITY
 from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
 from tests.small_claims import claim as small_claim
@@ -122,6 +122,19 @@ def test_true_mutants_of_a_loose_claim_are_noticed_by_what_is_recorded_of_it():
     assert not oracle.is_noticed(LOOSE, mutant, 0.5)  # the ratio with the maximum
     [lost] = [mutant for mutant in mutants_of(trace_bound) if mutant.after == "eta * float(eigenvalues.sum())"]
     assert oracle.is_noticed(LOOSE, lost, None)
+
+
+def test_the_spread_of_a_ratio_is_that_of_searches_that_differ_by_rounding(monkeypatch):
+    """A check disagrees beyond twice the spread only."""
+    assert oracle._spread(LOOSE, 0.1) == 0.0
+    margins = iter([0.5, 0.49, 0.5])
+    monkeypatch.setattr(oracle, "_worst", lambda claim, rng: Worst(next(margins), MIDDLE[0], 1, 1, 1.0))
+    spread = oracle._spread(LOOSE, 0.5)
+    assert spread == 0.02
+    monkeypatch.undo()
+    scattered = claim(lambda eigenvalues, eta, two=2.0: (0.49 * eta, two * eta / 2), mutants=[{"two": 0.9}])
+    assert scattered.checked(0.5, spread).agrees
+    assert not scattered.checked(0.5).agrees
 
 
 def test_a_mutant_that_fixes_an_argument_is_a_case_of_the_claim():
