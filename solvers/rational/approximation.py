@@ -15,7 +15,7 @@ next zero, and none between that zero and the next mode.
 **Many poles.**  All sums over poles are computed in s = q/(2 − q), where q = 1 − p is the gap.  The unit circle becomes
 the imaginary axis, a pole becomes 1/(s + t), and poles close to p = 1 keep their digits.  Between two ends s_k and
 s_{k+1} the trapezoidal rule in u, s = s_k + (s_{k+1} − s_k)/(1 + e^{−u}), turns the integral into many poles.  Gauss's
-rule replaces them by at most twelve in an octave, to rounding.
+rule replaces them by about three in an octave, to rounding.
 
 **Few poles.**  The system of these poles is symmetric: its two Gramians are equal.  Its projection on the few dominant
 directions of the Gramian has few poles, which are real with positive weights, and zeros that interlace them.  The plain

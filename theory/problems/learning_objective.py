@@ -32,8 +32,7 @@ from corrnoise.theory.recursion import Recursion
 
 _SIZE = "[-1e100, 1e100]"  # squares of these stay finite
 _FEW = 64  # eigenvalues up to which each is a mode
-_SLOW = 0.5  # rates up to which (1 − x)^t is smooth in an octave, for any t
-_POINTS = 8  # of the rule for an octave
+_SLOW = 0.5  # rates x up to which few stand for many in Σ (1 − x)^t, for any t
 _NONE = np.empty((0, 0))
 
 When = Literal["last", "second half"]
@@ -115,15 +114,15 @@ class LearningObjective(Record):
     def modes(self) -> Modes:
         """Directions that stand for all: those of the problem, or fewer where many have the same kurtosis.
 
-        Above 64 eigenvalues at most 8 of an octave of rates up to ½ are left, by Gauss's rule.  Then sums over
-        eigenvalues have a relative error below 1e-10.
+        Above 64 eigenvalues about 3 of an octave of rates up to ½ are left, and 16 more, by Gauss's rule.  Then sums
+        over eigenvalues have a relative error below 1e-10.
         """
         every = self._directions()
         if every.counts.size <= _FEW or np.ndim(self.problem.kurtosis):
             return every
         slow = every.rates <= _SLOW
         different, often = np.unique(every.eigenvalues[slow], return_counts=True)
-        places, counts = condensed(different, often.astype(np.float64), _POINTS)
+        places, counts = condensed(different, often.astype(np.float64))
         eigenvalues = np.concatenate([places, every.eigenvalues[~slow]])
         kurtosis = every.kurtosis[: eigenvalues.size]
         counts = np.concatenate([counts, every.counts[~slow]])
