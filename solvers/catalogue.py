@@ -191,7 +191,7 @@ def few_time_varying(run: Search, memory: float | None) -> list[int]:
     n = run.steps
     usual = range(1, _BUFFERS + 1) if n <= LARGEST_MATRIX else (_BUFFERS,)
     most = min(_BUFFERS if memory is None or math.isinf(memory) else memory, MOST_TIME_VARYING, n - 1)
-    system = run.what.recursion() if n * _groups(run.what) <= _LARGEST_SYSTEM else None
+    system = run.objective.system if n * _groups(run.what) <= _LARGEST_SYSTEM else None
     return [] if system is None else sorted({one for one in usual if one <= most} | {int(most)} - {0})
 
 

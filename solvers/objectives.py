@@ -8,7 +8,7 @@ For Toeplitz noise N = T(β) the form is βᵀ M β.  Three ways to compute it a
 
 * a Toeplitz workload with the first column a:  Σ_t w_t b_t² with b = a ∗ β and w_t = (n − t)/n, in O(n log n), for
   prefix sums of p coefficients in O(p), of buffers in O(d²) (``theory.mechanisms.buffered``);
-* learning:  Σ_j Σ_s Ω_{s,j} y_{s,j}², y_s = (1 − x_j) y_{s−1} + β_s, in O(n d);
+* learning:  Σ_j Σ_t w_{t,j} Σ_{s<=t} y_{s,j}², y_s = (1 − x_j) y_{s−1} + β_s, in O(n d);
 * any W:  M_ij = W_ij + M_{i+1,j+1}, in O(n²), up to 4096 steps.
 
 For noise with a factor for each step, N = diag(s) T(β), K = N Nᵀ follows row by row from
@@ -109,6 +109,11 @@ class RunObjective(ABC):
         return workload_of_weights(self.weights())
 
     @cached_property
+    def system(self) -> Recursion | None:
+        """The objective as a linear system; None where none is known."""
+        return self.what.recursion()
+
+    @cached_property
     def _weights(self) -> Array:
         return self.weights()
 
@@ -135,7 +140,8 @@ class RunObjective(ABC):
             return self.scaled_power(mechanism.noise.coefficients(self.steps), mechanism.step_scales)
         if isinstance(mechanism, TimeVaryingBuffers):
             if isinstance(self.what, LearningObjective):
-                return self.what.power(mechanism)
+                assert self.system is not None
+                return mechanism.squared_error(self.system)
             errors = mechanism.errors(self.what)
             return float(errors.max() if self.kind == "max" else errors.mean())
         noising = mechanism.noising_matrix()
@@ -181,7 +187,6 @@ class _ToeplitzWorkload(RunObjective):
     def __init__(self, workload: Workload, column: Array, kind: Objective) -> None:
         self.steps, self.what, self.column, self.kind = workload.steps, workload, column, kind
         self.shares = error_weights(workload.steps, workload.steps, kind)
-        self.system = workload.recursion()
 
     def power(self, noising: Array) -> tuple[float, Array]:
         sums = self._sums(noising)
@@ -231,6 +236,8 @@ class _LongWorkload(RunObjective):
     what: Workload
     toeplitz = False
 
+    system: Recursion
+
     def __init__(self, workload: Workload, system: Recursion) -> None:
         self.steps, self.what, self.system = workload.steps, workload, system
 
@@ -253,30 +260,26 @@ class _Learning(RunObjective):
     what: LearningObjective
     measure: Measure = "excess loss"
 
-    def __init__(self, objective: LearningObjective) -> None:
+    def __init__(self, objective: LearningObjective, groups: Recursion | None = None) -> None:
         self.steps, self.what = objective.steps, objective
+        if groups is not None:
+            self.system = groups
 
     @cached_property
-    def _modes(self) -> tuple[Array, Array]:
-        """Rates, and the weights of ``filtered_power``."""
-        return self.what.modes().rates, self.what.tail_weights()
+    def system(self) -> Recursion:
+        return self.what.recursion()
 
     @cached_property
     def coarse(self) -> RunObjective:
-        if self.steps * self.what.modes().counts.size <= _MANY:
-            return self
-        system = grouped(self.what.recursion())
-        found = _Learning(self.what)
-        found._modes = 1 - system.transition[0, :, 0, 0], np.cumsum(system.weights[::-1], axis=0)[::-1].copy()
-        return found
+        return self if self.system.weights.size <= _MANY else _Learning(self.what, grouped(self.system))
 
     def power(self, noising: Array) -> tuple[float, Array]:
-        rates, tails = self._modes
+        rates, gains = 1 - self.system.transition[0, :, 0, 0], self.system.weights
         padded = np.zeros(self.steps)
         padded[: noising.size] = noising
         gradient = np.empty(self.steps)
-        filtered_gradient(rates, padded, tails, gradient)
-        return float(filtered_power(rates, padded, tails)), gradient[: noising.size]
+        filtered_gradient(rates, padded, gains, gradient)
+        return float(filtered_power(rates, padded, gains)), gradient[: noising.size]
 
     def weights(self) -> Array:
         return self.what.weight_matrix()

@@ -61,15 +61,13 @@ class Recursion(Record):
 
     def response(self, noise: ArrayLike) -> Array:
         """(v_g)_0 after each step, shape (n, G), for a noise y, shape (n,)."""
-        from corrnoise.theory.numerics.inlined import writable  # numba takes a second to import
-        from corrnoise.theory.responses import respond
+        from corrnoise.theory.responses import respond  # numba takes a second to import
 
         given = np.array(noise, dtype=np.float64)  # inf and nan pass through it
         if given.shape != (self.steps,):
             raise ValueError(f"noise must have shape ({self.steps},), got {given.shape}")
-        transition, entry = writable(self.transition, self.input)
         found = np.empty(self.weights.shape)
-        respond(transition, entry, given, found)
+        respond(self.transition, self.input, given, found)
         return found
 
     def gram(self) -> Array:

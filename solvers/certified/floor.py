@@ -28,7 +28,7 @@ def floor(objective: RunObjective, participation: Participation) -> tuple[float 
     below it; None, and the reason in words, for matrices of many steps.
     """
     n, who, what = objective.steps, participation, objective.what
-    epochs, system = in_fixed_epochs(who), what.recursion()
+    epochs, system = in_fixed_epochs(who), objective.system
     prefix = isinstance(what, PrefixSums)
     exact = n <= _LONGEST_RIGOROUS
     if prefix and who.once:

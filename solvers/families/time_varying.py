@@ -32,7 +32,6 @@ from corrnoise.theory.mechanisms import time_varying_errors
 from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.numerics.inlined import writable
 from corrnoise.theory.participation import Kind, Participation
 from corrnoise.theory.recursion import Recursion
 
@@ -103,9 +102,8 @@ class _Search:
         power: float | None = None,
         iterations: int = _ITERATIONS[1],
     ) -> None:
-        weights = system.weights if power is None else np.sign(system.weights)
-        transition, entry, weights = writable(system.transition, system.input, weights)
-        self.system = (transition, entry, weights)
+        weights = system.weights if power is None else checks.frozen(np.sign(system.weights))
+        self.system = (system.transition, system.input, weights)
         self.knots, self.saturation, self.power = knots, saturation, power
         self.iterations = iterations
 
@@ -365,10 +363,9 @@ def time_varying_buffers(
     """
     for memory in memories:
         checks.integer("memories", memory, 1, largest=MOST)
-    linear = objective.what.recursion()
-    if linear is None:
+    if objective.system is None:
         raise ValueError(f"objective must be a linear system for time-varying buffers, got {objective.what!r:.80}")
-    system = grouped(linear)
+    system = grouped(objective.system)
     who = participation.worst
     kind: Kind = "single" if who.once else who.kind
     most = _QUICK if system.steps > _LONG else _ITERATIONS[1]

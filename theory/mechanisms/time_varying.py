@@ -143,7 +143,7 @@ class TimeVaryingBuffers(Mechanism):
         if found is None:
             return super().errors(workload)
         self.length(found.steps)
-        return self._errors(found, np.ones_like(found.weights))
+        return self._errors(found, checks.frozen(np.ones_like(found.weights)))
 
     def squared_error(self, recursion: Recursion) -> float:
         """tr(W N Nᵀ) of a linear system: its squared error at unit noise, in O(n d² G)."""
@@ -152,9 +152,9 @@ class TimeVaryingBuffers(Mechanism):
 
     def _errors(self, system: Recursion, weights: Array) -> Array:
         errors = np.empty(self.steps)
-        transition, entry, weights = writable(system.transition, system.input, weights)
         decays, outputs, inputs, scales = writable(self.decays, self.outputs, self.inputs, self.scales)
-        time_varying_errors.covariances(transition, entry, weights, decays, outputs, inputs, scales, errors, *_NONE)
+        fixed = system.transition, system.input, weights
+        time_varying_errors.covariances(*fixed, decays, outputs, inputs, scales, errors, *_NONE)
         return errors
 
 

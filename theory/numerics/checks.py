@@ -56,9 +56,10 @@ def real(name: str, value: object, interval: str = "(-inf, inf)") -> float:
 
 
 def reals(name: str, values: object, interval: str = "(-inf, inf)", *, ndim: int | None = None) -> Array:
-    """Return ``values`` as a read-only float64 array with entries in ``interval``.
+    """Return ``values`` as a read-only float64 array in C order with entries in ``interval``.
 
-    ``ndim=1`` demands a non-empty vector.  ``None`` allows any shape, a scalar included.
+    ``ndim=1`` demands a non-empty vector.  ``None`` allows any shape, a scalar included.  A read-only array that owns
+    its memory is not copied.
     """
     try:
         array = np.asarray(values)
@@ -68,7 +69,9 @@ def reals(name: str, values: object, interval: str = "(-inf, inf)", *, ndim: int
         raise TypeError(f"{name} must hold real numbers in {interval}, got {values!r:.80}")
     if ndim == 1 and (array.ndim != 1 or array.size == 0):
         raise ValueError(f"{name} must be a non-empty vector of numbers in {interval}, got shape {array.shape}")
-    array = np.array(array, dtype=np.float64)
+    if array.flags.writeable or not array.flags.owndata:
+        array = array.copy()
+    array = np.asarray(array, dtype=np.float64, order="C")
     bad = ~_inside(array, interval)
     if bad.any():
         share = f" ({int(bad.sum())} of {array.size} entries)" if array.ndim else ""

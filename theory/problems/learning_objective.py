@@ -7,8 +7,8 @@ A run of T steps has, on a quadratic problem, with weights ϖ_1, …, ϖ_T >= 0,
     M = diag((1 − x_j)² + (k_j − 2) x_j²/m) + (η²/m) λ λᵀ.
 
 The privacy part is of the same form as the mean squared error of a workload, with W in place of AᵀA/n, for every
-noising matrix N, and whatever optimises the one optimises the other.  With Toeplitz noise the last term is Σ_j Σ_s
-Ω_{s,j} y_{s,j}², y_s = (1 − x_j) y_{s−1} + β_s, in O(T d).  Proof: L1 and L2 of docs/finite-runs-proofs.md.
+noising matrix N, and whatever optimises the one optimises the other.  With Toeplitz noise the last term is Σ_j Σ_t
+w_j^{(t)} Σ_{s<=t} y_{s,j}², y_s = (1 − x_j) y_{s−1} + β_s, in O(T d).  Proof: L1 and L2 of docs/finite-runs-proofs.md.
 """
 
 from __future__ import annotations
@@ -133,11 +133,18 @@ class LearningObjective(Record):
         kurtosis = np.broadcast_to(self.problem.kurtosis, eigenvalues.size).astype(np.float64)
         return Modes(self.problem.rates, eigenvalues, np.ones(eigenvalues.size), kurtosis)
 
-    def _recursion(self, modes: Modes) -> tuple[Array, Array]:
-        """a^{(0)}, …, a^{(T)}, and w^{(0)}, …, w^{(T−1)}."""
-        adjoints, gains = np.empty((self.steps + 1, modes.rates.size)), np.empty((self.steps, modes.rates.size))
-        self._adjoint_moments(modes, adjoints, gains)
-        return adjoints, gains
+    def _adjoints(self, modes: Modes) -> Array:
+        """a^{(0)}, …, a^{(T)}."""
+        adjoints = np.empty((self.steps + 1, modes.rates.size))
+        self._adjoint_moments(modes, adjoints=adjoints)
+        return adjoints
+
+    def _gains(self, modes: Modes) -> Array:
+        """The gains n w^{(0)}, …, n w^{(T−1)}, where n is how many directions a mode stands for."""
+        gains = np.empty((self.steps, modes.rates.size))
+        self._adjoint_moments(modes, gains=gains)
+        gains *= modes.counts
+        return np.maximum(gains, 0.0, out=gains)  # below 0 by rounding
 
     def _adjoint_moments(self, modes: Modes, adjoints: Array = _NONE, gains: Array = _NONE) -> Array:
         """M a^{(0)}."""
@@ -153,7 +160,7 @@ class LearningObjective(Record):
         Its entries have a relative error below T × 1e-15.
         """
         modes = self.modes()
-        adjoints, _ = self._recursion(modes)
+        adjoints = self._adjoints(modes)
         steps = np.arange(self.steps)
         with np.errstate(under="ignore"):
             decays = (1 - modes.rates[:, np.newaxis]) ** steps
@@ -164,18 +171,8 @@ class LearningObjective(Record):
     def recursion(self) -> Recursion:
         """The linear system with the squared error tr(W N Nᵀ): v_j ← (1 − x_j) v_j + y_t, w_{t,j} = n_j w_j^{(t)}."""
         modes = self.modes()
-        _, gains = self._recursion(modes)
-        gains *= modes.counts
         kept = (1 - modes.rates)[np.newaxis, :, np.newaxis, np.newaxis]
-        np.maximum(gains, 0.0, out=gains)  # below 0 by rounding
-        return Recursion(kept, np.ones((1, kept.size, 1)), gains)
-
-    def tail_weights(self) -> Array:
-        """Ω_{s,j} = n_j Σ_{t>=s} w_j^{(t)}, shape (steps, d): the weights of y_{s,j}² for Toeplitz noise."""
-        modes = self.modes()
-        _, gains = self._recursion(modes)
-        # The y of coefficient s is seen in the steps r + s, for each step r < T − s in which a draw is made.
-        return np.asarray(modes.counts * np.cumsum(gains[::-1], axis=0)[::-1])
+        return Recursion(kept, np.ones((1, kept.size, 1)), checks.frozen(self._gains(modes)))
 
     def power(self, mechanism: Mechanism) -> float:
         """tr(W N Nᵀ), to which the cost of privacy is proportional at equal sensitivity.
@@ -185,7 +182,8 @@ class LearningObjective(Record):
         self._checked(mechanism)
         if isinstance(mechanism, ToeplitzNoise):
             coefficients = mechanism.coefficients(self.steps)
-            return float(filtered_power(self.modes().rates, coefficients, self.tail_weights()))
+            modes = self.modes()
+            return float(filtered_power(modes.rates, coefficients, self._gains(modes)))
         if isinstance(mechanism, TimeVaryingBuffers):
             return mechanism.squared_error(self.recursion())
         noising = mechanism.noising_matrix(self.steps)
@@ -240,7 +238,7 @@ class LearningObjective(Record):
     def sampling_error(self) -> float:
         """The cost of the residuals of the data, ½ (η² s²/m) Σ_t λ·a^{(t)}; the same for every noise."""
         modes = self.modes()
-        adjoints, _ = self._recursion(modes)
+        adjoints = self._adjoints(modes)
         total = float((adjoints[: self.steps] @ (modes.counts * modes.eigenvalues)).sum())
         return (self.problem.learning_rate * self.problem.residual_std) ** 2 / (2 * self.batch_size) * total
 

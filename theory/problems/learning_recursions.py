@@ -15,13 +15,12 @@ def adjoint_moments(modes, learning_rate, batch_size, weights, adjoints, gains):
     ``modes`` are rates x, eigenvalues λ, how many directions n have them, and kurtoses k.  a^{(T)} = 0 and
     a^{(t)} = ϖ_{t+1} λ + M a^{(t+1)}, with ``weights[t]`` = ϖ_{t+1} and
     M = diag((1 − x)² + (k − 2) x²/m) + (η²/m) λ (n λ)ᵀ.  What M feeds back beside (1 − x)² is, with ϖ λ, the gain w.
-    Nothing is kept if ``gains`` is empty.
+    What is empty is not filled.
     """
     rates, eigenvalues, counts, kurtosis = modes
     steps, d = weights.size, rates.size
-    kept = gains.shape[0] > 0
     now, first = np.zeros(d), np.empty(d)
-    if kept:
+    if adjoints.shape[0] > 0:
         adjoints[steps] = 0.0
     for t in range(steps - 1, -2, -1):
         total = 0.0
@@ -35,29 +34,31 @@ def adjoint_moments(modes, learning_rate, batch_size, weights, adjoints, gains):
                 continue
             gain = weights[t] * eigenvalues[j] + feedback
             now[j] += gain - x * (2 - x) * now[j]
-            if kept:
+            if gains.shape[0] > 0:
                 gains[t, j] = gain
+            if adjoints.shape[0] > 0:
                 adjoints[t, j] = now[j]
     return first
 
 
 @_jit
-def filtered_power(rates, coefficients, tails):  # type: ignore[no-untyped-def]
-    """Σ_j Σ_s Ω_{s,j} y_{s,j}², y_s = (1 − x_j) y_{s−1} + β_s, with ``tails[s, j]`` = Ω_{s,j}."""
-    steps, d = tails.shape
-    y = np.zeros(d)
+def filtered_power(rates, coefficients, gains):  # type: ignore[no-untyped-def]
+    """Σ_j Σ_t w_{t,j} Σ_{s<=t} y_{s,j}², y_s = (1 − x_j) y_{s−1} + β_s, with ``gains[t, j]`` = w_{t,j}."""
+    steps, d = gains.shape
+    y, squares = np.zeros(d), np.zeros(d)
     total = 0.0
-    for s in range(steps):
+    for t in range(steps):
         for j in range(d):
-            y[j] += coefficients[s] - rates[j] * y[j]
-            total += tails[s, j] * y[j] * y[j]
+            y[j] += coefficients[t] - rates[j] * y[j]
+            squares[j] += y[j] * y[j]
+            total += gains[t, j] * squares[j]
     return total
 
 
 @_jit
-def filtered_gradient(rates, coefficients, tails, gradient):  # type: ignore[no-untyped-def]
+def filtered_gradient(rates, coefficients, gains, gradient):  # type: ignore[no-untyped-def]
     """Fill ``gradient`` with the derivatives of ``filtered_power`` in the coefficients, shape (steps,)."""
-    steps, d = tails.shape
+    steps, d = gains.shape
     gradient[:] = 0.0
     y = np.empty(steps)
     for j in range(d):
@@ -65,7 +66,8 @@ def filtered_gradient(rates, coefficients, tails, gradient):  # type: ignore[no-
         for s in range(steps):
             last += coefficients[s] - rates[j] * last
             y[s] = last
-        carried = 0.0
+        carried, later = 0.0, 0.0
         for s in range(steps - 1, -1, -1):
-            carried += 2 * tails[s, j] * y[s] - rates[j] * carried
+            later += gains[s, j]
+            carried += 2 * later * y[s] - rates[j] * carried
             gradient[s] += carried
