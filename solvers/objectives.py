@@ -45,7 +45,7 @@ from corrnoise.theory.problems.learning_recursions import filtered_gradient, fil
 from corrnoise.theory.recursion import Recursion
 from corrnoise.theory.workloads import MatrixWorkload, PrefixSums, Workload
 
-_GROUPS = 8  # of a linear system in a search
+_GROUPS = 5  # of a linear system in a search
 _MANY = 1_000_000  # steps times modes, above which searches for Toeplitz noise use groups of modes
 REGULARISATION = 1e-12  #: share of tr(W)/n that is added to the diagonal of the weights W of an objective
 
@@ -92,6 +92,10 @@ class RunObjective(ABC):
     def power(self, noising: Array) -> tuple[float, Array]:
         """tr(W T(β) T(β)ᵀ) and its gradient in β; β and the gradient have shape (p,), β is 0 after p <= n steps."""
 
+    def value(self, noising: Array) -> float:
+        """tr(W T(β) T(β)ᵀ)."""
+        return self.power(noising)[0]
+
     @abstractmethod
     def weights(self) -> Array:
         """W, shape (steps, steps), for at most ``LARGEST_MATRIX`` steps."""
@@ -134,7 +138,7 @@ class RunObjective(ABC):
     def power_of(self, mechanism: Mechanism) -> float:
         """tr(W N Nᵀ) of any mechanism."""
         if isinstance(mechanism, ToeplitzNoise):
-            return self.power(mechanism.coefficients(self.steps))[0]
+            return self.value(mechanism.coefficients(self.steps))
         if isinstance(mechanism, ScaledNoise) and mechanism.draw_scales is None:
             assert mechanism.step_scales is not None
             return self.scaled_power(mechanism.noise.coefficients(self.steps), mechanism.step_scales)
@@ -160,6 +164,11 @@ class RunObjective(ABC):
 def covariance(noising: Array, scales: Array) -> Array:
     """K = N Nᵀ of N = diag(scales) T(β), shape (n, n)."""
     return toeplitz_covariance(noising) * np.outer(scales, scales)
+
+
+def padded(noising: Array, steps: int) -> Array:
+    """The coefficients of all steps, which are 0 after those that are given."""
+    return np.concatenate([noising, np.zeros(steps - noising.size)])
 
 
 class _PrefixSums(RunObjective):
@@ -198,9 +207,7 @@ class _ToeplitzWorkload(RunObjective):
         """The workload of noise, which is 0 after the steps that are given."""
         if self.system is None:
             return multiplied(self.column, noise)
-        padded = np.zeros(self.steps)
-        padded[: noise.size] = noise
-        return self.system.response(padded)[:, 0]
+        return self.system.response(padded(noise, self.steps))[:, 0]
 
     def weights(self) -> Array:
         if self.kind == "max":
@@ -273,13 +280,17 @@ class _Learning(RunObjective):
     def coarse(self) -> RunObjective:
         return self if self.system.weights.size <= _MANY else _Learning(self.what, grouped(self.system))
 
+    @cached_property
+    def _rates(self) -> Array:
+        return 1 - self.system.transition[0, :, 0, 0]
+
+    def value(self, noising: Array) -> float:
+        return float(filtered_power(self._rates, padded(noising, self.steps), self.system.weights))
+
     def power(self, noising: Array) -> tuple[float, Array]:
-        rates, gains = 1 - self.system.transition[0, :, 0, 0], self.system.weights
-        padded = np.zeros(self.steps)
-        padded[: noising.size] = noising
         gradient = np.empty(self.steps)
-        filtered_gradient(rates, padded, gains, gradient)
-        return float(filtered_power(rates, padded, gains)), gradient[: noising.size]
+        filtered_gradient(self._rates, padded(noising, self.steps), self.system.weights, gradient)
+        return self.value(noising), gradient[: noising.size]
 
     def weights(self) -> Array:
         return self.what.weight_matrix()

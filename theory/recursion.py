@@ -59,6 +59,11 @@ class Recursion(Record):
         """n, the number of steps."""
         return int(self.weights.shape[0])
 
+    @property
+    def parts(self) -> tuple[Array, Array, Array, tuple[int, ...]]:
+        """Φ, γ, w, and the states of a group by number: compiled functions are made for each number of states."""
+        return self.transition, self.input, self.weights, tuple(range(self.input.shape[2]))
+
     def response(self, noise: ArrayLike) -> Array:
         """(v_g)_0 after each step, shape (n, G), for a noise y, shape (n,)."""
         from corrnoise.theory.responses import respond  # numba takes a second to import

@@ -16,6 +16,7 @@ docs/certified-optimum.md, "Long runs".
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -203,17 +204,19 @@ def long_run_lower_bound(run: Recursion, participation: Participation, *, tolera
     starts = edges[:-1, np.newaxis] + length * np.arange(k)
     inside = starts < n
     blocks = Blocks(run, count)
-    made: list[Block] = []
     details = np.zeros(inside.shape)
     places = np.zeros((*inside.shape, count), dtype=np.intp)
     shares: list[float] = []
-    for e, r in np.argwhere(inside.T):
-        first, end = int(starts[r, e]), int(min(starts[r, e] + edges[r + 1] - edges[r], n))
+    chosen = np.argwhere(inside.T)
+    spans = [(int(starts[r, e]), int(min(starts[r, e] + edges[r + 1] - edges[r], n))) for e, r in chosen]
+    with ThreadPoolExecutor() as pool:
+        made = list(pool.map(blocks.of, *zip(*spans, strict=True)))
+    for i, (e, r) in enumerate(chosen):
+        first, end = spans[i]
         steps = int(edges[r + 1] - edges[r]) // together  # that have this L_β
-        places[r, e] = len(made) * count + np.arange(count)
-        made.append(blocks.of(first, end))
+        places[r, e] = i * count + np.arange(count)
         shares += [math.sqrt((end - first) / steps / steps) if together > 1 else steps**-0.5] * count
-        details[r, e] = 0.0 if together > 1 else made[-1].details / math.sqrt(steps)
+        details[r, e] = 0.0 if together > 1 else made[i].details / math.sqrt(steps)
     size = len(made) * count
     gram = joined(*stacked(made, count), np.zeros((size, 0)), False)[0] * np.outer(shares, shares)
     short = _ShortRun(gram, details, places, inside)

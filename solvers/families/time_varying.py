@@ -43,12 +43,12 @@ _COARSE = 4.0  # the ratio of knots
 _FINER = (2.0, 1.25)  # ratios of further knots
 _FINE = 4096  # steps up to which there are further knots
 _ITERATIONS = (20, 300)  # of a search
-_QUICK = 150  # at most, in short runs that lead to one of more than ``_LONG`` steps
+_QUICK = 100  # at most, in runs that lead to one of more work than ``_LONG``
 _LONG = 10_000
 _SEARCHES = 4  # about as many are made for the shortest run
 _FEW = 30_000  # steps above which searches begin at the best starts alone
-_WORK = 900_000  # steps of one group in all its iterations
-_BESIDE = (1000, 200_000)  # steps between which searches run beside each other: threads share Python and memory
+_WORK = 900_000  # of a search: steps of one group, in all its iterations
+_BESIDE = (1000, 400_000)  # work between which searches run beside each other: threads share Python and memory
 _POWERS = (8.0, 32.0, 128.0, 512.0)  # of the norms for the largest error
 _FASTEST = 6.0  # logarithm of −log θ
 _KEPT = 3  # points of each run with which the next one begins
@@ -100,12 +100,13 @@ class _Search:
         knots: Knots,
         saturation: Classes | Levels,
         power: float | None = None,
-        iterations: int = _ITERATIONS[1],
     ) -> None:
-        weights = system.weights if power is None else checks.frozen(np.sign(system.weights))
-        self.system = (system.transition, system.input, weights)
+        if power is not None:
+            system = Recursion(system.transition, system.input, np.sign(system.weights))
+        self.system = system.parts
         self.knots, self.saturation, self.power = knots, saturation, power
-        self.iterations = iterations
+        self.iterations = _ITERATIONS[1]
+        self.work = _work(system)
 
     def mechanism(self, point: _Point) -> TimeVaryingBuffers:
         numbers, columns = self.strategy(point)
@@ -159,6 +160,12 @@ class _Search:
         return Descent(function, _flat(start))
 
 
+def _work(system: Recursion) -> float:
+    """The work of an iteration, in steps of one group."""
+    steps, groups = system.weights.shape
+    return steps * (groups + 3) / 4
+
+
 def _flat(point: _Point) -> Array:
     return np.concatenate([one.ravel() for one in point])
 
@@ -197,14 +204,9 @@ class _Run(NamedTuple):
         knots = Knots.of(self.system.steps, self.period, ratio)
         classes = self.kind in ("single", "fixed epochs")
         saturation = Classes(knots) if classes else Levels(knots, self.kind == "reshuffled", self.limit)
-        iterations = min(max(round(self.work / _work(self.system)), _ITERATIONS[0]), self.most)
-        return _Search(self.system, knots, saturation, power, iterations)
-
-
-def _work(system: Recursion) -> float:
-    """The work of an iteration, in steps of one group."""
-    steps, groups = system.weights.shape
-    return steps * (groups + 3) / 4
+        found = _Search(self.system, knots, saturation, power)
+        found.iterations = min(max(round(self.work / found.work), _ITERATIONS[0]), self.most)
+        return found
 
 
 def _ladder(whole: _Run) -> list[_Run]:
@@ -293,7 +295,7 @@ def _apart(descents: Sequence[Descent], rates: Callable[[Descent], Array], least
 
 def _lowest(search: _Search, starts: Sequence[_Point], pool: Executor, kept: int) -> list[_Point]:
     """The local minima of different decays with the least values, at most so many, the least one first."""
-    each = pool.map if _BESIDE[0] <= search.knots.steps <= _BESIDE[1] else map
+    each = pool.map if _BESIDE[0] <= search.work <= _BESIDE[1] else map
     buffers = starts[0].rates.size
     found = sorted(each(search.descent, starts), key=attrgetter("value"))
     if search.knots.steps > _FEW:
@@ -368,7 +370,7 @@ def time_varying_buffers(
     system = grouped(objective.system)
     who = participation.worst
     kind: Kind = "single" if who.once else who.kind
-    most = _QUICK if system.steps > _LONG else _ITERATIONS[1]
+    most = _QUICK if _work(system) > _LONG else _ITERATIONS[1]
     runs = _ladder(_Run(system, who.length if who.once else who.period, kind, who.count, _WORK, most))
     shortest = runs[0]._replace(work=_WORK / _SEARCHES)
     searches = [run.search(_COARSE) for run in runs]

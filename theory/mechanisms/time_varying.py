@@ -143,18 +143,17 @@ class TimeVaryingBuffers(Mechanism):
         if found is None:
             return super().errors(workload)
         self.length(found.steps)
-        return self._errors(found, checks.frozen(np.ones_like(found.weights)))
+        return self._errors(Recursion(found.transition, found.input, np.ones_like(found.weights)))
 
     def squared_error(self, recursion: Recursion) -> float:
         """tr(W N Nᵀ) of a linear system: its squared error at unit noise, in O(n d² G)."""
         self.length(checks.instance("recursion", recursion, Recursion).steps)
-        return math.fsum(self._errors(recursion, recursion.weights))
+        return math.fsum(self._errors(recursion))
 
-    def _errors(self, system: Recursion, weights: Array) -> Array:
+    def _errors(self, system: Recursion) -> Array:
         errors = np.empty(self.steps)
         decays, outputs, inputs, scales = writable(self.decays, self.outputs, self.inputs, self.scales)
-        fixed = system.transition, system.input, weights
-        time_varying_errors.covariances(*fixed, decays, outputs, inputs, scales, errors, *_NONE)
+        time_varying_errors.covariances(*system.parts, decays, outputs, inputs, scales, errors, *_NONE)
         return errors
 
 

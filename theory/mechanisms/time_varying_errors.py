@@ -5,7 +5,8 @@ A run of n steps keeps d buffers s, from 0, with decays θ, outputs o_t, inputs 
     y⁰_t = z_t − o_t·s,    s ← θ∘s + i_t y⁰_t,    y_t = δ_t y⁰_t.
 
 ``covariances`` carries P = Cov(s), R_g = Cov(s, v_g) and Q_g = Cov(v_g) through a recursion (``theory.recursion``);
-``error_gradient`` is its adjoint.
+``error_gradient`` is its adjoint.  Both are compiled for each number m of states of a group, which a tuple of so many
+items tells them: a system is (Φ, γ, w, states), with read-only arrays.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from corrnoise.theory.numerics.inlined import dot, inlined, times
+from corrnoise.theory.numerics.inlined import dot, inlined, sized_times, times
 
 _jit = numba.njit(cache=True, nogil=True, error_model="numpy")
 SEGMENT = 256  #: steps between two states that are kept for the gradient
@@ -35,18 +36,17 @@ def noise(decays, outputs, inputs, scales, draws):  # type: ignore[no-untyped-de
 
 
 @inlined
-def _advance(theta, o, i, delta, phi, gamma, p, r, next_p, next_r, work):  # type: ignore[no-untyped-def]
+def _advance(theta, o, i, delta, phi, gamma, p, r, next_p, next_r, work, m):  # type: ignore[no-untyped-def]
     """One step of P, shape (d, d), and R, shape (G, d, m), which may be in place."""
     d = theta.size
-    groups, m = gamma.shape
     po, ro, u, moved = work[0, :d], work[1, :m], work[2, :m], work[3, :m]
     times(p, o, po)
     variance = 1 + dot(o, po)
-    for g in range(groups):
-        times(r[g].T, o, ro)
-        times(phi[g], ro, u)
+    for g in range(gamma.shape[0]):
+        sized_times(r[g].T, o, ro, m, o.size)
+        sized_times(phi[g], ro, u, m, m)
         for a in range(d):
-            times(phi[g], r[g, a], moved)
+            sized_times(phi[g], r[g, a], moved, m, m)
             entered = delta * (variance * i[a] - theta[a] * po[a])
             for x in range(m):
                 next_r[g, a, x] = theta[a] * moved[x] - i[a] * u[x] + entered * gamma[g, x]
@@ -57,17 +57,16 @@ def _advance(theta, o, i, delta, phi, gamma, p, r, next_p, next_r, work):  # typ
 
 
 @inlined
-def _observe(o, delta, phi, gamma, p, r, q, work):  # type: ignore[no-untyped-def]
+def _observe(o, delta, phi, gamma, p, r, q, work, m):  # type: ignore[no-untyped-def]
     """One step of Q, shape (G, m, m), in place, from P and R before the step."""
-    groups, m = gamma.shape
     po, ro, u, moved = work[0, : o.size], work[1, :m], work[2, :m], work[3:, :m]
     times(p, o, po)
     variance = 1 + dot(o, po)
-    for g in range(groups):
-        times(r[g].T, o, ro)
-        times(phi[g], ro, u)
+    for g in range(gamma.shape[0]):
+        sized_times(r[g].T, o, ro, m, o.size)
+        sized_times(phi[g], ro, u, m, m)
         for x in range(m):
-            times(phi[g], q[g, x], moved[x])  # the rows of Q Φᵀ, as Q is symmetric
+            sized_times(phi[g], q[g, x], moved[x], m, m)  # the rows of Q Φᵀ, as Q is symmetric
         for x in range(m):
             for y in range(m):
                 total = -delta * (u[x] * gamma[g, y] + gamma[g, x] * u[y])
@@ -78,13 +77,13 @@ def _observe(o, delta, phi, gamma, p, r, q, work):  # type: ignore[no-untyped-de
 
 
 @_jit
-def covariances(phi, gamma, weights, theta, outputs, inputs, scales, errors, kept_p, kept_r):  # type: ignore[no-untyped-def]
+def covariances(phi, gamma, weights, states, theta, outputs, inputs, scales, errors, kept_p, kept_r):  # type: ignore[no-untyped-def]
     """Fill ``errors``, shape (n,), with Σ_g w_tg E (v_g)_0², and keep P and R before every ``SEGMENT``-th step.
 
     ``kept_p`` has the shape (segments, d, d), ``kept_r`` (segments, G, d, m); both are empty where none are kept.
     """
     n, d = outputs.shape
-    groups, m = gamma.shape[1:]
+    groups, m = gamma.shape[1], len(states)
     p, r, q = np.zeros((d, d)), np.zeros((groups, d, m)), np.zeros((groups, m, m))
     work = np.empty((3 + max(m, 1), max(d, m)))
     for t in range(n):
@@ -92,8 +91,8 @@ def covariances(phi, gamma, weights, theta, outputs, inputs, scales, errors, kep
             kept_p[t // SEGMENT] = p
             kept_r[t // SEGMENT] = r
         f, c = phi[t if phi.shape[0] > 1 else 0], gamma[t if gamma.shape[0] > 1 else 0]
-        _observe(outputs[t], scales[t], f, c, p, r, q, work)
-        _advance(theta, outputs[t], inputs[t], scales[t], f, c, p, r, p, r, work)
+        _observe(outputs[t], scales[t], f, c, p, r, q, work, m)
+        _advance(theta, outputs[t], inputs[t], scales[t], f, c, p, r, p, r, work, m)
         errors[t] = dot(weights[t], q[:, 0, 0])
 
 
@@ -101,13 +100,13 @@ def covariances(phi, gamma, weights, theta, outputs, inputs, scales, errors, kep
 def error_gradient(system, mine, slopes, kept, gradients):  # type: ignore[no-untyped-def]
     """Fill the gradients of Σ_t slopes_t errors_t in θ, o, i and δ, from what ``covariances`` has kept.
 
-    ``system`` is (Φ, γ, w), ``mine`` (θ, o, i, δ).  Adjoints of P, R, … are called bar_p, bar_r, ….
+    ``system`` is (Φ, γ, w, states), ``mine`` (θ, o, i, δ).  Adjoints of P, R, … are called bar_p, bar_r, ….
     """
-    phi, gamma, weights = system
+    phi, gamma, weights, states = system
     theta, outputs, inputs, scales = mine
     of_theta, of_outputs, of_inputs, of_scales = gradients
     n, d = outputs.shape
-    groups, m = gamma.shape[1:]
+    groups, m = gamma.shape[1], len(states)
     of_theta[:] = 0.0
     bar_p, bar_r, bar_q = np.zeros((d, d)), np.zeros((groups, d, m)), np.zeros((groups, m, m))
     ps, rs = np.empty((SEGMENT, d, d)), np.empty((SEGMENT, groups, d, m))
@@ -119,7 +118,7 @@ def error_gradient(system, mine, slopes, kept, gradients):  # type: ignore[no-un
         for t in range(first, last - 1):
             at = t - first
             f, c = phi[t if phi.shape[0] > 1 else 0], gamma[t if gamma.shape[0] > 1 else 0]
-            _advance(theta, outputs[t], inputs[t], scales[t], f, c, ps[at], rs[at], ps[at + 1], rs[at + 1], work)
+            _advance(theta, outputs[t], inputs[t], scales[t], f, c, ps[at], rs[at], ps[at + 1], rs[at + 1], work, m)
         for t in range(last - 1, first - 1, -1):
             for g in range(groups):
                 bar_q[g, 0, 0] += slopes[t] * weights[t, g]
@@ -140,11 +139,12 @@ def error_gradient(system, mine, slopes, kept, gradients):  # type: ignore[no-un
                 of_outputs[t],
                 of_inputs[t],
                 work,
+                m,
             )
 
 
 @inlined
-def _retreat(theta, o, i, delta, phi, gamma, p, r, bar_p, bar_r, bar_q, of_theta, of_o, of_i, work):  # type: ignore[no-untyped-def]
+def _retreat(theta, o, i, delta, phi, gamma, p, r, bar_p, bar_r, bar_q, of_theta, of_o, of_i, work, m):  # type: ignore[no-untyped-def]
     """The adjoint of one step: adjoints after it become those before it.  Returns the gradient in δ."""
     d = theta.size
     po, later, bar_pi, bar_pa, bar_a = work[0, :d], work[1, :d], work[2, :d], work[3, :d], work[4, :d]
@@ -180,6 +180,7 @@ def _retreat(theta, o, i, delta, phi, gamma, p, r, bar_p, bar_r, bar_q, of_theta
             of_o,
             of_i,
             work[5:],
+            m,
         )
         bar_variance += moved[0]
         bar_delta += moved[1]
@@ -194,37 +195,37 @@ def _retreat(theta, o, i, delta, phi, gamma, p, r, bar_p, bar_r, bar_q, of_theta
 
 
 @inlined
-def _retreat_group(theta, o, i, delta, phi, gamma, variance, later, r, bar_r, bar_q, bar_a, of_theta, of_o, of_i, work):  # type: ignore[no-untyped-def]
+def _retreat_group(theta, o, i, delta, phi, gamma, var, later, r, bar_r, bar_q, bar_a, of_theta, of_o, of_i, work, m):  # type: ignore[no-untyped-def]
     """The part of a group in this; returns the adjoints of the variance of y⁰ and of δ."""
-    d, m = r.shape
+    d = r.shape[0]
     ro, u, qc, bar_u, bar_ro = work[0, :m], work[1, :m], work[2, :m], work[3, :m], work[4, :m]
     moved, row = work[5, :m], work[6, :m]
-    times(r.T, o, ro)
-    times(phi, ro, u)
-    times(bar_q, gamma, qc)
+    sized_times(r.T, o, ro, m, o.size)
+    sized_times(phi, ro, u, m, m)
+    sized_times(bar_q, gamma, qc, m, m)
     seen = dot(gamma, qc)
     bar_variance = delta * delta * seen
-    bar_delta = 2 * delta * variance * seen - 2 * dot(u, qc)
-    times(bar_r.T, i, bar_u)
+    bar_delta = 2 * delta * var * seen - 2 * dot(u, qc)
+    sized_times(bar_r.T, i, bar_u, m, o.size)
     for x in range(m):
         bar_u[x] = -bar_u[x] - 2 * delta * qc[x]
-    times(phi.T, bar_u, bar_ro)
+    sized_times(phi.T, bar_u, bar_ro, m, m)
     for a in range(d):
         entered = dot(bar_r[a], gamma)
-        times(phi, r[a], moved)
+        sized_times(phi, r[a], moved, m, m)
         of_theta[a] += dot(bar_r[a], moved)
         bar_variance += delta * i[a] * entered
-        bar_delta += (variance * i[a] - later[a]) * entered
+        bar_delta += (var * i[a] - later[a]) * entered
         bar_a[a] -= delta * entered
-        of_i[a] += delta * variance * entered - dot(bar_r[a], u)
+        of_i[a] += delta * var * entered - dot(bar_r[a], u)
         of_o[a] += dot(r[a], bar_ro)
-        times(phi.T, bar_r[a], row)
+        sized_times(phi.T, bar_r[a], row, m, m)
         for x in range(m):
             bar_r[a, x] = theta[a] * row[x] + o[a] * bar_ro[x]
     for x in range(m):  # Q̄ Φ, by rows; then Φᵀ Q̄ Φ, by columns
-        times(phi.T, bar_q[x], row)
+        sized_times(phi.T, bar_q[x], row, m, m)
         bar_q[x] = row
     for y in range(m):
-        times(phi.T, bar_q[:, y], row)
+        sized_times(phi.T, bar_q[:, y], row, m, m)
         bar_q[:, y] = row
     return bar_variance, bar_delta

@@ -22,9 +22,15 @@ def writable(*arrays: NDArray[Any]) -> list[NDArray[Any]]:
 @inlined
 def times(matrix, vector, result):  # type: ignore[no-untyped-def]
     """Fill ``result`` with the product."""
-    for x in range(matrix.shape[0]):
+    sized_times(matrix, vector, result, matrix.shape[0], matrix.shape[1])
+
+
+@inlined
+def sized_times(matrix, vector, result, rows, columns):  # type: ignore[no-untyped-def]
+    """Fill ``result`` with the product; loops of sizes that are constants are unrolled."""
+    for x in range(rows):
         total = 0.0
-        for y in range(matrix.shape[1]):
+        for y in range(columns):
             total += matrix[x, y] * vector[y]
         result[x] = total
 

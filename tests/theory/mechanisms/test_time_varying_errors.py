@@ -20,7 +20,7 @@ SYSTEMS = {
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_the_gradient_of_errors(name, buffers):
     system = SYSTEMS[name].recursion()
-    parts = (system.transition, system.input, system.weights)
+    parts = system.parts
     slopes = np.linspace(0.5, 1.0, STEPS)
     segments, (groups, states) = -(-STEPS // time_varying_errors.SEGMENT), system.input.shape[1:]
     kept = np.empty((segments, buffers, buffers)), np.empty((segments, groups, buffers, states))
