@@ -71,7 +71,7 @@ _MOST_EPOCHS = 64  # for which weights are sought
 _BUFFERS = (
     4  # time-varying ones, where no number is asked for; fewer are tried beside them up to ``LARGEST_MATRIX`` steps
 )
-_LARGEST_SYSTEM = 20_000_000  # steps times groups of a linear system, at about 10 bytes and 10 microseconds for each
+_LARGEST_SYSTEM = 100_000_000  # steps times groups of a linear system, at about 10 bytes and 10 microseconds for each
 
 
 class Search:
@@ -191,7 +191,7 @@ def few_time_varying(run: Search, memory: float | None) -> list[int]:
     n = run.steps
     usual = range(1, _BUFFERS + 1) if n <= LARGEST_MATRIX else (_BUFFERS,)
     most = min(_BUFFERS if memory is None or math.isinf(memory) else memory, MOST_TIME_VARYING, n - 1)
-    system = run.objective.system if n * _groups(run.what) <= _LARGEST_SYSTEM else None
+    system = run.objective.coarse.system if n * _groups(run.what) <= _LARGEST_SYSTEM else None
     return [] if system is None else sorted({one for one in usual if one <= most} | {int(most)} - {0})
 
 

@@ -45,7 +45,7 @@ from corrnoise.theory.problems.learning_recursions import filtered_gradient, fil
 from corrnoise.theory.recursion import Recursion
 from corrnoise.theory.workloads import MatrixWorkload, PrefixSums, Workload
 
-_GROUPS = 5  # of a linear system in a search
+_GROUPS = (8, 5)  # of a linear system in a search, in short and in long runs
 _MANY = 1_000_000  # steps times modes, above which searches for Toeplitz noise use groups of modes
 REGULARISATION = 1e-12  #: share of tr(W)/n that is added to the diagonal of the weights W of an objective
 
@@ -56,13 +56,14 @@ def grouped(system: Recursion) -> Recursion:
     Rates 1 − Φ are cut into intervals of equal logarithms.  A group has the sum of their weights, and the mean of the
     logarithms of their rates by these weights.
     """
+    most = _GROUPS[system.steps > LARGEST_MATRIX]
     groups = system.weights.shape[1]
     rates = 1 - system.transition[0, :, 0, 0]
     simple = system.transition.shape == (1, groups, 1, 1) and (system.input == 1).all() and (rates > 0).all()
-    if groups <= _GROUPS or not simple:
+    if groups <= most or not simple:
         return system
     logarithms = np.log(rates)
-    edges = np.linspace(logarithms.min(), logarithms.max(), _GROUPS + 1)
+    edges = np.linspace(logarithms.min(), logarithms.max(), most + 1)
     places = np.unique(np.digitize(logarithms, edges[1:-1]), return_inverse=True)[1]
     members = (places == np.arange(places.max() + 1)[:, np.newaxis]).astype(float)
     shares = members * np.maximum(system.weights.sum(axis=0), 1e-300)
@@ -278,7 +279,9 @@ class _Learning(RunObjective):
 
     @cached_property
     def coarse(self) -> RunObjective:
-        return self if self.system.weights.size <= _MANY else _Learning(self.what, grouped(self.system))
+        if self.steps * self.what.modes().counts.size <= _MANY:
+            return self
+        return _Learning(self.what, grouped(self.what.recursion()))  # so a search does not keep the whole system
 
     @cached_property
     def _rates(self) -> Array:

@@ -151,7 +151,8 @@ def optimise(
     if visits.sampled:
         return _sampled(run, budget, memory, family, show)
     if family is None:
-        found = list(_compared(run, memory, show))
+        made = list(_compared(run, memory, show))
+        found = [run.judged(*one) for one in made]  # afterwards, because long runs of learning take much memory then
         best = best_within(((one.error, one) for one in found), memory)
     else:
         found = list(_members(run, checks.instance("family", family, str), memory, show))
@@ -195,30 +196,30 @@ def _sampled(run: Search, budget: Budget | None, memory: float | None, family: s
     return replace(best_within(judged, memory), certificate=NO_FLOOR)
 
 
-def _compared(run: Search, memory: float | None, show: Progress) -> Iterator[Optimum]:
-    """All mechanisms that are compared, in the order in which they are found."""
+def _compared(run: Search, memory: float | None, show: Progress) -> Iterator[tuple[str, Mechanism]]:
+    """All families that are compared and their mechanisms, in the order in which they are found."""
     n = run.steps
     few = few_time_varying(run, memory)
-    yield run.judged(INDEPENDENT, DPSGD())
+    yield INDEPENDENT, DPSGD()
     if run.objective.toeplitz:
         yield from _toeplitz(run, memory, 1 < n <= LARGEST_MATRIX and not few, show)
     if few:
         what = f"mechanisms: {TIME_VARYING} with up to {few[-1]}"
         show(what)
         for noise in time_varying_buffers(run.objective, run.who, few, lambda far: show(f"{what}: {far}")):
-            yield run.judged(TIME_VARYING, noise)
+            yield TIME_VARYING, noise
     if n <= _LARGEST_TREE:
         for name in ("binary tree", "binary tree, online"):
             show(f"mechanisms: {name}")
-            yield run.judged(name, FAMILIES[name].make(run, 0))
+            yield name, FAMILIES[name].make(run, 0)
 
 
-def _toeplitz(run: Search, memory: float | None, with_scales: bool, show: Progress) -> Iterator[Optimum]:
+def _toeplitz(run: Search, memory: float | None, with_scales: bool, show: Progress) -> Iterator[tuple[str, Mechanism]]:
     """The Toeplitz mechanisms that are compared, also with a factor for each step."""
     if isinstance(run.what, LearningObjective) and run.what.problem.instability() < 1:
-        yield run.judged(STATIONARY, rational_optimum(run))
+        yield STATIONARY, rational_optimum(run)
     show(f"mechanisms: {NU}")
-    yield run.judged(NU, rational_nu(run, 0))
+    yield NU, rational_nu(run, 0)
     for name in (BUFFERS, INVERSE, TOEPLITZ):
         family = FAMILIES[name]
         for size in family.sizes(run, memory) if family.sizes else []:
@@ -226,10 +227,10 @@ def _toeplitz(run: Search, memory: float | None, with_scales: bool, show: Progre
             noise = family.make(run, size)
             if name == BUFFERS and noise.memory(run.steps) < size:
                 break  # more do not help
-            yield run.judged(name, noise)
+            yield name, noise
             if with_scales and name != INVERSE:
                 assert isinstance(noise, ToeplitzNoise)
-                yield from (run.judged(f"{name}, {kind}", one) for kind, one in scaled_members(run, noise).items())
+                yield from ((f"{name}, {kind}", one) for kind, one in scaled_members(run, noise).items())
 
 
 def _members(run: Search, name: str, memory: float | None, show: Progress) -> Iterator[Optimum]:

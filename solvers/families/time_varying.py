@@ -365,9 +365,10 @@ def time_varying_buffers(
     """
     for memory in memories:
         checks.integer("memories", memory, 1, largest=MOST)
-    if objective.system is None:
+    linear = objective.coarse.system
+    if linear is None:
         raise ValueError(f"objective must be a linear system for time-varying buffers, got {objective.what!r:.80}")
-    system = grouped(objective.system)
+    system = grouped(linear)
     who = participation.worst
     kind: Kind = "single" if who.once else who.kind
     most = _QUICK if _work(system) > _LONG else _ITERATIONS[1]

@@ -72,8 +72,8 @@ def reals(name: str, values: object, interval: str = "(-inf, inf)", *, ndim: int
     if array.flags.writeable or not array.flags.owndata:
         array = array.copy()
     array = np.asarray(array, dtype=np.float64, order="C")
-    bad = ~_inside(array, interval)
-    if bad.any():
+    if array.size and not _inside(np.array([array.min(), array.max()]), interval).all():
+        bad = ~_inside(array, interval)
         share = f" ({int(bad.sum())} of {array.size} entries)" if array.ndim else ""
         raise ValueError(f"{name} must lie in {interval}, got {float(array[bad].flat[0])!r}{share}")
     return frozen(array)

@@ -143,8 +143,7 @@ class LearningObjective(Record):
         """The gains n w^{(0)}, …, n w^{(T−1)}, where n is how many directions a mode stands for."""
         gains = np.empty((self.steps, modes.rates.size))
         self._adjoint_moments(modes, gains=gains)
-        gains *= modes.counts
-        return np.maximum(gains, 0.0, out=gains)  # below 0 by rounding
+        return gains
 
     def _adjoint_moments(self, modes: Modes, adjoints: Array = _NONE, gains: Array = _NONE) -> Array:
         """M a^{(0)}."""

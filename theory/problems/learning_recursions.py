@@ -10,7 +10,9 @@ _jit = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 @_jit
 def adjoint_moments(modes, learning_rate, batch_size, weights, adjoints, gains):  # type: ignore[no-untyped-def]
-    """Fill ``adjoints`` with a^{(t)}, t = 0, …, T, and ``gains`` with w^{(t)}, t < T; both (·, d).  Returns M a^{(0)}.
+    """Fill ``adjoints`` with a^{(t)}, t = 0, …, T, and ``gains`` with n w^{(t)}, t < T; both (·, d).
+
+    Returns M a^{(0)}.
 
     ``modes`` are rates x, eigenvalues λ, how many directions n have them, and kurtoses k.  a^{(T)} = 0 and
     a^{(t)} = ϖ_{t+1} λ + M a^{(t+1)}, with ``weights[t]`` = ϖ_{t+1} and
@@ -35,7 +37,7 @@ def adjoint_moments(modes, learning_rate, batch_size, weights, adjoints, gains):
             gain = weights[t] * eigenvalues[j] + feedback
             now[j] += gain - x * (2 - x) * now[j]
             if gains.shape[0] > 0:
-                gains[t, j] = gain
+                gains[t, j] = max(counts[j] * gain, 0.0)  # below 0 by rounding
             if adjoints.shape[0] > 0:
                 adjoints[t, j] = now[j]
     return first
