@@ -31,7 +31,7 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.recursion import Recursion
 
-_LEAF = 64  # steps of the smallest blocks
+_LEAF = 128  # steps of the smallest blocks
 _PARTS = 24  # blocks that are joined to a larger one
 _DEGREES = 12  # polynomials on a block, at most
 _SIZE = 512  # of the short run
