@@ -71,7 +71,7 @@ _MOST_EPOCHS = 64  # for which weights are sought
 _BUFFERS = (
     4  # time-varying ones, where no number is asked for; fewer are tried beside them up to ``LARGEST_MATRIX`` steps
 )
-_LARGEST_SYSTEM = 100_000_000  # steps times groups of a linear system, at about 10 bytes and 10 microseconds for each
+_LARGEST_SYSTEM = 60_000_000  # steps times groups of a linear system, at about 20 bytes and a microsecond for each
 
 
 class Search:
