@@ -89,9 +89,11 @@ def test_every_class_of_steps_has_the_same_sensitivity():
     ("who", "ratios"),
     [
         (Participation.min_sep(64, 16), [1.063, 1.046, 1.038]),
-        (Participation.min_sep(60, 16), [1.059, 1.042, 1.035]),  # windows follow from either end
-        (Participation.min_sep(64, 4, 4), [1.522, 1.437, 1.437]),  # fewer participations than windows
-        (Participation.reshuffled(64, epochs=4), [1.101, 1.093, 1.093]),
+        # windows follow from either end
+        pytest.param(Participation.min_sep(60, 16), [1.059, 1.042, 1.035], marks=pytest.mark.slow),
+        # fewer participations than windows
+        pytest.param(Participation.min_sep(64, 4, 4), [1.522, 1.437, 1.437], marks=pytest.mark.slow),
+        pytest.param(Participation.reshuffled(64, epochs=4), [1.101, 1.093, 1.093], marks=pytest.mark.slow),
     ],
 )
 def test_buffers_are_found_for_every_order(who, ratios):
