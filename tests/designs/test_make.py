@@ -43,7 +43,7 @@ def test_the_design_of_the_example() -> None:
     assert apart.program("buffers", "float64").multiplier(budget) == pytest.approx(2.34074127231, rel=1e-11)
 
 
-@pytest.mark.parametrize("name", FINITE)
+@pytest.mark.parametrize("name", [FINITE[0], *(pytest.param(name, marks=pytest.mark.slow) for name in FINITE[1:])])
 def test_the_choice_is_within_the_limit_above_the_floor_and_the_best(name: str) -> None:
     found = made(name)
     _, _, options = CASES[name]
