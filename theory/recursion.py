@@ -42,7 +42,7 @@ class Recursion(Record):
     weights: Array
 
     def __init__(self, transition: ArrayLike, input: ArrayLike, weights: ArrayLike) -> None:
-        given = checks.reals("weights", weights, "[0, inf)")
+        given = checks.reals("weights", weights, "[0, inf)", shared=True)
         if given.ndim != 2 or given.size == 0:
             raise ValueError(f"weights must have shape (steps, groups), got {given.shape}")
         steps, groups = given.shape

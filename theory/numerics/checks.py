@@ -55,11 +55,13 @@ def real(name: str, value: object, interval: str = "(-inf, inf)") -> float:
     return number
 
 
-def reals(name: str, values: object, interval: str = "(-inf, inf)", *, ndim: int | None = None) -> Array:
+def reals(
+    name: str, values: object, interval: str = "(-inf, inf)", *, ndim: int | None = None, shared: bool = False
+) -> Array:
     """Return ``values`` as a read-only float64 array in C order with entries in ``interval``.
 
-    ``ndim=1`` demands a non-empty vector.  ``None`` allows any shape, a scalar included.  A read-only array that owns
-    its memory is not copied.
+    ``ndim=1`` demands a non-empty vector.  ``None`` allows any shape, a scalar included.  The array is a copy, because
+    even a read-only one may have views that others write to; ``shared`` says that it need not be, if it is read-only.
     """
     try:
         array = np.asarray(values)
@@ -69,7 +71,7 @@ def reals(name: str, values: object, interval: str = "(-inf, inf)", *, ndim: int
         raise TypeError(f"{name} must hold real numbers in {interval}, got {values!r:.80}")
     if ndim == 1 and (array.ndim != 1 or array.size == 0):
         raise ValueError(f"{name} must be a non-empty vector of numbers in {interval}, got shape {array.shape}")
-    if array.flags.writeable or not array.flags.owndata:
+    if array.flags.writeable or not shared:
         array = array.copy()
     array = np.asarray(array, dtype=np.float64, order="C")
     if array.size and not _inside(np.array([array.min(), array.max()]), interval).all():

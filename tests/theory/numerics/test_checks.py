@@ -99,9 +99,22 @@ def test_arrays_are_read_only_copies_in_float64():
     assert taken.tolist() == [1.0, 2.0, 3.0]
     with pytest.raises(ValueError, match="read-only"):
         taken[0] = 0
+    assert checks.reals("v", taken, shared=True) is taken
     assert checks.reals("v", 2).shape == ()
     assert checks.reals("v", np.ones((2, 3), dtype=np.float32)).shape == (2, 3)
     assert checks.reals("v", []).shape == (0,)
+    assert checks.reals("v", np.ones((2, 3)).T).flags.c_contiguous
+
+
+def test_a_read_only_array_that_others_write_to_is_copied():
+    given_values = np.ones(3)
+    view = given_values[:]
+    given_values.setflags(write=False)
+    taken = checks.reals("v", given_values)
+    shared = checks.reals("v", given_values, shared=True)  # the mutant keeps the array
+    view[0] = 7
+    assert taken.tolist() == [1.0, 1.0, 1.0]
+    assert shared.tolist() == [7.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize(
