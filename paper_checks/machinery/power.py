@@ -29,6 +29,7 @@ FATES = {
 
 
 _MOVED = 0.003  #: relative change of a ratio that is noticed, beyond the spread of searches
+_MOST = 0.03  #: relative change that is noticed, whatever the spread
 _DIGITS = 5  #: of a recorded ratio
 
 
@@ -104,7 +105,7 @@ def has_moved(margin: float, ratio: float | None, spread: float = 0.0, thorough:
     if ratio is None:
         return False
     change = 1 - margin - ratio
-    allowed = (_MOVED + 2 * spread) * abs(ratio) + 10.0**-_DIGITS
+    allowed = min(_MOVED + 2 * spread, _MOST) * abs(ratio) + 10.0**-_DIGITS
     return not (change >= -allowed and (thorough or change <= allowed))
 
 

@@ -52,6 +52,8 @@ def test_the_power_of_a_claim_is_shown_and_in_the_record():
         (0.498, 0.5, 0.0, False, True),
         (0.49, 0.5, 0.01, False, False),
         (0.48, 0.5, 0.01, False, True),
+        (0.486, 0.5, 0.1, False, False),
+        (0.484, 0.5, 0.1, False, True),  # whatever the spread
         (0.498, 0.5, 0.0, True, False),  # a longer search may find a larger ratio, but none that is smaller
         (0.502, 0.5, 0.0, True, True),
         (1.5, -0.5, 0.0, False, False),
