@@ -36,8 +36,13 @@ def noise(decays, outputs, inputs, scales, draws):  # type: ignore[no-untyped-de
 
 
 @inlined
-def _advance(theta, o, i, delta, phi, gamma, p, r, next_p, next_r, work, m):  # type: ignore[no-untyped-def]
-    """One step of P, shape (d, d), and R, shape (G, d, m), which may be in place."""
+def _advance(mine, step, p, r, next_p, next_r, work, m):  # type: ignore[no-untyped-def]
+    """One step of P, shape (d, d), and R, shape (G, d, m), which may be in place.
+
+    ``mine`` is (θ, o, i, δ) and ``step`` (Φ, γ), both at the step, here and below.
+    """
+    theta, o, i, delta = mine
+    phi, gamma = step
     d = theta.size
     po, ro, u, moved = work[0, :d], work[1, :m], work[2, :m], work[3, :m]
     times(p, o, po)
@@ -57,8 +62,10 @@ def _advance(theta, o, i, delta, phi, gamma, p, r, next_p, next_r, work, m):  # 
 
 
 @inlined
-def _observe(o, delta, phi, gamma, p, r, q, work, m):  # type: ignore[no-untyped-def]
+def _observe(mine, step, p, r, q, work, m):  # type: ignore[no-untyped-def]
     """One step of Q, shape (G, m, m), in place, from P and R before the step."""
+    _, o, _, delta = mine
+    phi, gamma = step
     po, ro, u, moved = work[0, : o.size], work[1, :m], work[2, :m], work[3:, :m]
     times(p, o, po)
     variance = 1 + dot(o, po)
@@ -90,9 +97,10 @@ def covariances(phi, gamma, weights, states, theta, outputs, inputs, scales, err
         if t % SEGMENT == 0 and kept_p.shape[0]:
             kept_p[t // SEGMENT] = p
             kept_r[t // SEGMENT] = r
-        f, c = phi[t if phi.shape[0] > 1 else 0], gamma[t if gamma.shape[0] > 1 else 0]
-        _observe(outputs[t], scales[t], f, c, p, r, q, work, m)
-        _advance(theta, outputs[t], inputs[t], scales[t], f, c, p, r, p, r, work, m)
+        mine = theta, outputs[t], inputs[t], scales[t]
+        step = phi[t if phi.shape[0] > 1 else 0], gamma[t if gamma.shape[0] > 1 else 0]
+        _observe(mine, step, p, r, q, work, m)
+        _advance(mine, step, p, r, p, r, work, m)
         errors[t] = dot(weights[t], q[:, 0, 0])
 
 
@@ -100,7 +108,8 @@ def covariances(phi, gamma, weights, states, theta, outputs, inputs, scales, err
 def error_gradient(system, mine, slopes, kept, gradients):  # type: ignore[no-untyped-def]
     """Fill the gradients of Σ_t slopes_t errors_t in θ, o, i and δ, from what ``covariances`` has kept.
 
-    ``system`` is (Φ, γ, w, states), ``mine`` (θ, o, i, δ).  Adjoints of P, R, … are called bar_p, bar_r, ….
+    ``system`` is (Φ, γ, w, states), ``mine`` (θ, o, i, δ).  Adjoints of P, R, … are called bar_p, bar_r, …, and those
+    of P, R and Q are ``bars``.
     """
     phi, gamma, weights, states = system
     theta, outputs, inputs, scales = mine
@@ -108,7 +117,7 @@ def error_gradient(system, mine, slopes, kept, gradients):  # type: ignore[no-un
     n, d = outputs.shape
     groups, m = gamma.shape[1], len(states)
     of_theta[:] = 0.0
-    bar_p, bar_r, bar_q = np.zeros((d, d)), np.zeros((groups, d, m)), np.zeros((groups, m, m))
+    bars = np.zeros((d, d)), np.zeros((groups, d, m)), np.zeros((groups, m, m))
     ps, rs = np.empty((SEGMENT, d, d)), np.empty((SEGMENT, groups, d, m))
     work = np.empty((12, max(d, m)))
     for segment in range(kept[0].shape[0] - 1, -1, -1):
@@ -117,35 +126,29 @@ def error_gradient(system, mine, slopes, kept, gradients):  # type: ignore[no-un
         ps[0], rs[0] = kept[0][segment], kept[1][segment]
         for t in range(first, last - 1):
             at = t - first
-            f, c = phi[t if phi.shape[0] > 1 else 0], gamma[t if gamma.shape[0] > 1 else 0]
-            _advance(theta, outputs[t], inputs[t], scales[t], f, c, ps[at], rs[at], ps[at + 1], rs[at + 1], work, m)
+            here = theta, outputs[t], inputs[t], scales[t]
+            step = phi[t if phi.shape[0] > 1 else 0], gamma[t if gamma.shape[0] > 1 else 0]
+            _advance(here, step, ps[at], rs[at], ps[at + 1], rs[at + 1], work, m)
         for t in range(last - 1, first - 1, -1):
             for g in range(groups):
-                bar_q[g, 0, 0] += slopes[t] * weights[t, g]
-            f, c = phi[t if phi.shape[0] > 1 else 0], gamma[t if gamma.shape[0] > 1 else 0]
-            of_scales[t] = _retreat(
-                theta,
-                outputs[t],
-                inputs[t],
-                scales[t],
-                f,
-                c,
-                ps[t - first],
-                rs[t - first],
-                bar_p,
-                bar_r,
-                bar_q,
-                of_theta,
-                of_outputs[t],
-                of_inputs[t],
-                work,
-                m,
-            )
+                bars[2][g, 0, 0] += slopes[t] * weights[t, g]
+            here = theta, outputs[t], inputs[t], scales[t]
+            step = phi[t if phi.shape[0] > 1 else 0], gamma[t if gamma.shape[0] > 1 else 0]
+            state = ps[t - first], rs[t - first]
+            of_scales[t] = _retreat(here, step, state, bars, (of_theta, of_outputs[t], of_inputs[t]), work, m)
 
 
 @inlined
-def _retreat(theta, o, i, delta, phi, gamma, p, r, bar_p, bar_r, bar_q, of_theta, of_o, of_i, work, m):  # type: ignore[no-untyped-def]
-    """The adjoint of one step: adjoints after it become those before it.  Returns the gradient in δ."""
+def _retreat(mine, step, state, bars, gradients, work, m):  # type: ignore[no-untyped-def]
+    """The adjoint of one step: adjoints after it become those before it.  Returns the gradient in δ.
+
+    ``state`` is (P, R) before the step, ``gradients`` are those in θ, to which is added, o and i.
+    """
+    theta, o, i, _ = mine
+    phi, gamma = step
+    p, r = state
+    bar_p, bar_r, bar_q = bars
+    of_theta, of_o, of_i = gradients
     d = theta.size
     po, later, bar_pi, bar_pa, bar_a = work[0, :d], work[1, :d], work[2, :d], work[3, :d], work[4, :d]
     times(p, o, po)
@@ -163,25 +166,8 @@ def _retreat(theta, o, i, delta, phi, gamma, p, r, bar_p, bar_r, bar_q, of_theta
             of_theta[a] += 2 * bar_p[a, b] * p[a, b] * theta[b]
     bar_delta = 0.0
     for g in range(gamma.shape[0]):
-        moved = _retreat_group(
-            theta,
-            o,
-            i,
-            delta,
-            phi[g],
-            gamma[g],
-            variance,
-            later,
-            r[g],
-            bar_r[g],
-            bar_q[g],
-            bar_a,
-            of_theta,
-            of_o,
-            of_i,
-            work[5:],
-            m,
-        )
+        one, adjoints = (phi[g], gamma[g]), (bar_r[g], bar_q[g], bar_a)
+        moved = _retreat_group(mine, one, variance, later, r[g], adjoints, gradients, work[5:], m)
         bar_variance += moved[0]
         bar_delta += moved[1]
     for a in range(d):
@@ -195,8 +181,15 @@ def _retreat(theta, o, i, delta, phi, gamma, p, r, bar_p, bar_r, bar_q, of_theta
 
 
 @inlined
-def _retreat_group(theta, o, i, delta, phi, gamma, var, later, r, bar_r, bar_q, bar_a, of_theta, of_o, of_i, work, m):  # type: ignore[no-untyped-def]
-    """The part of a group in this; returns the adjoints of the variance of y⁰ and of δ."""
+def _retreat_group(mine, step, variance, later, r, bars, gradients, work, m):  # type: ignore[no-untyped-def]
+    """The part of a group in this; returns the adjoints of the variance of y⁰ and of δ.
+
+    ``later`` is θ∘P o, ``bars`` are the adjoints of R, Q and P o.
+    """
+    theta, o, i, delta = mine
+    phi, gamma = step
+    bar_r, bar_q, bar_a = bars
+    of_theta, of_o, of_i = gradients
     d = r.shape[0]
     ro, u, qc, bar_u, bar_ro = work[0, :m], work[1, :m], work[2, :m], work[3, :m], work[4, :m]
     moved, row = work[5, :m], work[6, :m]
@@ -205,7 +198,7 @@ def _retreat_group(theta, o, i, delta, phi, gamma, var, later, r, bar_r, bar_q, 
     sized_times(bar_q, gamma, qc, m, m)
     seen = dot(gamma, qc)
     bar_variance = delta * delta * seen
-    bar_delta = 2 * delta * var * seen - 2 * dot(u, qc)
+    bar_delta = 2 * delta * variance * seen - 2 * dot(u, qc)
     sized_times(bar_r.T, i, bar_u, m, o.size)
     for x in range(m):
         bar_u[x] = -bar_u[x] - 2 * delta * qc[x]
@@ -215,9 +208,9 @@ def _retreat_group(theta, o, i, delta, phi, gamma, var, later, r, bar_r, bar_q, 
         sized_times(phi, r[a], moved, m, m)
         of_theta[a] += dot(bar_r[a], moved)
         bar_variance += delta * i[a] * entered
-        bar_delta += (var * i[a] - later[a]) * entered
+        bar_delta += (variance * i[a] - later[a]) * entered
         bar_a[a] -= delta * entered
-        of_i[a] += delta * var * entered - dot(bar_r[a], u)
+        of_i[a] += delta * variance * entered - dot(bar_r[a], u)
         of_o[a] += dot(r[a], bar_ro)
         sized_times(phi.T, bar_r[a], row, m, m)
         for x in range(m):
