@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.linalg import toeplitz
 
 from corrnoise.solvers.objectives import _LongWorkload, covariance, run_objective
-from corrnoise.theory.mechanisms.product import DPSGD
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.problems.learning_objective import LearningObjective
@@ -59,6 +59,23 @@ def test_workloads(workload: Workload, seed: int) -> None:
 @given(regressions(most=3, largest=0.5), st.integers(1, 12), st.integers(0, 2**32 - 1), st.integers(1, 5))
 def test_learning(problem: LinearRegression, steps: int, seed: int, batch_size: int) -> None:
     agrees_with_the_definition(LearningObjective(problem, steps, weights="second half", batch_size=batch_size), seed)
+
+
+@pytest.mark.parametrize("most", [1, 10**6])
+def test_what_a_search_finds_is_judged_by_all_modes(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search may take fewer groups; errors are those of the objective of learning itself."""
+    monkeypatch.setattr("corrnoise.solvers.objectives._MANY", most)
+    what = LearningObjective(LinearRegression(0.8 ** np.arange(100.0), 0.1), 40, weights="second half")
+    objective = run_objective(what)
+    rng = np.random.default_rng(0)
+    outputs, inputs = rng.uniform(0.05, 0.2, (2, 40, 2))
+    varying = TimeVaryingBuffers([0.9, 0.99], outputs, inputs, np.ones(40))
+    for noise in (DPSGD(), NuFTRL(0.01), varying):
+        noising = noise.noising_matrix(40)
+        exact = float((noising * (what.weight_matrix() @ noising)).sum())
+        assert objective.power_of(noise) == pytest.approx(exact, rel=1e-9)
+        quick = objective.coarse.power_of(noise)
+        assert (abs(quick / exact - 1) > 1e-6) == (most == 1)
 
 
 def test_a_false_neighbour_is_seen() -> None:

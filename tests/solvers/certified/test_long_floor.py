@@ -122,6 +122,14 @@ def test_every_step_of_full_batches(merged, monkeypatch):
     assert 0.98 < found / np.sqrt(diagonal).sum() ** 2 <= 1
 
 
+def test_merged_epochs_may_end_early():
+    """Two steps count at the end of 771 epochs of 2 steps, of which two are merged: noise on them alone has the error 2."""
+    weights = np.zeros((1541, 1))
+    weights[-2:] = 1
+    run = Recursion(np.zeros((1, 1, 1, 1)), np.ones((1, 1, 1)), weights)
+    assert 0.9 < long_run_lower_bound(run, Participation.fixed_epochs(1541, period=2)) <= 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.parametrize("steps", [1000, 2049])

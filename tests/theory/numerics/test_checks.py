@@ -121,6 +121,8 @@ def test_a_read_only_array_that_others_write_to_is_copied():
     ("values", "keywords", "error", "said"),
     [
         ([0.5, 3.0, NAN], {}, ValueError, "3.0 (2 of 3 entries)"),
+        ([0.5, 3.0], {}, ValueError, "3.0 (1 of 2 entries)"),
+        ([-1.0, 0.5, 1.5], {}, ValueError, "-1.0 (1 of 3 entries)"),
         ([INF], {}, ValueError, "inf"),
         ([], {"ndim": 1}, ValueError, "shape (0,)"),
         (1.0, {"ndim": 1}, ValueError, "shape ()"),
