@@ -123,7 +123,7 @@ def test_every_step_of_full_batches(merged, monkeypatch):
 
 
 def test_merged_epochs_may_end_early():
-    """Two steps count at the end of 771 epochs of 2 steps, of which two are merged: noise on them alone has the error 2."""
+    """Two steps count at the end of 771 epochs, which are merged in pairs: noise on them alone has the error 2."""
     weights = np.zeros((1541, 1))
     weights[-2:] = 1
     run = Recursion(np.zeros((1, 1, 1, 1)), np.ones((1, 1, 1)), weights)
