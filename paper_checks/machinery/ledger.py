@@ -44,9 +44,9 @@ import numpy as np
 from corrnoise.paper_checks.machinery import verdicts
 from corrnoise.paper_checks.machinery.certification import Certificate, certify
 from corrnoise.paper_checks.machinery.domains import Domain
-from corrnoise.paper_checks.machinery.margins import agreement, margin, margin_of_runs
+from corrnoise.paper_checks.machinery.margins import agreements, least, margin_of_runs, margins
 from corrnoise.paper_checks.machinery.names import Named
-from corrnoise.paper_checks.machinery.power import Power, has_moved, powers
+from corrnoise.paper_checks.machinery.power import Power, Ratio, moved, powers, shifted
 from corrnoise.paper_checks.machinery.quantifiers import Family, Meanings, Quantifier, choices
 from corrnoise.paper_checks.machinery.search import Worst, worst_case
 from corrnoise.paper_checks.machinery.sharpness import Interval, equality, interval
@@ -83,6 +83,9 @@ class Outcome:
     #: the smallest margin found and the arguments there (for an identity minus the largest relative difference).  A
     #: search ends at the first violation, so a margin below minus the tolerance need not be the smallest.
     margin: float = math.nan
+    #: the smallest margin of each entry of the sides, and the median, see ``search.Worst``
+    margins: tuple[float, ...] = ()
+    medians: tuple[float, ...] = ()
     worst: Mapping[str, Any] = field(default_factory=dict)
     #: the numbers of points evaluated, and of those that lie in the domain
     tried: int = 0
@@ -179,13 +182,17 @@ class Claim(Named):
 
     def margin(self, arguments: Mapping[str, Any], **constants: Any) -> float:
         """The margin at ``arguments``; nan if the function rejects them as outside the domain."""
+        return least(self.margins(arguments, **constants), self.tolerance)
+
+    def margins(self, arguments: Mapping[str, Any], **constants: Any) -> Array:
+        """The margins of the entries of both sides at ``arguments``; of runs there is one."""
         nudge = constants.pop("_nudge", 0.0)
         smaller, larger = self.sides(arguments, **constants)
         if self.probability is not None:
-            return margin_of_runs(smaller, larger, float(arguments[self.probability]), self.tolerance)
+            return np.asarray(margin_of_runs(smaller, larger, float(arguments[self.probability]), self.tolerance))
         if self.relation == verdicts.INEQUALITY:
-            return margin(smaller, larger, self.tolerance)
-        return agreement(np.asarray(smaller, dtype=float) * (1 + nudge), larger, self.tolerance)
+            return margins(smaller, larger)
+        return agreements(np.asarray(smaller, dtype=float) * (1 + nudge), larger)
 
     def margin_at(self, point: Point, **constants: Any) -> float:
         """The margin at a point of the domain's cube."""
@@ -196,18 +203,18 @@ class Claim(Named):
         return not self.margin_at(point, **constants) < -self.tolerance
 
     def _worst(self, evaluations: int, seed: int = 0, **constants: Any) -> Worst:
-        found: dict[bytes, float] = {}
+        found: dict[bytes, Array] = {}
 
-        def margin_at(point: Array) -> float:
-            """The margin, computed once where several points stand for the same arguments."""
+        def margins_at(point: Array) -> Array:
+            """The margins, computed once where several points stand for the same arguments."""
             arguments = self.domain.arguments(point)
             key = pickle.dumps(arguments)
             if key not in found:
-                found[key] = self.margin(arguments, **constants)
+                found[key] = self.margins(arguments, **constants)
             return found[key]
 
         return worst_case(
-            margin_at,
+            margins_at,
             self.domain.size,
             evaluations=evaluations,
             seed=seed,
@@ -276,26 +283,29 @@ class Claim(Named):
     # -- the check -----------------------------------------------------------------------------------------------------
 
     def check(self, thorough: bool = False) -> Outcome:
-        """Check the claim: worst case or certificate, counterexample, mutants, and the recorded ratio of the sides.
+        """Check the claim: worst case or certificate, counterexample, mutants, and the recorded ratios of the sides.
 
         ``thorough`` makes the search 32 times longer.  If the claim's function raises an exception, the verdict is
         ``"error"`` and the reason quotes it.
         """
         start = time.perf_counter()
         recorded = powers().get(self.identifier, Power())
-        outcome = self.checked(recorded.ratio, recorded.spread, thorough)
+        outcome = self.checked(recorded.ratios, thorough)
         return replace(outcome, seconds=time.perf_counter() - start)
 
-    def checked(self, ratio: float | None, spread: float = 0.0, thorough: bool = False) -> Outcome:
-        """Check the claim with another largest ratio of the sides, and its spread, than recorded; None is not compared."""
+    def checked(self, ratios: Sequence[Ratio], thorough: bool = False) -> Outcome:
+        """Check the claim with other ratios of the sides than recorded; none are not compared.
+
+        The medians of a ``thorough`` search are those of another sample, and not compared.
+        """
         try:
             outcome = self._outcome(self.evaluations * (32 if thorough else 1))
         except Exception as error:
             reason = "; ".join((f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())))
             return Outcome(claim=self, verdict=verdicts.ERROR, agrees=False, reason=reason)
-        if outcome.agrees and has_moved(outcome.margin, ratio, spread, thorough):
-            reason = f"the largest ratio of the sides is {1 - outcome.margin:.4g}, recorded is {ratio:.4g}"
-            outcome = replace(outcome, agrees=False, reason=reason)
+        if outcome.agrees:
+            reason = moved(outcome.margins, ratios, thorough) or ("" if thorough else shifted(outcome.medians, ratios))
+            outcome = replace(outcome, agrees=not reason, reason=reason)
         return outcome
 
     def _outcome(self, evaluations: int) -> Outcome:
@@ -329,6 +339,8 @@ class Claim(Named):
             agrees=not reason,
             reason=reason,
             margin=worst.margin,
+            margins=worst.margins,
+            medians=worst.medians,
             worst=arguments,
             tried=worst.tried,
             accepted=worst.accepted,

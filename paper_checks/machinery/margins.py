@@ -27,30 +27,28 @@ def _numbers(smaller: Any, larger: Any) -> tuple[Array, Array]:
     return s, g
 
 
-def _least(margins: Array, tolerance: float) -> float:
+def least(margins: Array, tolerance: float) -> float:
     """The smallest margin.  It is nan if some margin is nan and no other is below −tolerance."""
-    least = float(np.fmin.reduce(margins, axis=None))
-    return least if least < -tolerance else float(margins.min())
+    found = float(np.fmin.reduce(margins, axis=None))
+    return found if found < -tolerance else float(margins.min())
 
 
-def margin(smaller: Any, larger: Any, tolerance: float = 0.0) -> float:
-    """(larger − smaller)/max(|smaller|, |larger|) in [−2, 2]; for arrays the smallest entry.
+def margins(smaller: Any, larger: Any) -> Array:
+    """(larger − smaller)/max(|smaller|, |larger|) in [−2, 2] for each entry of the sides.
 
-    It is 0 for equal sides, also infinite ones, and ±1 if one side is infinite.  It is nan if a side is nan, unless
-    another entry is below −tolerance.
+    It is 0 for equal sides, also infinite ones, ±1 if one side is infinite, and nan if a side is nan.
     """
     s, g = _numbers(smaller, larger)
     with np.errstate(all="ignore"):
         scale = np.maximum(np.abs(s), np.abs(g))
         values = np.where(np.isinf(scale), np.sign(g - s), np.clip((g - s) / scale, -2, 2))
-    return _least(np.where(s == g, 0.0, values), tolerance)
+    return np.where(s == g, 0.0, values)
 
 
-def agreement(left: Any, right: Any, tolerance: float = 0.0) -> float:
-    """Minus the largest difference of two sides, relative to their largest finite entry; in [−2, 0].
+def agreements(left: Any, right: Any) -> Array:
+    """Minus the difference of each entry of two sides, relative to their largest finite entry; in [−2, 0].
 
-    It is −1 if one side is infinite and not equal to the other.  It is nan if a side is nan, unless another entry is
-    below −tolerance.
+    It is −1 if one side is infinite and not equal to the other, and nan if a side is nan.
     """
     x, y = _numbers(left, right)
     finite = np.isfinite(x) & np.isfinite(y)
@@ -59,7 +57,7 @@ def agreement(left: Any, right: Any, tolerance: float = 0.0) -> float:
         values = np.where(
             finite, np.clip(-np.abs(x - y) / scale, -2, 0), np.where(np.isnan(x) | np.isnan(y), np.nan, -1)
         )
-    return _least(np.where(x == y, 0.0, values), tolerance)
+    return np.where(x == y, 0.0, values)
 
 
 def sums(left: Any, right: Any) -> tuple[float, float]:
@@ -99,4 +97,4 @@ def margin_of_runs(smaller: Any, larger: Any, allowed: float, tolerance: float) 
         raise ValueError(f"{runs} runs cannot show a probability above {allowed:g}")
     fine = s - g <= tolerance * np.maximum(np.abs(s), np.abs(g))
     violations = runs - int(np.count_nonzero(fine.reshape(runs, -1).all(axis=1)))
-    return margin(least_probability(violations, runs), allowed)
+    return float(margins(least_probability(violations, runs), allowed))

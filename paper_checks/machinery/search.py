@@ -16,8 +16,10 @@ from itertools import product
 
 import numpy as np
 
+from corrnoise.paper_checks.machinery.margins import least
 from corrnoise.theory.numerics.checks import Array
 
+ENTRIES = 8  #: of sides at most, of which each has a smallest margin of its own
 _CORNERS = 2**6
 _STARTS = 4
 _CANDIDATES = 2048
@@ -28,11 +30,15 @@ _SMALLEST_STEP = 2.0**-30
 class Worst:
     """The smallest margin found, its place, and the numbers of points tried and accepted (margin not nan).
 
-    ``share`` is the accepted share of the first sample.  The pattern searches do not count, because they stay where
-    points are accepted.
+    ``margins`` has the smallest of each entry, where all points have the same number of them, at most ``ENTRIES``; else
+    only ``margin``; and none without an accepted point.  ``medians`` are those of the same margins over the first sample,
+    and ``share`` is the part of it that is accepted.  The pattern searches do not count there, because they stay where
+    points are accepted and margins are small.
     """
 
     margin: float
+    margins: tuple[float, ...]
+    medians: tuple[float, ...]
     point: Array
     tried: int
     accepted: int
@@ -82,23 +88,37 @@ def sample_points(dimension: int, points: int, seed: int = 0) -> list[Array]:
 class _Search:
     """The points evaluated so far, and whether a margin below ``enough`` is among them."""
 
-    def __init__(self, margin: Callable[[Array], float], enough: float) -> None:
+    def __init__(self, margin: Callable[[Array], float | Array], enough: float) -> None:
         self.margin = margin
         self.enough = enough
         self.found: list[tuple[float, Array]] = []
+        self.entries: list[Array] = []
         self.tried = 0
         self.finished = False
 
     def evaluate(self, point: Array) -> float:
         self.tried += 1
-        value = float(self.margin(point))
+        entries = np.ravel(self.margin(point))
+        value = least(entries, -self.enough)
         if not np.isnan(value):
             self.found.append((value, point))
+            self.entries.append(entries)
             self.finished = self.finished or value < self.enough
         return value
 
     def best(self) -> tuple[float, Array] | None:
         return min(self.found, key=lambda entry: entry[0], default=None)
+
+    def margins(self, sampled: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """The smallest margins of each entry, or of all entries, and their medians over the first ``sampled`` points."""
+        if not self.found:
+            return (), ()
+        sizes = {entries.size for entries in self.entries}
+        few = len(sizes) == 1 and max(sizes) <= ENTRIES
+        columns = np.transpose(self.entries) if few else np.array([[value for value, _ in self.found]])
+        return tuple(np.fmin.reduce(columns, axis=1).tolist()), tuple(
+            np.nanmedian(columns[:, :sampled], axis=1).tolist()
+        )
 
     def starts(self, apart: float) -> list[tuple[float, Array]]:
         """The best points that have no better point within ``apart`` in every coordinate: one for each valley."""
@@ -139,7 +159,7 @@ class _Search:
 
 
 def worst_case(
-    margin: Callable[[Array], float],
+    margin: Callable[[Array], float | Array],
     dimension: int,
     *,
     evaluations: int = 512,
@@ -149,7 +169,8 @@ def worst_case(
 ) -> Worst:
     """Minimise ``margin`` over [0, 1]^dimension with about ``evaluations`` calls, until one is below ``enough``.
 
-    ``margin`` is called with a point, shape (dimension,), and is nan outside the domain.  The corners and every descent
+    ``margin`` is called with a point, shape (dimension,), and is nan outside the domain; of an array the smallest entry
+    counts, and it is nan if an entry is nan and none is below ``enough``.  The corners and every descent
     take a minimum number of calls, which may exceed ``evaluations`` in many dimensions.  Of a finite domain only its
     ``points`` are evaluated.
     """
@@ -159,7 +180,7 @@ def worst_case(
         for point in points:
             if not search.finished:
                 search.evaluate(point)
-        share = len(search.found) / search.tried
+        sampled, share = len(search.found), len(search.found) / search.tried
     else:
         faces = list(_faces(dimension, evaluations // 8, seed + 2))
         inside = _sample(dimension, max(evaluations // 3 + evaluations // 8 - len(faces), 1), seed)
@@ -167,7 +188,7 @@ def worst_case(
             if not search.finished:
                 search.evaluate(point)
         spacing = min(float(len(inside)) ** (-1 / dimension), 0.25)
-        share = len(search.found) / search.tried
+        sampled, share = len(search.found), len(search.found) / search.tried
         starts = search.starts(2 * spacing)
         rng = np.random.default_rng(seed + 1)
         for left, (value, point) in zip(range(len(starts), 0, -1), starts, strict=True):
@@ -175,4 +196,5 @@ def worst_case(
                 budget = max((evaluations - search.tried) // left, 8 * dimension)
                 search.descend(value, point, spacing, budget, rng)
     value, point = search.best() or (np.nan, np.full(dimension, np.nan))
-    return Worst(value, point, search.tried, len(search.found), share)
+    least_of_each, medians = search.margins(sampled)
+    return Worst(value, least_of_each, medians, point, search.tried, len(search.found), share)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from corrnoise.paper_checks.machinery.ledger import Claim, Counterexample, Outcome
-from corrnoise.paper_checks.machinery.margins import margin
+from corrnoise.paper_checks.machinery.margins import margins
 from corrnoise.paper_checks.machinery.power import powers
 from corrnoise.paper_checks.machinery.quantifiers import chosen
 from corrnoise.paper_checks.machinery.quotations import place
@@ -58,7 +58,7 @@ def _violated(found: Counterexample, claim: Claim) -> tuple[float, float]:
     pairs = list(zip(left.ravel(), right.ravel(), strict=True))
     if claim.relation == IDENTITY:
         return max(pairs, key=lambda pair: abs(pair[0] - pair[1]))
-    return min(pairs, key=lambda pair: margin(*pair))
+    return min(pairs, key=lambda pair: float(margins(*pair)))
 
 
 # -- one line ----------------------------------------------------------------------------------------------------------

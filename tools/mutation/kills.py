@@ -4,10 +4,12 @@ A mutant of a true inequality may be true as well.  So the fates are told apart,
 domain: a mutant is *weaker* if no margin up to 1 is smaller than that of the claim, and *equal* if none differs by
 more than the tolerance.  The others say more than the claim, or something else: they *tell*.  They are *killed* if
 the search finds a violation.  Those that are true as far as is searched are *noticed* if the rest of the check
-disagrees with what is recorded: the largest ratio of the sides or the sharp constant is another one, a false
-neighbour of the claim is accepted, the counterexample is none any more, or ball arithmetic proves nothing.  A mutant
-of a formula that several claims run is noticed *elsewhere* if one of them is an identity, and its check disagrees.
-The others survive.  Equal mutants are inert: others are drawn in their place.
+disagrees with what is recorded: a largest ratio of the sides or the sharp constant is another one, a false neighbour of
+the claim is accepted, the counterexample is none any more, or ball arithmetic proves nothing.  They are *shifted* if
+only a median ratio of the sides is another one than recorded: so the formula is another one where the claim is far
+from an equality, and nothing is said about its truth.  A mutant of a formula that several claims run is noticed
+*elsewhere* if one of them is an identity, and its check disagrees.  The others survive.  Equal mutants are inert:
+others are drawn in their place.
 
 Two kinds of mutants follow from the claim, and are weaker, too.  If an argument occurs only in a quantity that becomes
 a constant, and no other argument is bounded by it or bounds it, then the mutant is the claim at fixed values of that
@@ -27,7 +29,7 @@ import numpy as np
 
 from corrnoise.paper_checks import claims
 from corrnoise.paper_checks.machinery.ledger import FEW, Claim
-from corrnoise.paper_checks.machinery.power import largest_ratio
+from corrnoise.paper_checks.machinery.power import Ratio, moved, ratio, shifted
 from corrnoise.paper_checks.machinery.search import Worst, sample_points, worst_case
 from corrnoise.paper_checks.machinery.verdicts import FALSE, INEQUALITY
 from corrnoise.theory.numerics.checks import Array
@@ -66,12 +68,15 @@ def _points(claim: Claim) -> list[Any]:
 def _worst(claim: Claim, rng: np.random.Generator | None = None) -> Worst:
     """The worst case of the claim, as its check finds it, and nothing where a mutant fails; ``rng`` adds rounding."""
 
-    def margin_at(point: Any) -> float:
-        margin = _margin(claim, point)
-        return margin if rng is None else margin + _ROUNDING * max(abs(margin), 1e-3) * rng.standard_normal()
+    def margins_at(point: Any) -> Any:
+        try:
+            margins = claim.margins(claim.domain.arguments(point))
+        except Exception:  # a mutant may do anything
+            return np.nan
+        return margins if rng is None else margins + _ROUNDING * np.fmax(abs(margins), 1e-3) * rng.standard_normal()
 
     return worst_case(
-        margin_at,
+        margins_at,
         claim.domain.size,
         evaluations=claim.evaluations,
         enough=-claim.tolerance,
@@ -79,11 +84,17 @@ def _worst(claim: Claim, rng: np.random.Generator | None = None) -> Worst:
     )
 
 
-def _spread(claim: Claim, ratio: float) -> float:
-    """The largest relative change of the ratio of a claim in other searches, which differ by rounding; 2 digits."""
-    found = [1 - _worst(claim, np.random.default_rng(seed)).margin for seed in range(_SEARCHES)]
-    most = max(abs(one - ratio) for one in found) / abs(ratio) if ratio else 0.0
-    return 0.0 if most < _SAME_PLACE else float(f"{most:.2g}")
+def _ratios(claim: Claim, worst: Worst) -> tuple[Ratio, ...]:
+    """The ratios of the sides of a claim, each with the largest relative change in other searches; 2 digits."""
+    if claim.relation != INEQUALITY:
+        return ()
+    others = [_worst(claim, np.random.default_rng(seed)).margins for seed in range(_SEARCHES)]
+    found = []
+    for margin, median, *same in zip(worst.margins, worst.medians, *others, strict=True):
+        largest = ratio(margin)
+        most = max(abs(1 - other - largest) for other in same) / abs(largest) if largest else 0.0
+        found.append(Ratio(largest, ratio(median), 0.0 if most < _SAME_PLACE else float(f"{most:.2g}")))
+    return tuple(found)
 
 
 def is_case(claim: Claim, mutant: Mutant) -> bool:
@@ -153,21 +164,22 @@ def fate(
     return ("weaker" if is_at_others(claim, points, sides) else "survived"), worst.margin
 
 
-def is_noticed(
-    claim: Claim, mutant: Mutant, ratio: float | None, kept: Sequence[Any] = (), spread: float = 0.0
-) -> bool:
-    """Whether the whole check of a claim, whose sides have the largest ``ratio``, disagrees with a mutant in place.
+def noticed(claim: Claim, mutant: Mutant, ratios: Sequence[Ratio], kept: Sequence[Any] = ()) -> str:
+    """The fate of a mutant by the whole check of a claim, whose sides have these ``ratios``; "survived" if it agrees.
 
-    It does, too, if a formula refuses an argument that the statement allows: the check then ends with an error.
+    A check disagrees, too, if a formula refuses an argument that the statement allows: it then ends with an error.
     """
     with in_place(mutant, kept):
-        return not claim.checked(ratio, spread).agrees
+        outcome = claim.checked(())
+    if not outcome.agrees or moved(outcome.margins, ratios):
+        return "noticed"
+    return "shifted" if shifted(outcome.medians, ratios) else "survived"
 
 
 def _identities(mutant: Mutant) -> Iterator[Claim]:
     """The claims that are identities and run the function of a mutant, as recorded."""
     [name] = _names([mutant.function])
-    known = {one for one, found in recorded().items() if name in found.functions and found.ratio is None}
+    known = {one for one, found in recorded().items() if name in found.functions and not found.ratios}
     yield from (one.claim for one in claims() if one.identifier in known)
 
 
@@ -183,9 +195,8 @@ def kills(claim: Claim, most: int = MOST, seed: int = 0) -> Kills:
     if claim.recorded == FALSE:
         return Kills(source_of(claim), 0)
     worst = _worst(claim)
-    ratio = largest_ratio(worst.margin) if claim.relation == INEQUALITY else None
-    spread = 0.0 if ratio is None else _spread(claim, ratio)
-    agrees = claim.checked(ratio, spread).agrees
+    ratios = _ratios(claim, worst)
+    agrees = claim.checked(ratios).agrees
     points = [*_points(claim), *([] if np.isnan(worst.margin) else [worst.point])]
     margins = [_margin(claim, point) for point in points]
     start = next((k for k, value in enumerate(margins) if not np.isnan(value)), 0)
@@ -208,17 +219,15 @@ def kills(claim: Claim, most: int = MOST, seed: int = 0) -> Kills:
             if end != "weaker":
                 end, least = fate(claim, mutant, points, margins, kept)
         with suppress(OutOfTimeError), memory_limit(_MEMORY), time_limit(_SECONDS):
-            if end == "survived" and agrees and is_noticed(claim, mutant, ratio, kept, spread):
-                end = "noticed"
+            if end == "survived" and agrees:
+                end = noticed(claim, mutant, ratios, kept)
         with suppress(OutOfTimeError), memory_limit(_MEMORY), time_limit(_SECONDS):
             if end == "survived" and any(
-                is_noticed(other, mutant, None, kept) for other in _identities(mutant) if other is not claim
+                noticed(other, mutant, (), kept) == "noticed" for other in _identities(mutant) if other is not claim
             ):
                 end = "elsewhere"
         fates[end] += 1
         kinds[mutant.kind] += end == "killed"
         if end == "survived":
             survivors.append((str(mutant), float(f"{least:.3g}")))
-    return Kills(
-        source_of(claim, others), len(found), dict(fates), dict(kinds), tuple(survivors), others, ratio, spread
-    )
+    return Kills(source_of(claim, others), len(found), dict(fates), dict(kinds), tuple(survivors), others, ratios)

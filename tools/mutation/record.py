@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from corrnoise.paper_checks.machinery.ledger import Claim
-from corrnoise.paper_checks.machinery.power import FILE, Power
+from corrnoise.paper_checks.machinery.power import FILE, Power, Ratio
 from corrnoise.support.serialise import digest
 
 RECORD = Path(__file__).with_name("claims.json")
@@ -47,13 +47,12 @@ class Kills:
     kinds: Mapping[str, int] = field(default_factory=dict)
     survivors: tuple[tuple[str, float], ...] = ()
     functions: tuple[str, ...] = ()
-    ratio: float | None = None  #: the largest ratio of the smaller to the larger side; None for an identity
-    spread: float = 0.0  #: its relative change between searches that differ by rounding
+    ratios: tuple[Ratio, ...] = ()  #: the largest ratio of the entries of both sides; none for an identity
 
     @property
     def power(self) -> Power:
         """The numbers of mutants of each fate."""
-        return Power(**self.fates, of=self.of, ratio=self.ratio, spread=self.spread)
+        return Power(**self.fates, of=self.of, ratios=self.ratios)
 
     @property
     def needs_reason(self) -> bool:
@@ -126,7 +125,8 @@ def read(text: str) -> dict[str, Kills]:
     found = {}
     for name, fields in json.loads(text).items():
         survivors = tuple((mutant, margin) for mutant, margin in fields.pop("survivors"))
-        found[name] = Kills(functions=tuple(fields.pop("functions")), survivors=survivors, **fields)
+        ratios = tuple(Ratio(*ratio) for ratio in fields.pop("ratios"))
+        found[name] = Kills(functions=tuple(fields.pop("functions")), survivors=survivors, ratios=ratios, **fields)
     return found
 
 

@@ -11,16 +11,25 @@ from scipy.stats import binom
 from corrnoise.paper_checks.machinery.domains import linear
 from corrnoise.paper_checks.machinery.margins import (
     LEVEL,
-    agreement,
+    agreements,
+    least,
     least_probability,
-    margin,
     margin_of_runs,
+    margins,
     sums,
     twice,
 )
 from tests.small_claims import claim
 
 INF, NAN = math.inf, math.nan
+
+
+def margin(smaller, larger, tolerance=0.0):
+    return least(margins(smaller, larger), tolerance)
+
+
+def agreement(left, right, tolerance=0.0):
+    return least(agreements(left, right), tolerance)
 
 
 @pytest.mark.parametrize(

@@ -8,27 +8,30 @@ import pytest
 
 import corrnoise.paper_checks as ledgers
 from corrnoise.paper_checks.machinery import ledger, report
-from corrnoise.paper_checks.machinery.power import Power, has_moved, largest_ratio, powers, written
+from corrnoise.paper_checks.machinery.power import Power, Ratio, moved, powers, ratio, shifted, written
 from corrnoise.paper_checks.machinery.records import outcome_record
 from corrnoise.paper_checks.machinery.wording import check
 from tests.small_claims import claim as small_claim
 
 
 def test_rates_are_of_the_mutants_that_tell_and_of_those_drawn():
-    power = Power(killed=6, survived=2, weaker=5, equal=4, undefined=3, of=40, ratio=0.5)
+    power = Power(killed=6, survived=2, weaker=5, equal=4, undefined=3, of=40, ratios=(Ratio(0.5, 0.1),))
     assert (power.drawn, power.telling) == (20, 8)
-    assert (power.kill_rate, power.found_rate, power.blindness) == (0.75, 0.75, 0.35)
-    assert power + power == Power(12, 0, 0, 4, 10, 8, 6, 80)
-    noticed = Power(killed=4, noticed=1, elsewhere=1, survived=2)
-    assert (noticed.telling, noticed.kill_rate, noticed.found_rate) == (8, 0.5, 0.75)
-    assert str(noticed) == "of 8 telling mutants 4 killed (50%), 6 killed or noticed (75%); blindness 0%"
+    assert (power.kill_rate, power.noticed_rate, power.found_rate, power.blindness) == (0.75, 0.75, 0.75, 0.35)
+    assert power + power == Power(12, 0, 0, 0, 4, 10, 8, 6, 80)
+    noticed = Power(killed=4, noticed=2, shifted=1, elsewhere=1, survived=2)
+    assert (noticed.telling, noticed.kill_rate, noticed.noticed_rate, noticed.found_rate) == (10, 0.4, 0.6, 0.8)
+    assert (
+        str(noticed) == "of 10 telling mutants 4 killed (40%), 6 killed or noticed (60%), 8 found (80%); blindness 0%"
+    )
     blind = Power(weaker=1, equal=3, of=9)
     assert (blind.kill_rate, blind.blindness, str(blind)) == (None, 0.75, "no telling mutant among 4")
-    assert (Power().kill_rate, Power().found_rate, Power().blindness) == (None, None, None)
+    assert (Power().kill_rate, Power().noticed_rate, Power().found_rate, Power().blindness) == (None,) * 4
 
 
 def test_numbers_are_read_as_they_are_written(monkeypatch, tmp_path):
-    found = {"a": Power(1, 2, 3, 4, 5, 6, 7, 70, 0.25, 0.01), "b": Power(of=7)}
+    ratios = (Ratio(0.25, 0.125, 0.01), Ratio(1.0, 1.2346e-07))
+    found = {"a": Power(1, 2, 3, 4, 5, 6, 7, 8, 70, ratios), "b": Power(of=7)}
     (tmp_path / "mutants.csv").write_text(written(found), encoding="utf-8")
     monkeypatch.setattr("corrnoise.paper_checks.machinery.power.files", lambda _: tmp_path)
     assert powers.__wrapped__() == found
@@ -45,7 +48,7 @@ def test_the_power_of_a_claim_is_shown_and_in_the_record():
 
 
 @pytest.mark.parametrize(
-    ("margin", "ratio", "spread", "thorough", "moved"),
+    ("margin", "ratio", "spread", "thorough", "expected"),
     [
         (0.5, 0.5, 0.0, False, False),
         (0.499, 0.5, 0.0, False, False),
@@ -60,26 +63,43 @@ def test_the_power_of_a_claim_is_shown_and_in_the_record():
         (1.498, -0.5, 0.0, False, True),
         (1.0, 0.0, 0.0, False, False),
         (0.9999, 0.0, 0.0, False, True),
+        (1 - 1.002e-5, 1e-5, 0.0, False, False),
+        (1 - 1.004e-5, 1e-5, 0.0, False, True),
         (math.nan, 0.5, 0.0, False, True),
-        (0.5, None, 0.0, False, False),
     ],
 )
-def test_a_ratio_that_moves_is_noticed(margin, ratio, spread, thorough, moved):
-    assert has_moved(margin, ratio, spread, thorough) == moved
+def test_a_ratio_that_moves_is_noticed(margin, ratio, spread, thorough, expected):
+    ratios = (Ratio(0.3, 0.1), Ratio(ratio, 0.1, spread))
+    assert bool(moved((0.7, margin), ratios, thorough)) == expected
+    assert not moved((0.7, margin), ())
+    assert moved((margin,), ratios) == "1 entries of the sides are compared, recorded are 2"
+
+
+@pytest.mark.parametrize(("margin", "expected"), [(0.9, False), (0.8998, False), (0.8996, True), (0.9004, True)])
+def test_a_median_that_moves_is_noticed_whatever_the_spread(margin, expected):
+    assert bool(shifted((0.6, margin), (Ratio(0.5, 0.4), Ratio(0.5, 0.1, 0.2)))) == expected
+    assert not shifted((0.6, margin), ())
 
 
 def test_ratios_are_recorded_to_five_digits():
-    assert largest_ratio(1 / 3) == 0.66667
-    assert largest_ratio(1 - 1.23456789e-7) == 1.2346e-07
-    assert largest_ratio(math.nan) is None
+    assert ratio(1 / 3) == 0.66667
+    assert ratio(1 - 1.23456789e-7) == 1.2346e-07
 
 
-def test_a_check_compares_the_recorded_ratio(monkeypatch):
-    loose = small_claim(lambda x, c=1.0: (0.25 * (1 + x), c * (1 + x)), mutants=[{"c": 0.2}])
-    assert loose.check().agrees
-    for ratio, reason in ((0.25, ""), (0.3, "the largest ratio of the sides is 0.25, recorded is 0.3")):
-        monkeypatch.setattr(ledger, "powers", lambda r=ratio: {loose.identifier: Power(ratio=r)})
+def test_a_check_compares_the_recorded_ratios(monkeypatch):
+    loose = small_claim(lambda x, c=1.0: (0.25 * (1 + x) ** 2, c * (1 + x)), mutants=[{"c": 0.2}])
+    found = loose.checked(())
+    assert found.margins == (0.5,)
+    assert found.medians == pytest.approx((0.625,), abs=0.01)
+    median = ratio(found.medians[0])
+    for recorded, reason in (
+        (Ratio(0.5, median), ""),
+        (Ratio(0.3, median), "the largest ratio of the sides is 0.5, recorded is 0.3"),
+        (Ratio(0.5, 0.3), f"the median ratio of the sides is {median:.4g}, recorded is 0.3"),
+    ):
+        monkeypatch.setattr(ledger, "powers", lambda r=recorded: {loose.identifier: Power(ratios=(r,))})
         assert loose.check().reason == reason
+    assert loose.check(thorough=True).agrees  # another sample has another median
 
 
 @pytest.mark.parametrize("name", ledgers.NAMES)
@@ -88,9 +108,10 @@ def test_the_page_has_the_sums_of_each_paper(name):
     head, row = report._mutants([paper])
     rows = csv.DictReader(io.StringIO(written(powers())))
     own = [one for one in rows if one["claim"] in {listed.identifier for listed in paper.listed}]
-    sums = {column: sum(int(one[column]) for one in own) for column in head[2:-2]}
-    assert dict(zip(head[2:], row[2:-2], strict=False)) == {column: str(count) for column, count in sums.items()}
+    sums = {column: sum(int(one[column]) for one in own) for column in head[2:-3]}
+    assert dict(zip(head[2:], row[2:-3], strict=False)) == {column: str(count) for column, count in sums.items()}
     assert row[:2] == [name, str(len(own))]
-    found = sums["killed"] + sums["noticed"] + sums["elsewhere"]
+    noticed = sums["killed"] + sums["noticed"]
+    found = noticed + sums["shifted"] + sums["elsewhere"]
     telling = found + sums["survived"]
-    assert row[-2:] == [f"{sums['killed'] / telling:.1%}", f"{found / telling:.1%}"]
+    assert row[-3:] == [f"{count / telling:.1%}" for count in (sums["killed"], noticed, found)]

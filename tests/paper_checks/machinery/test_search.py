@@ -168,5 +168,19 @@ def test_given_points_are_all_that_is_evaluated():
     assert worst_case(margin, 1, points=np.array([[0.75], [0.25]]), enough=0.8).tried == 1
 
 
+def test_each_of_few_entries_has_a_smallest_margin_and_a_median():
+    """The median is that of the first sample; of many entries, or numbers that differ, the smallest counts alone."""
+    found = worst_case(lambda u: np.array([0.2 + u[0], 1 - u[1]]), 2)
+    assert found.margin == min(found.margins) == 0.0
+    assert found.margins == (0.2, 0.0)
+    assert found.medians == pytest.approx((0.7, 0.5), abs=0.05)
+    for margin in (lambda u: np.arange(9) + u[0], lambda u: np.array([u[0], 3, 4][: 2 + (u[0] > 0.5)])):
+        assert worst_case(margin, 1).margins == (0.0,)
+    points = np.array([[0.75], [0.5], [0.125], [0.25]])
+    halves = worst_case(lambda u: np.array([u[0], np.nan if u[0] == 0.5 else 1 - u[0]]), 1, points=points)
+    assert (halves.margins, halves.medians) == ((0.125, 0.25), (0.25, 0.75))
+    assert worst_case(lambda u: np.nan, 1).medians == ()
+
+
 def test_infinite_margins_are_ordered():
     assert worst_case(lambda u: np.inf if u[0] > 0 else -np.inf, 1).margin == -np.inf

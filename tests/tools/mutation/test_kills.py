@@ -11,7 +11,7 @@ import pytest
 
 import corrnoise.paper_checks as ledgers
 from corrnoise.paper_checks.machinery.domains import linear, vector
-from corrnoise.paper_checks.machinery.power import FATES, powers
+from corrnoise.paper_checks.machinery.power import FATES, Ratio, powers
 from corrnoise.paper_checks.machinery.search import Worst, sample_points
 from corrnoise.paper_checks.machinery.verdicts import FALSE, INEQUALITY
 from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
@@ -20,7 +20,7 @@ from tools.mutation import kills as oracle
 from tools.mutation import record
 from tools.mutation.__main__ import main
 from tools.mutation.compiled import functions_of, in_place, mutants_of
-from tools.mutation.kills import fate, is_noticed, kills
+from tools.mutation.kills import fate, kills, noticed
 from tools.mutation.record import Kills, read, source_of, written
 
 GETSOURCE = inspect.getsource
@@ -108,7 +108,7 @@ def test_a_sharp_claim_kills_and_a_loose_one_does_not():
     assert sharp.power.killed > loose.power.killed
     assert all(margin >= -LOOSE.tolerance for _, margin in loose.survivors)
     assert sharp.fates["weaker"] > 0  # larger right sides
-    assert (sharp.ratio, loose.ratio) == (1.0, 0.1)
+    assert (sharp.ratios, loose.ratios) == ((Ratio(1.0, 1.0),), (Ratio(0.1, 0.1),))
     assert loose.power.noticed > sharp.power.noticed
 
 
@@ -118,23 +118,30 @@ def test_true_mutants_of_a_loose_claim_are_noticed_by_what_is_recorded_of_it():
     margins = [LOOSE.margin_at(point) for point in points]
     [mutant] = [mutant for mutant in mutants_of(trace_bound) if mutant.kind == "sum to maximum"]
     assert fate(LOOSE, mutant, points, margins)[0] == "survived"
-    assert oracle.is_noticed(LOOSE, mutant, 0.1)
-    assert not oracle.is_noticed(LOOSE, mutant, 0.5)  # the ratio with the maximum
+    with in_place(mutant, ()):
+        median = 1 - LOOSE.checked(()).medians[0]
+    assert noticed(LOOSE, mutant, (Ratio(0.1, median),)) == "noticed"
+    assert noticed(LOOSE, mutant, (Ratio(0.5, median),)) == "survived"  # the ratio with the maximum
+    assert noticed(LOOSE, mutant, (Ratio(0.5, 0.1),)) == "shifted"
     [lost] = [mutant for mutant in mutants_of(trace_bound) if mutant.after == "eta * float(eigenvalues.sum())"]
-    assert oracle.is_noticed(LOOSE, lost, None)
+    assert noticed(LOOSE, lost, ()) == "noticed"
 
 
 def test_the_spread_of_a_ratio_is_that_of_searches_that_differ_by_rounding(monkeypatch):
     """A check disagrees beyond twice the spread only."""
-    assert oracle._spread(LOOSE, 0.1) == 0.0
-    margins = iter([0.5, 0.49, 0.5])
-    monkeypatch.setattr(oracle, "_worst", lambda claim, rng: Worst(next(margins), MIDDLE[0], 1, 1, 1.0))
-    spread = oracle._spread(LOOSE, 0.5)
-    assert spread == 0.02
+    assert oracle._ratios(LOOSE, oracle._worst(LOOSE)) == (Ratio(0.1, 0.1),)
+    margins = iter([(0.5, 0.9), (0.5, 0.9), (0.49, 0.9), (0.5, 0.85)])
+
+    def worst(*_):
+        return Worst(0.5, next(margins), (0.6, 0.9), MIDDLE[0], 1, 1, 1.0)
+
+    monkeypatch.setattr(oracle, "_worst", worst)
+    ratios = oracle._ratios(LOOSE, worst())
+    assert ratios == (Ratio(0.5, 0.4, 0.02), Ratio(0.1, 0.1, 0.5))
     monkeypatch.undo()
     scattered = claim(lambda eigenvalues, eta, two=2.0: (0.49 * eta, two * eta / 2), mutants=[{"two": 0.9}])
-    assert scattered.checked(0.5, spread).agrees
-    assert not scattered.checked(0.5).agrees
+    assert scattered.checked([Ratio(0.5, 0.49, 0.02)]).agrees
+    assert not scattered.checked([Ratio(0.5, 0.49)]).agrees
 
 
 def test_a_mutant_that_fixes_an_argument_is_a_case_of_the_claim():
@@ -192,7 +199,9 @@ def test_a_mutant_of_a_shared_formula_is_noticed_by_an_identity(monkeypatch):
 
     domain = {"eigenvalues": vector(linear(0.5, 1), 5), "eta": linear(0.1, 1)}
     identity = small_claim(same, "identity", domain=domain, mutants=[{"two": 3.0}])
-    monkeypatch.setattr(oracle, "is_noticed", lambda claim, *rest: claim is identity and is_noticed(claim, *rest))
+    monkeypatch.setattr(
+        oracle, "noticed", lambda claim, *rest: noticed(claim, *rest) if claim is identity else "survived"
+    )
     alone = kills(LOOSE, most=40).power
     monkeypatch.setattr(oracle, "_identities", lambda _: [identity])
     together = kills(LOOSE, most=40).power
