@@ -24,6 +24,7 @@ from corrnoise.theory.numerics.arithmetic import arithmetic
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 
+CHOICES = 6  #: values of an argument at most that are told apart
 Bound = float | int | str
 
 
@@ -273,6 +274,19 @@ class Domain:
             found[name] = axis.value(point[first : first + axis.size], found)
             first += axis.size
         return found
+
+    def cases(self, point: Sequence[Any] | Array) -> Array:
+        """Which values the arguments with few values have at a point of the cube, shape (cases,): a bool for each.
+
+        Arguments with more than ``CHOICES`` values are not told apart; if there are no others, there is one case.
+        """
+        found = []
+        first = 0
+        for axis in self.axes.values():
+            if axis.count is not None and 1 < axis.count <= CHOICES:
+                found += [k == min(int(point[first] * axis.count), axis.count - 1) for k in range(axis.count)]
+            first += axis.size
+        return np.array(found or [True])
 
     def all_points(self, most: int) -> Array | None:
         """A point of the cube for each choice of arguments, shape (n, size); None if there are more than ``most``."""

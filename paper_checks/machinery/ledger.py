@@ -46,7 +46,7 @@ from corrnoise.paper_checks.machinery.certification import Certificate, certify
 from corrnoise.paper_checks.machinery.domains import Domain
 from corrnoise.paper_checks.machinery.margins import agreements, least, margin_of_runs, margins
 from corrnoise.paper_checks.machinery.names import Named
-from corrnoise.paper_checks.machinery.power import Power, Ratio, moved, powers, shifted
+from corrnoise.paper_checks.machinery.power import Power, Ratios, moved, powers, shifted
 from corrnoise.paper_checks.machinery.quantifiers import Family, Meanings, Quantifier, choices
 from corrnoise.paper_checks.machinery.search import Worst, worst_case
 from corrnoise.paper_checks.machinery.sharpness import Interval, equality, interval
@@ -83,8 +83,8 @@ class Outcome:
     #: the smallest margin found and the arguments there (for an identity minus the largest relative difference).  A
     #: search ends at the first violation, so a margin below minus the tolerance need not be the smallest.
     margin: float = math.nan
-    #: the smallest margin of each entry of the sides, and the median, see ``search.Worst``
-    margins: tuple[float, ...] = ()
+    #: the smallest margin of each entry of the sides in each case, and the median, see ``search.Worst``
+    smallest: tuple[float, ...] = ()
     medians: tuple[float, ...] = ()
     worst: Mapping[str, Any] = field(default_factory=dict)
     #: the numbers of points evaluated, and of those that lie in the domain
@@ -220,6 +220,7 @@ class Claim(Named):
             seed=seed,
             enough=-self.tolerance,
             points=self.domain.all_points(max(evaluations, FEW)),
+            cases=self.domain.cases,
         )
 
     def all_mutants(self) -> tuple[Mapping[str, Any], ...]:
@@ -293,18 +294,16 @@ class Claim(Named):
         outcome = self.checked(recorded.ratios, thorough)
         return replace(outcome, seconds=time.perf_counter() - start)
 
-    def checked(self, ratios: Sequence[Ratio], thorough: bool = False) -> Outcome:
-        """Check the claim with other ratios of the sides than recorded; none are not compared.
-
-        The medians of a ``thorough`` search are those of another sample, and not compared.
-        """
+    def checked(self, ratios: Ratios | None, thorough: bool = False) -> Outcome:
+        """Check the claim with other ratios of the sides than recorded; None are not compared."""
         try:
             outcome = self._outcome(self.evaluations * (32 if thorough else 1))
         except Exception as error:
             reason = "; ".join((f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())))
             return Outcome(claim=self, verdict=verdicts.ERROR, agrees=False, reason=reason)
         if outcome.agrees:
-            reason = moved(outcome.margins, ratios, thorough) or ("" if thorough else shifted(outcome.medians, ratios))
+            reason = moved(outcome.margin, outcome.smallest, ratios, thorough)
+            reason = reason or shifted(outcome.medians, ratios, thorough)
             outcome = replace(outcome, agrees=not reason, reason=reason)
         return outcome
 
@@ -339,7 +338,7 @@ class Claim(Named):
             agrees=not reason,
             reason=reason,
             margin=worst.margin,
-            margins=worst.margins,
+            smallest=worst.smallest,
             medians=worst.medians,
             worst=arguments,
             tried=worst.tried,

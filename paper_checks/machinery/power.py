@@ -3,19 +3,18 @@
 Mutants are changes of the formulas of a claim by machine; ``python -m tools.mutation claims --record`` tries them.  A
 claim that has changed since is not listed.
 
-The ratio of the smaller to the larger side of an inequality is recorded with them, for each entry of the sides.  The
-largest that the search finds says how far the statement is from an equality, the median over the first points of the
-search how loose it is in most of its domain.  A check that finds another ratio disagrees with the record.
+Ratios of the smaller to the larger side of an inequality are recorded with them.  The largest one says how far the
+statement is from an equality, also for each entry of the sides, and for each value of an argument that has few of them.
+The median says how loose it is in most of its domain.  A check that finds other ratios disagrees with the record.
 """
 
 import csv
 import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
 
 FILE = "mutants.csv"
 #: What may become of a mutant.
@@ -32,29 +31,31 @@ FATES = {
 
 
 _MOVED = 0.003  #: relative change of a ratio that is noticed, beyond the spread of searches
-_MOST = 0.03  #: relative change that is noticed, whatever the spread
+_MOST = 0.03  #: with the spread; where searches differ more, the largest ratio is not compared
 _DIGITS = 5  #: of a recorded ratio
 _ROUNDING = 1e-9  #: of ratios near 0
 
 
-class Ratio(NamedTuple):
-    """The ratio of the smaller to the larger side: the largest that a search finds, and the median over its first sample.
+@dataclass(frozen=True)
+class Ratios:
+    """Ratios of the smaller to the larger side, to five digits.
 
-    ``spread`` is the relative change of the largest between searches that differ by rounding; 0 where they end at the
-    same place.
+    ``largest`` is the largest that the search finds, and ``spread`` its relative change between searches that differ by
+    rounding; 0 where they end at the same place.  The others are of the first sample of the search, whose points are
+    always the same: the largest of each entry of the sides in each case, and the median, see ``search.Worst``.
     """
 
     largest: float
-    median: float
     spread: float = 0.0
+    in_cases: tuple[float, ...] = ()
+    medians: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
 class Power:
     """The numbers of mutants of each fate; ``of`` counts all that there are, of which a sample was drawn.
 
-    ``ratios`` are those of the smaller to the larger side, one for each entry of the sides, if their number is the same
-    everywhere and small, or else one for all; none for an identity.
+    An identity has no ``ratios``.
     """
 
     killed: int = 0
@@ -66,7 +67,7 @@ class Power:
     equal: int = 0
     undefined: int = 0
     of: int = 0
-    ratios: tuple[Ratio, ...] = ()
+    ratios: Ratios | None = None
 
     def __add__(self, other: "Power") -> "Power":
         return Power(**{name: getattr(self, name) + getattr(other, name) for name in COUNTS})
@@ -112,6 +113,7 @@ class Power:
 
 
 COUNTS = (*FATES, "of")
+_RATIOS = tuple(field.name for field in fields(Ratios))
 
 
 def ratio(margin: float) -> float:
@@ -122,25 +124,32 @@ def ratio(margin: float) -> float:
     return float(f"{1 - margin:.{_DIGITS}g}")
 
 
-def moved(margins: Sequence[float], ratios: Sequence[Ratio], thorough: bool = False) -> str:
-    """Which of the smallest margins is not that of the recorded largest ratio; empty if all are, or none is recorded.
+def moved(margin: float, smallest: Sequence[float], ratios: Ratios | None, thorough: bool = False) -> str:
+    """Which of the smallest margins, of all and in cases, is not that of the recorded ratio; empty if all are.
 
-    A ``thorough`` search may find a larger ratio.
+    None is not compared, nor the largest ratio of all if searches spread too much to find it again.  A ``thorough`` search
+    may find a larger one, and its first sample is another one.
     """
-    if ratios and len(margins) != len(ratios):
-        return f"{len(margins)} entries of the sides are compared, recorded are {len(ratios)}"
-    for margin, known in zip(margins, ratios, strict=False):
-        allowed = min(_MOVED + 2 * known.spread, _MOST)
-        if _differs(margin, known.largest, allowed, math.inf if thorough else allowed):
-            return f"the largest ratio of the sides is {1 - margin:.4g}, recorded is {known.largest:.4g}"
-    return ""
+    if ratios is None:
+        return ""
+    allowed = _MOVED + 2 * ratios.spread
+    allowed = allowed if allowed <= _MOST else math.inf
+    if _differs(margin, ratios.largest, allowed, math.inf if thorough else allowed):
+        return f"the largest ratio of the sides is {1 - margin:.4g}, recorded is {ratios.largest:.4g}"
+    return "" if thorough else _different("largest", smallest, ratios.in_cases)
 
 
-def shifted(medians: Sequence[float], ratios: Sequence[Ratio]) -> str:
-    """Which of the median margins is not that of the recorded ratio; empty if all are, or none is recorded."""
-    for margin, known in zip(medians, ratios, strict=False):
-        if _differs(margin, known.median, _MOVED, _MOVED):
-            return f"the median ratio of the sides is {1 - margin:.4g}, recorded is {known.median:.4g}"
+def shifted(medians: Sequence[float], ratios: Ratios | None, thorough: bool = False) -> str:
+    """Which of the median margins is not that of the recorded ratio; see ``moved``."""
+    return "" if ratios is None or thorough else _different("median", medians, ratios.medians)
+
+
+def _different(name: str, margins: Sequence[float], recorded: Sequence[float]) -> str:
+    if len(margins) != len(recorded):
+        return f"there are {len(margins)} cases, recorded are {len(recorded)}"
+    for margin, known in zip(margins, recorded, strict=True):
+        if _differs(margin, known, _MOVED, _MOVED):
+            return f"the {name} ratio of the sides in one case is {1 - margin:.4g}, recorded is {known:.4g}"
     return ""
 
 
@@ -154,11 +163,18 @@ def written(powers: Mapping[str, Power]) -> str:
     """Numbers by claim as CSV."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(["claim", *COUNTS, *Ratio._fields])
+    table.writerow(["claim", *COUNTS, *_RATIOS])
     for claim, power in powers.items():
-        ratios = (" ".join(f"{getattr(ratio, name):g}" for ratio in power.ratios) for name in Ratio._fields)
-        table.writerow([claim, *(getattr(power, name) for name in COUNTS), *ratios])
+        counts = (getattr(power, name) for name in COUNTS)
+        values = [""] * len(_RATIOS) if power.ratios is None else vars(power.ratios).values()
+        ratios = (" ".join(map(str, value)) if isinstance(value, tuple) else value for value in values)
+        table.writerow([claim, *counts, *ratios])
     return text.getvalue()
+
+
+def _ratios(row: Mapping[str, str]) -> Ratios:
+    largest, spread, *in_cases = (tuple(map(float, row[name].split())) for name in _RATIOS)
+    return Ratios(*largest, *spread, *in_cases)
 
 
 @cache
@@ -169,9 +185,7 @@ def powers() -> Mapping[str, Power]:
     return {
         row["claim"]: Power(
             **{name: int(row[name]) for name in COUNTS},
-            ratios=tuple(
-                Ratio(*map(float, one)) for one in zip(*(row[name].split() for name in Ratio._fields), strict=True)
-            ),
+            ratios=_ratios(row) if row["largest"] else None,
         )
         for row in rows
     }

@@ -30,19 +30,19 @@ _SMALLEST_STEP = 2.0**-30
 class Worst:
     """The smallest margin found, its place, and the numbers of points tried and accepted (margin not nan).
 
-    ``margins`` has the smallest of each entry, where all points have the same number of them, at most ``ENTRIES``; else
-    only ``margin``; and none without an accepted point.  ``medians`` are those of the same margins over the first sample,
-    and ``share`` is the part of it that is accepted.  The pattern searches do not count there, because they stay where
-    points are accepted and margins are small.
+    The others are of the first sample alone, because the pattern searches stay where points are accepted and margins are
+    small.  ``share`` is the part of it that is accepted.  ``smallest`` and ``medians`` are those of the margins of each
+    entry in each case that has accepted points, entries first; where points differ in the number of entries, or there
+    are more than ``ENTRIES``, of the smallest of all.
     """
 
     margin: float
-    margins: tuple[float, ...]
-    medians: tuple[float, ...]
     point: Array
     tried: int
     accepted: int
     share: float
+    smallest: tuple[float, ...] = ()
+    medians: tuple[float, ...] = ()
 
 
 def _corners(dimension: int, seed: int) -> Iterator[Array]:
@@ -88,8 +88,11 @@ def sample_points(dimension: int, points: int, seed: int = 0) -> list[Array]:
 class _Search:
     """The points evaluated so far, and whether a margin below ``enough`` is among them."""
 
-    def __init__(self, margin: Callable[[Array], float | Array], enough: float) -> None:
+    def __init__(
+        self, margin: Callable[[Array], float | Array], enough: float, cases: Callable[[Array], Array]
+    ) -> None:
         self.margin = margin
+        self.cases = cases
         self.enough = enough
         self.found: list[tuple[float, Array]] = []
         self.entries: list[Array] = []
@@ -109,16 +112,14 @@ class _Search:
     def best(self) -> tuple[float, Array] | None:
         return min(self.found, key=lambda entry: entry[0], default=None)
 
-    def margins(self, sampled: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """The smallest margins of each entry, or of all entries, and their medians over the first ``sampled`` points."""
-        if not self.found:
-            return (), ()
+    def in_cases(self) -> list[Array]:
+        """The margins of the points so far, of each entry or of all, in each case, as ``Worst`` orders them."""
         sizes = {entries.size for entries in self.entries}
         few = len(sizes) == 1 and max(sizes) <= ENTRIES
-        columns = np.transpose(self.entries) if few else np.array([[value for value, _ in self.found]])
-        return tuple(np.fmin.reduce(columns, axis=1).tolist()), tuple(
-            np.nanmedian(columns[:, :sampled], axis=1).tolist()
-        )
+        every = np.array(self.entries if few else [[value] for value, _ in self.found])
+        cases = np.array([self.cases(point) for _, point in self.found])
+        found = (margins[case] for margins, case in product(every.T, cases.T))
+        return [margins for margins in found if margins.size]
 
     def starts(self, apart: float) -> list[tuple[float, Array]]:
         """The best points that have no better point within ``apart`` in every coordinate: one for each valley."""
@@ -166,21 +167,22 @@ def worst_case(
     seed: int = 0,
     enough: float = -np.inf,
     points: Iterable[Array] | None = None,
+    cases: Callable[[Array], Array] = lambda _: np.array([True]),
 ) -> Worst:
     """Minimise ``margin`` over [0, 1]^dimension with about ``evaluations`` calls, until one is below ``enough``.
 
     ``margin`` is called with a point, shape (dimension,), and is nan outside the domain; of an array the smallest entry
     counts, and it is nan if an entry is nan and none is below ``enough``.  The corners and every descent
     take a minimum number of calls, which may exceed ``evaluations`` in many dimensions.  Of a finite domain only its
-    ``points`` are evaluated.
+    ``points`` are evaluated.  ``cases`` says to which cases a point belongs, a bool for each.
     """
-    search = _Search(margin, enough)
+    search = _Search(margin, enough, cases)
     points = [np.empty(0)] if dimension == 0 else points
     if points is not None:
         for point in points:
             if not search.finished:
                 search.evaluate(point)
-        sampled, share = len(search.found), len(search.found) / search.tried
+        sample, share = search.in_cases(), len(search.found) / search.tried
     else:
         faces = list(_faces(dimension, evaluations // 8, seed + 2))
         inside = _sample(dimension, max(evaluations // 3 + evaluations // 8 - len(faces), 1), seed)
@@ -188,7 +190,7 @@ def worst_case(
             if not search.finished:
                 search.evaluate(point)
         spacing = min(float(len(inside)) ** (-1 / dimension), 0.25)
-        sampled, share = len(search.found), len(search.found) / search.tried
+        sample, share = search.in_cases(), len(search.found) / search.tried
         starts = search.starts(2 * spacing)
         rng = np.random.default_rng(seed + 1)
         for left, (value, point) in zip(range(len(starts), 0, -1), starts, strict=True):
@@ -196,5 +198,6 @@ def worst_case(
                 budget = max((evaluations - search.tried) // left, 8 * dimension)
                 search.descend(value, point, spacing, budget, rng)
     value, point = search.best() or (np.nan, np.full(dimension, np.nan))
-    least_of_each, medians = search.margins(sampled)
-    return Worst(value, least_of_each, medians, point, search.tried, len(search.found), share)
+    smallest = tuple(float(np.fmin.reduce(margins)) for margins in sample)
+    medians = tuple(float(np.nanmedian(margins)) for margins in sample)
+    return Worst(value, point, search.tried, len(search.found), share, smallest, medians)

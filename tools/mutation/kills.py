@@ -29,7 +29,7 @@ import numpy as np
 
 from corrnoise.paper_checks import claims
 from corrnoise.paper_checks.machinery.ledger import FEW, Claim
-from corrnoise.paper_checks.machinery.power import Ratio, moved, ratio, shifted
+from corrnoise.paper_checks.machinery.power import Ratios, moved, ratio, shifted
 from corrnoise.paper_checks.machinery.search import Worst, sample_points, worst_case
 from corrnoise.paper_checks.machinery.verdicts import FALSE, INEQUALITY
 from corrnoise.theory.numerics.checks import Array
@@ -81,20 +81,19 @@ def _worst(claim: Claim, rng: np.random.Generator | None = None) -> Worst:
         evaluations=claim.evaluations,
         enough=-claim.tolerance,
         points=claim.domain.all_points(max(claim.evaluations, FEW)),
+        cases=claim.domain.cases,
     )
 
 
-def _ratios(claim: Claim, worst: Worst) -> tuple[Ratio, ...]:
-    """The ratios of the sides of a claim, each with the largest relative change in other searches; 2 digits."""
-    if claim.relation != INEQUALITY:
-        return ()
-    others = [_worst(claim, np.random.default_rng(seed)).margins for seed in range(_SEARCHES)]
-    found = []
-    for margin, median, *same in zip(worst.margins, worst.medians, *others, strict=True):
-        largest = ratio(margin)
-        most = max(abs(1 - other - largest) for other in same) / abs(largest) if largest else 0.0
-        found.append(Ratio(largest, ratio(median), 0.0 if most < _SAME_PLACE else float(f"{most:.2g}")))
-    return tuple(found)
+def _ratios(claim: Claim, worst: Worst) -> Ratios | None:
+    """The ratios of the sides of an inequality; the spread is the largest relative change in other searches."""
+    if claim.relation != INEQUALITY or np.isnan(worst.margin):
+        return None
+    largest = ratio(worst.margin)
+    others = [1 - _worst(claim, np.random.default_rng(seed)).margin for seed in range(_SEARCHES)]
+    most = max(abs(other - largest) for other in others) / abs(largest) if largest else 0.0
+    spread = 0.0 if most < _SAME_PLACE else float(f"{most:.2g}")
+    return Ratios(largest, spread, tuple(map(ratio, worst.smallest)), tuple(map(ratio, worst.medians)))
 
 
 def is_case(claim: Claim, mutant: Mutant) -> bool:
@@ -164,14 +163,14 @@ def fate(
     return ("weaker" if is_at_others(claim, points, sides) else "survived"), worst.margin
 
 
-def noticed(claim: Claim, mutant: Mutant, ratios: Sequence[Ratio], kept: Sequence[Any] = ()) -> str:
+def noticed(claim: Claim, mutant: Mutant, ratios: Ratios | None, kept: Sequence[Any] = ()) -> str:
     """The fate of a mutant by the whole check of a claim, whose sides have these ``ratios``; "survived" if it agrees.
 
     A check disagrees, too, if a formula refuses an argument that the statement allows: it then ends with an error.
     """
     with in_place(mutant, kept):
-        outcome = claim.checked(())
-    if not outcome.agrees or moved(outcome.margins, ratios):
+        outcome = claim.checked(None)
+    if not outcome.agrees or moved(outcome.margin, outcome.smallest, ratios):
         return "noticed"
     return "shifted" if shifted(outcome.medians, ratios) else "survived"
 
@@ -179,7 +178,7 @@ def noticed(claim: Claim, mutant: Mutant, ratios: Sequence[Ratio], kept: Sequenc
 def _identities(mutant: Mutant) -> Iterator[Claim]:
     """The claims that are identities and run the function of a mutant, as recorded."""
     [name] = _names([mutant.function])
-    known = {one for one, found in recorded().items() if name in found.functions and not found.ratios}
+    known = {one for one, found in recorded().items() if name in found.functions and found.ratios is None}
     yield from (one.claim for one in claims() if one.identifier in known)
 
 
@@ -223,7 +222,7 @@ def kills(claim: Claim, most: int = MOST, seed: int = 0) -> Kills:
                 end = noticed(claim, mutant, ratios, kept)
         with suppress(OutOfTimeError), memory_limit(_MEMORY), time_limit(_SECONDS):
             if end == "survived" and any(
-                noticed(other, mutant, (), kept) == "noticed" for other in _identities(mutant) if other is not claim
+                noticed(other, mutant, None, kept) == "noticed" for other in _identities(mutant) if other is not claim
             ):
                 end = "elsewhere"
         fates[end] += 1

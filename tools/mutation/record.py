@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from corrnoise.paper_checks.machinery.ledger import Claim
-from corrnoise.paper_checks.machinery.power import FILE, Power, Ratio
+from corrnoise.paper_checks.machinery.power import FILE, Power, Ratios
 from corrnoise.support.serialise import digest
 
 RECORD = Path(__file__).with_name("claims.json")
@@ -47,7 +47,7 @@ class Kills:
     kinds: Mapping[str, int] = field(default_factory=dict)
     survivors: tuple[tuple[str, float], ...] = ()
     functions: tuple[str, ...] = ()
-    ratios: tuple[Ratio, ...] = ()  #: the largest ratio of the entries of both sides; none for an identity
+    ratios: Ratios | None = None  #: of the smaller to the larger side; none for an identity
 
     @property
     def power(self) -> Power:
@@ -57,7 +57,7 @@ class Kills:
     @property
     def needs_reason(self) -> bool:
         """Whether fewer than half of the telling mutants are killed or noticed, or none tells; not without mutants."""
-        rate = self.power.found_rate
+        rate = self.power.noticed_rate
         return self.of > 0 and (rate is None or rate < _HALF)
 
 
@@ -125,7 +125,10 @@ def read(text: str) -> dict[str, Kills]:
     found = {}
     for name, fields in json.loads(text).items():
         survivors = tuple((mutant, margin) for mutant, margin in fields.pop("survivors"))
-        ratios = tuple(Ratio(*ratio) for ratio in fields.pop("ratios"))
+        known = fields.pop("ratios")
+        ratios = known and Ratios(
+            **{key: tuple(value) if isinstance(value, list) else value for key, value in known.items()}
+        )
         found[name] = Kills(functions=tuple(fields.pop("functions")), survivors=survivors, ratios=ratios, **fields)
     return found
 

@@ -186,6 +186,18 @@ def test_finitely_many_arguments_are_all_reached():
     assert sorted(found) == sorted(product((-1, 0, 1, 2), "abc"))
 
 
+def test_arguments_with_few_values_tell_cases_apart():
+    """One case for each value of each of them; intervals, and arguments with one value or many, have none."""
+    axes = {"x": linear(0, 1), "n": integers(1, 3), "one": one_of(7), "many": integers(0, 6), "name": one_of("a", "b")}
+    domain = Domain(axes)
+    for point in ([0, 0, 0, 0, 0], [1, 1, 1, 1, 1], [0.5, 0.34, 0.5, 0.9, 0.49]):
+        arguments = domain.arguments(point)
+        expected = [arguments["n"] == n for n in (1, 2, 3)] + [arguments["name"] == name for name in "ab"]
+        assert domain.cases(point).tolist() == expected
+    assert Domain({"x": vector(linear(0, 1), 2), "n": integers(0, 1)}).cases([0, 0, 1]).tolist() == [False, True]
+    assert Domain({"x": linear(0, 1)}).cases([0.5]).tolist() == [True]
+
+
 @pytest.mark.parametrize(
     "axes",
     [

@@ -8,14 +8,14 @@ import pytest
 
 import corrnoise.paper_checks as ledgers
 from corrnoise.paper_checks.machinery import ledger, report
-from corrnoise.paper_checks.machinery.power import Power, Ratio, moved, powers, ratio, shifted, written
+from corrnoise.paper_checks.machinery.power import Power, Ratios, moved, powers, ratio, shifted, written
 from corrnoise.paper_checks.machinery.records import outcome_record
 from corrnoise.paper_checks.machinery.wording import check
 from tests.small_claims import claim as small_claim
 
 
 def test_rates_are_of_the_mutants_that_tell_and_of_those_drawn():
-    power = Power(killed=6, survived=2, weaker=5, equal=4, undefined=3, of=40, ratios=(Ratio(0.5, 0.1),))
+    power = Power(killed=6, survived=2, weaker=5, equal=4, undefined=3, of=40, ratios=Ratios(0.5))
     assert (power.drawn, power.telling) == (20, 8)
     assert (power.kill_rate, power.noticed_rate, power.found_rate, power.blindness) == (0.75, 0.75, 0.75, 0.35)
     assert power + power == Power(12, 0, 0, 0, 4, 10, 8, 6, 80)
@@ -30,7 +30,7 @@ def test_rates_are_of_the_mutants_that_tell_and_of_those_drawn():
 
 
 def test_numbers_are_read_as_they_are_written(monkeypatch, tmp_path):
-    ratios = (Ratio(0.25, 0.125, 0.01), Ratio(1.0, 1.2346e-07))
+    ratios = Ratios(0.25, 0.01, (0.25, 0.2), (0.125, 1.2346e-07))
     found = {"a": Power(1, 2, 3, 4, 5, 6, 7, 8, 70, ratios), "b": Power(of=7)}
     (tmp_path / "mutants.csv").write_text(written(found), encoding="utf-8")
     monkeypatch.setattr("corrnoise.paper_checks.machinery.power.files", lambda _: tmp_path)
@@ -56,7 +56,8 @@ def test_the_power_of_a_claim_is_shown_and_in_the_record():
         (0.49, 0.5, 0.01, False, False),
         (0.48, 0.5, 0.01, False, True),
         (0.486, 0.5, 0.1, False, False),
-        (0.484, 0.5, 0.1, False, True),  # whatever the spread
+        (0.486, 0.5, 0.0134, False, False),
+        (0.4, 0.5, 0.0136, False, False),  # it cannot be found again
         (0.498, 0.5, 0.0, True, False),  # a longer search may find a larger ratio, but none that is smaller
         (0.502, 0.5, 0.0, True, True),
         (1.5, -0.5, 0.0, False, False),
@@ -69,16 +70,29 @@ def test_the_power_of_a_claim_is_shown_and_in_the_record():
     ],
 )
 def test_a_ratio_that_moves_is_noticed(margin, ratio, spread, thorough, expected):
-    ratios = (Ratio(0.3, 0.1), Ratio(ratio, 0.1, spread))
-    assert bool(moved((0.7, margin), ratios, thorough)) == expected
-    assert not moved((0.7, margin), ())
-    assert moved((margin,), ratios) == "1 entries of the sides are compared, recorded are 2"
+    assert bool(moved(margin, (), Ratios(ratio, spread), thorough)) == expected
+    assert not moved(margin, (), None)
 
 
-@pytest.mark.parametrize(("margin", "expected"), [(0.9, False), (0.8998, False), (0.8996, True), (0.9004, True)])
-def test_a_median_that_moves_is_noticed_whatever_the_spread(margin, expected):
-    assert bool(shifted((0.6, margin), (Ratio(0.5, 0.4), Ratio(0.5, 0.1, 0.2)))) == expected
-    assert not shifted((0.6, margin), ())
+@pytest.mark.parametrize(
+    ("margins", "expected"),
+    [
+        ((0.6, 0.9), ""),
+        ((0.6, 0.8998), ""),
+        ((0.6, 0.8996), "ratio of the sides in one case is 0.1004, recorded is 0.1"),
+        ((0.6, 0.9004), "ratio of the sides in one case is 0.0996, recorded is 0.1"),
+        ((0.6,), "there are 1 cases, recorded are 2"),
+    ],
+)
+def test_a_ratio_that_moves_in_one_case_is_noticed_whatever_the_spread(margins, expected):
+    """A longer search has another first sample, which is not compared."""
+    known = Ratios(0.5, 0.2, in_cases=(0.4, 0.1), medians=(0.4, 0.1))
+    assert expected in moved(0.5, margins, known)
+    assert expected in shifted(margins, known)
+    assert bool(moved(0.5, margins, known)) == bool(shifted(margins, known)) == bool(expected)
+    assert not moved(0.5, margins, known, thorough=True)
+    assert not shifted(margins, known, thorough=True)
+    assert not shifted(margins, None)
 
 
 def test_ratios_are_recorded_to_five_digits():
@@ -87,17 +101,24 @@ def test_ratios_are_recorded_to_five_digits():
 
 
 def test_a_check_compares_the_recorded_ratios(monkeypatch):
-    loose = small_claim(lambda x, c=1.0: (0.25 * (1 + x) ** 2, c * (1 + x)), mutants=[{"c": 0.2}])
-    found = loose.checked(())
-    assert found.margins == (0.5,)
-    assert found.medians == pytest.approx((0.625,), abs=0.01)
+    loose = small_claim(lambda x, c=1.0: ([0.25 * (1 + x) ** 2, 0], [c * (1 + x), 1]), mutants=[{"c": 0.2}])
+    found = loose.checked(None)
+    assert found.smallest == (0.5, 1.0)
+    assert found.medians == pytest.approx((0.625, 1.0), abs=0.01)
     median = ratio(found.medians[0])
     for recorded, reason in (
-        (Ratio(0.5, median), ""),
-        (Ratio(0.3, median), "the largest ratio of the sides is 0.5, recorded is 0.3"),
-        (Ratio(0.5, 0.3), f"the median ratio of the sides is {median:.4g}, recorded is 0.3"),
+        (Ratios(0.5, 0.0, (0.5, 0.0), (median, 0.0)), ""),
+        (Ratios(0.3, 0.0, (0.5, 0.0), (median, 0.0)), "the largest ratio of the sides is 0.5, recorded is 0.3"),
+        (
+            Ratios(0.5, 0.0, (0.5, 0.1), (median, 0.0)),
+            "the largest ratio of the sides in one case is 0, recorded is 0.1",
+        ),
+        (
+            Ratios(0.5, 0.0, (0.5, 0.0), (0.3, 0.0)),
+            f"the median ratio of the sides in one case is {median:.4g}, recorded is 0.3",
+        ),
     ):
-        monkeypatch.setattr(ledger, "powers", lambda r=recorded: {loose.identifier: Power(ratios=(r,))})
+        monkeypatch.setattr(ledger, "powers", lambda r=recorded: {loose.identifier: Power(ratios=r)})
         assert loose.check().reason == reason
     assert loose.check(thorough=True).agrees  # another sample has another median
 

@@ -169,17 +169,30 @@ def test_given_points_are_all_that_is_evaluated():
 
 
 def test_each_of_few_entries_has_a_smallest_margin_and_a_median():
-    """The median is that of the first sample; of many entries, or numbers that differ, the smallest counts alone."""
-    found = worst_case(lambda u: np.array([0.2 + u[0], 1 - u[1]]), 2)
-    assert found.margin == min(found.margins) == 0.0
-    assert found.margins == (0.2, 0.0)
-    assert found.medians == pytest.approx((0.7, 0.5), abs=0.05)
+    """They are those of the first sample; of many entries, or numbers that differ, the smallest counts alone."""
+    found = worst_case(lambda u: np.array([0.2 + u[0], 1 + abs(u[1] - 0.3)]), 2)
+    assert found.margin == 0.2
+    assert found.smallest == pytest.approx((0.2, 1.0), abs=0.01)
+    assert found.smallest[1] > 1.0  # the searches that follow are not counted
+    assert found.medians == pytest.approx((0.7, 1.3), abs=0.1)
     for margin in (lambda u: np.arange(9) + u[0], lambda u: np.array([u[0], 3, 4][: 2 + (u[0] > 0.5)])):
-        assert worst_case(margin, 1).margins == (0.0,)
+        assert worst_case(margin, 1).smallest == (0.0,)
     points = np.array([[0.75], [0.5], [0.125], [0.25]])
     halves = worst_case(lambda u: np.array([u[0], np.nan if u[0] == 0.5 else 1 - u[0]]), 1, points=points)
-    assert (halves.margins, halves.medians) == ((0.125, 0.25), (0.25, 0.75))
-    assert worst_case(lambda u: np.nan, 1).medians == ()
+    assert (halves.smallest, halves.medians) == ((0.125, 0.25), (0.25, 0.75))
+    assert worst_case(lambda u: np.nan, 1).smallest == ()
+
+
+def test_each_case_has_a_smallest_margin_and_a_median():
+    """Entries first; a case without accepted points has none."""
+    points = np.array([[0.75], [0.5], [0.125], [0.25]])
+
+    def cases(u):
+        return np.array([u[0] < 0.3, u[0] > 0.3, u[0] > 0.6, u[0] > 0.9])
+
+    found = worst_case(lambda u: np.array([u[0], 1 - u[0]]), 1, points=points, cases=cases)
+    assert found.smallest == (0.125, 0.5, 0.75, 0.75, 0.25, 0.25)
+    assert found.medians == (0.1875, 0.625, 0.75, 0.8125, 0.375, 0.25)
 
 
 def test_infinite_margins_are_ordered():

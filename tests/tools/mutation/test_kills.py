@@ -11,7 +11,7 @@ import pytest
 
 import corrnoise.paper_checks as ledgers
 from corrnoise.paper_checks.machinery.domains import linear, vector
-from corrnoise.paper_checks.machinery.power import FATES, Ratio, powers
+from corrnoise.paper_checks.machinery.power import FATES, Ratios, powers, ratio
 from corrnoise.paper_checks.machinery.search import Worst, sample_points
 from corrnoise.paper_checks.machinery.verdicts import FALSE, INEQUALITY
 from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
@@ -108,7 +108,7 @@ def test_a_sharp_claim_kills_and_a_loose_one_does_not():
     assert sharp.power.killed > loose.power.killed
     assert all(margin >= -LOOSE.tolerance for _, margin in loose.survivors)
     assert sharp.fates["weaker"] > 0  # larger right sides
-    assert (sharp.ratios, loose.ratios) == ((Ratio(1.0, 1.0),), (Ratio(0.1, 0.1),))
+    assert (sharp.ratios, loose.ratios) == (Ratios(one, 0.0, (one,), (one,)) for one in (1.0, 0.1))
     assert loose.power.noticed > sharp.power.noticed
 
 
@@ -119,29 +119,31 @@ def test_true_mutants_of_a_loose_claim_are_noticed_by_what_is_recorded_of_it():
     [mutant] = [mutant for mutant in mutants_of(trace_bound) if mutant.kind == "sum to maximum"]
     assert fate(LOOSE, mutant, points, margins)[0] == "survived"
     with in_place(mutant, ()):
-        median = 1 - LOOSE.checked(()).medians[0]
-    assert noticed(LOOSE, mutant, (Ratio(0.1, median),)) == "noticed"
-    assert noticed(LOOSE, mutant, (Ratio(0.5, median),)) == "survived"  # the ratio with the maximum
-    assert noticed(LOOSE, mutant, (Ratio(0.5, 0.1),)) == "shifted"
+        found = LOOSE.checked(None)
+    largest, medians = (ratio(found.smallest[0]),), (ratio(found.medians[0]),)
+    assert noticed(LOOSE, mutant, Ratios(0.1, 0.0, largest, medians)) == "noticed"
+    assert noticed(LOOSE, mutant, Ratios(0.5, 0.0, (0.1,), medians)) == "noticed"
+    assert noticed(LOOSE, mutant, Ratios(0.5, 0.0, largest, medians)) == "survived"  # the ratios with the maximum
+    assert noticed(LOOSE, mutant, Ratios(0.5, 0.0, largest, (0.1,))) == "shifted"
     [lost] = [mutant for mutant in mutants_of(trace_bound) if mutant.after == "eta * float(eigenvalues.sum())"]
-    assert noticed(LOOSE, lost, ()) == "noticed"
+    assert noticed(LOOSE, lost, None) == "noticed"
 
 
 def test_the_spread_of_a_ratio_is_that_of_searches_that_differ_by_rounding(monkeypatch):
     """A check disagrees beyond twice the spread only."""
-    assert oracle._ratios(LOOSE, oracle._worst(LOOSE)) == (Ratio(0.1, 0.1),)
-    margins = iter([(0.5, 0.9), (0.5, 0.9), (0.49, 0.9), (0.5, 0.85)])
+    assert oracle._ratios(LOOSE, oracle._worst(LOOSE)) == Ratios(0.1, 0.0, (0.1,), (0.1,))
+    margins = iter([0.5, 0.5, 0.49, 0.5])
 
     def worst(*_):
-        return Worst(0.5, next(margins), (0.6, 0.9), MIDDLE[0], 1, 1, 1.0)
+        return Worst(next(margins), MIDDLE[0], 1, 1, 1.0, (0.6, 0.9), (0.7, 0.9))
 
     monkeypatch.setattr(oracle, "_worst", worst)
-    ratios = oracle._ratios(LOOSE, worst())
-    assert ratios == (Ratio(0.5, 0.4, 0.02), Ratio(0.1, 0.1, 0.5))
+    assert oracle._ratios(LOOSE, worst()) == Ratios(0.5, 0.02, (0.4, 0.1), (0.3, 0.1))
     monkeypatch.undo()
-    scattered = claim(lambda eigenvalues, eta, two=2.0: (0.49 * eta, two * eta / 2), mutants=[{"two": 0.9}])
-    assert scattered.checked([Ratio(0.5, 0.49, 0.02)]).agrees
-    assert not scattered.checked([Ratio(0.5, 0.49)]).agrees
+    scattered = claim(lambda eigenvalues, eta, two=2.0: (0.495 * eta, two * eta / 2), mutants=[{"two": 0.9}])
+    same = ((0.495,), (0.495,))
+    assert scattered.checked(Ratios(0.5, 0.01, *same)).agrees
+    assert not scattered.checked(Ratios(0.5, 0.0, *same)).agrees
 
 
 def test_a_mutant_that_fixes_an_argument_is_a_case_of_the_claim():
@@ -351,6 +353,7 @@ def test_a_claim_that_kills_few_says_why():
         ({"killed": 3, "survived": 3}, False),
         ({"killed": 2, "noticed": 1, "survived": 4}, True),
         ({"killed": 2, "noticed": 2, "survived": 4}, False),
+        ({"killed": 3, "shifted": 2, "elsewhere": 2}, True),
         ({"survived": 1}, True),
         ({"equal": 7}, True),
     ],
