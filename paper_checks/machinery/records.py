@@ -1,6 +1,7 @@
 """Claims and outcomes in the terms of JSON, for other programs; see ``corrnoise.support.serialise``."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,7 @@ def outcome_record(outcome: Outcome) -> dict[str, Any]:
             "noticed_rate": power.noticed_rate,
             "found_rate": power.found_rate,
             "blindness": power.blindness,
-            **vars(power),
+            **asdict(power),
         },
         "mutants": [{"mutant": mutant, "rejected": rejected} for mutant, rejected in outcome.mutants],
     }
