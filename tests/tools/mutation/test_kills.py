@@ -108,7 +108,7 @@ def test_a_sharp_claim_kills_and_a_loose_one_does_not():
     assert sharp.power.killed > loose.power.killed
     assert all(margin >= -LOOSE.tolerance for _, margin in loose.survivors)
     assert sharp.fates["weaker"] > 0  # larger right sides
-    assert (sharp.ratios, loose.ratios) == (Ratios(one, 0.0, (one,), (one,)) for one in (1.0, 0.1))
+    assert (sharp.ratios, loose.ratios) == tuple(Ratios(one, 0.0, (one,), (one,)) for one in (1.0, 0.1))
     assert loose.power.noticed > sharp.power.noticed
 
 
