@@ -173,8 +173,8 @@ def written(powers: Mapping[str, Power]) -> str:
 
 
 def _ratios(row: Mapping[str, str]) -> Ratios:
-    largest, spread, *in_cases = (tuple(map(float, row[name].split())) for name in _RATIOS)
-    return Ratios(*largest, *spread, *in_cases)
+    in_cases, medians = (tuple(map(float, row[name].split())) for name in ("in_cases", "medians"))
+    return Ratios(float(row["largest"]), float(row["spread"]), in_cases, medians)
 
 
 @cache

@@ -126,9 +126,7 @@ def read(text: str) -> dict[str, Kills]:
     for name, fields in json.loads(text).items():
         survivors = tuple((mutant, margin) for mutant, margin in fields.pop("survivors"))
         known = fields.pop("ratios")
-        ratios = known and Ratios(
-            **{key: tuple(value) if isinstance(value, list) else value for key, value in known.items()}
-        )
+        ratios = known and Ratios(known["largest"], known["spread"], tuple(known["in_cases"]), tuple(known["medians"]))
         found[name] = Kills(functions=tuple(fields.pop("functions")), survivors=survivors, ratios=ratios, **fields)
     return found
 
