@@ -88,7 +88,8 @@ def n1_one_coordinate(
 ) -> Sides:
     """Then x_j² = λ_j/p_j, R² = max λ_j/p_j, and λ_j E (θ − θ*)_j² = η (s² λ_j + σ² b_j)/(2 − x_j/p_j) exactly, each direction alone.
 
-    For p_j = λ_j/Tr H the upper bound is an equality.
+    For p_j = λ_j/Tr H the upper bound is an equality.  So is the third inequality, Jensen's: the error is at least half the sum
+    of the drive over 2 less the mean of x_j/p_j, weighted with the drive.
     """
     shares = np.resize(weights, eigenvalues.size) * eigenvalues
     p = shares / shares.sum()
@@ -97,7 +98,9 @@ def n1_one_coordinate(
     drive = problem.learning_rate * problem.drive(noise, noise.variance())
     error = float((drive / (2 - problem.rates / p)).sum()) / 2
     upper = problem.upper_bound(noise, moment_bound=r2)
-    return np.array([low * float(drive.sum()) / 4, error]), np.array([error, high * upper])
+    total = float(drive.sum())
+    mean = problem.learning_rate * float((drive / np.resize(weights, drive.size)).sum() * shares.sum()) / total
+    return np.array([low * total / 4, error, low * total / (2 - mean) / 2]), np.array([error, high * upper, error])
 
 
 @PAPER.inequality(
