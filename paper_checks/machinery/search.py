@@ -172,9 +172,9 @@ def worst_case(
     """Minimise ``margin`` over [0, 1]^dimension with about ``evaluations`` calls, until one is below ``enough``.
 
     ``margin`` is called with a point, shape (dimension,), and is nan outside the domain; of an array the smallest entry
-    counts, and it is nan if an entry is nan and none is below ``enough``.  The corners and every descent
-    take a minimum number of calls, which may exceed ``evaluations`` in many dimensions.  Of a finite domain only its
-    ``points`` are evaluated.  ``cases`` says to which cases a point belongs, a bool for each.
+    counts, and it is nan if an entry is nan and none is below ``enough``.  The corners and every descent take a minimum
+    number of calls, which may exceed ``evaluations`` in many dimensions.  Of a finite domain only its ``points`` are
+    evaluated.  ``cases`` says to which cases a point belongs, a bool for each.
     """
     search = _Search(margin, enough, cases)
     points = [np.empty(0)] if dimension == 0 else points
