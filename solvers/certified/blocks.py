@@ -11,34 +11,44 @@ import numba
 import numpy as np
 
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.numerics.inlined import inlined
+from corrnoise.theory.numerics.inlined import dot, inlined
 
 _jit = numba.njit(cache=True, nogil=True, error_model="numpy")
 _LOST = 1e-15  # share of a squared response that is left by rounding when others are taken off
 
 
 @_jit
-def _subtract_projection(gram: Array, states: int) -> None:
-    """Take off what the first ``states`` responses explain of the others, in place, below the diagonal."""
-    size = gram.shape[0]
-    column = np.empty(size)
-    for s in range(states):
-        pivot = gram[s, s]
-        before = pivot
+def _pivots(gram: Array, pivots: Array) -> None:
+    """Eliminate below the diagonal in place; a pivot that is left by rounding is 0, and explains nothing."""
+    m = gram.shape[0]
+    for s in range(m):
+        before = pivots[s] = gram[s, s]
         for r in range(s):
-            before += gram[s, r] * gram[s, r] / gram[r, r] if gram[r, r] > 0.0 else 0.0
-        if not pivot > _LOST * before:
-            gram[s, s] = 0.0
+            before += gram[s, r] * gram[s, r] / pivots[r] if pivots[r] > 0.0 else 0.0
+        if not pivots[s] > _LOST * before:
+            pivots[s] = 0.0
             continue
-        column[:] = gram[:, s]
-        for i in range(s + 1, size):
-            _add(gram[i, s + 1 : i + 1], -column[i] / pivot, column[s + 1 : i + 1])
+        for i in range(s + 1, m):
+            for j in range(s + 1, i + 1):
+                gram[i, j] -= gram[i, s] * gram[j, s] / pivots[s]
 
 
 @inlined
 def _add(row, factor, other):  # type: ignore[no-untyped-def]
     for i in range(row.size):
         row[i] += factor * other[i]
+
+
+@inlined
+def _scaled(row, factor, other):  # type: ignore[no-untyped-def]
+    for i in range(row.size):
+        row[i] = factor * other[i]
+
+
+@inlined
+def _add_two(row, one_factor, one, other_factor, other):  # type: ignore[no-untyped-def]
+    for i in range(row.size):
+        row[i] += one_factor * one[i] + other_factor * other[i]
 
 
 @inlined
@@ -68,11 +78,13 @@ def joined(
     count, groups, m, q = inputs.shape
     size, p = basis.shape
     total = np.zeros((size, size))
-    whole = np.zeros((m + size, m + size))
-    states = np.zeros((m, m + size))
+    states = np.zeros((m, m + size))  # of the first state and the inputs
     moved = np.zeros((m, m + size))
     later = np.zeros((count + 1, m, m))
     ahead = np.zeros((m, m + q))
+    own = np.zeros((q, q))
+    across, shares, pivots = np.zeros(m), np.zeros(m), np.zeros(m)
+    columns = np.zeros((m, size))  # the responses to the first state times those to the inputs
     following = np.zeros((groups, m, m + p))  # Φ and Γ of the joined block
     shown = np.zeros((groups, m + p, m + p))
     entering = np.zeros((m + q, m + p))  # the state before a part and its inputs, in those of the joined block
@@ -83,9 +95,10 @@ def joined(
             ahead[:] = 0.0
             _add_product(later[c + 1], transition[c, g], ahead[:, :m])
             _add_product(transition[c, g].T, ahead[:, :m], later[c])
+        if free:
+            _pivots(later[0], pivots)
         states[:] = 0.0
-        whole[:] = 0.0
-        whole[:m, :m] = later[0]
+        moved[:] = 0.0
         for x in range(m):
             states[x, x] = 1.0
             following[g, x, x] = 1.0
@@ -93,19 +106,29 @@ def joined(
             first = m + c * q
             ahead[:] = 0.0
             _add_product(later[c + 1], inputs[c, g], ahead[:, m:])
-            own = whole[first : first + q, first : first + q]
             own[:] = gram[c, g, m:, m:]
             _add_product(inputs[c, g].T, ahead[:, m:], own)
-            for x in range(m):  # what the inputs cause across, times what earlier ones leave
-                for y in range(q):
-                    across = gram[c, g, x, m + y]
+            for y in range(q):
+                own_row = c * q + y
+                for x in range(m):  # what the input causes across
+                    across[x] = gram[c, g, x, m + y]
                     for z in range(m):
-                        across += transition[c, g, z, x] * ahead[z, m + y]
-                    _add(whole[first + y, :first], across, states[x, :first])
-            moved[:, :first] = 0.0
-            _add_product(transition[c, g], states[:, :first], moved[:, :first])
-            moved[:, first : first + q] = inputs[c, g]
-            states[:, : first + q] = moved[:, : first + q]
+                        across[x] += transition[c, g, z, x] * ahead[z, m + y]
+                for s in range(m):
+                    columns[s, own_row] = dot(across, states[:, s])
+                    for r in range(s):
+                        columns[s, own_row] -= shares[r] * later[0, s, r]
+                    shares[s] = columns[s, own_row] / pivots[s] if pivots[s] > 0.0 else 0.0
+                _add(total[own_row, c * q : own_row + 1], 1.0, own[y, : y + 1])
+                for x in range(m):
+                    so_far = total[own_row, : own_row + 1]
+                    _add_two(so_far, across[x], states[x, m:], -shares[x], columns[x])
+            for x in range(m):
+                _scaled(moved[x, :first], transition[c, g, x, 0], states[0])
+                for z in range(1, m):
+                    _add(moved[x, :first], transition[c, g, x, z], states[z])
+                moved[x, first : first + q] = inputs[c, g, x]
+            states, moved = moved, states
             entering[:m] = following[g]
             entering[m:, m:] = basis[c * q : (c + 1) * q]
             seen[:] = 0.0
@@ -114,10 +137,6 @@ def joined(
             following[g] = 0.0
             _add_product(transition[c, g], entering[:m], following[g])
             _add_product(inputs[c, g], entering[m:], following[g])
-        if free:
-            _subtract_projection(whole, m)
-        for i in range(size):
-            _add(total[i, : i + 1], 1.0, whole[m + i, m : m + i + 1])
     for i in range(size):
         for j in range(i):
             total[j, i] = total[i, j]

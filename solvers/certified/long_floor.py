@@ -31,12 +31,13 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.recursion import Recursion
 
-_LEAF = 128  # steps of the smallest blocks
+_LEAF = (128, 256)  # steps of the smallest blocks, in any run and in one with the same step everywhere
 _PARTS = 24  # blocks that are joined to a larger one
 _DEGREES = 12  # polynomials on a block, at most
 _SIZE = 512  # of the short run
 _MOST_EPOCHS = 512  # with rows of their own in L
 _DENSE = 128  # steps up to which each is a step of the short run
+_ALIKE = 1e-3  # share by which weights may be smaller than they are
 _ITERATIONS = 20
 _ROOM = 1 - 1e-7  # for the rounding errors of float64
 _LOST = 1e-15  # share of a squared response that is left by rounding when others are taken off
@@ -67,54 +68,76 @@ def _of_parts(sizes: tuple[int, ...], count: int) -> Array:
     return np.vstack([_polynomials(piece.shape[0], count).T @ piece for piece in pieces])
 
 
-def _square_roots(gram: Array) -> tuple[Array, Array]:
-    """The square roots of the eigenvalues, less what rounding may have added, and the eigenvectors."""
-    values, vectors = np.linalg.eigh(gram)
-    return np.sqrt(np.maximum(values - 8 * values.size * UNIT * values[-1], 0.0)), vectors
+@lru_cache(maxsize=128)
+def _others(sizes: tuple[int, ...], count: int) -> Array:
+    """An orthonormal basis of what is orthogonal to the polynomials on a block."""
+    basis = _of_parts(sizes, count)
+    return np.asarray(np.linalg.qr(basis, mode="complete")[0][:, basis.shape[1] :])
 
 
-def _details(gram: Array, basis: Array) -> float:
-    """|P A V_1|_* from the Gram matrix of a block without what its first state causes; V_0 is ``basis``."""
-    rest = np.linalg.qr(basis, mode="complete")[0][:, basis.shape[1] :]
+def _square_roots(values: Array) -> Array:
+    """The square roots of eigenvalues, less what rounding may have added."""
+    return np.sqrt(np.maximum(values - 8 * values.size * UNIT * values[-1], 0.0))
+
+
+def _details(gram: Array, basis: Array, rest: Array) -> float:
+    """|P A V_1|_* from the Gram matrix of a block without what its first state causes; V_0 is ``basis``, V_1 ``rest``."""
     if rest.shape[1] == 0 or not gram.any():
         return 0.0
     values, vectors = np.linalg.eigh(basis.T @ gram @ basis)
     seen = values > _LOST * values[-1]
     explained = (rest.T @ gram @ basis) @ (vectors[:, seen] / np.sqrt(values[seen]))
-    return float(_square_roots(rest.T @ gram @ rest - explained @ explained.T)[0].sum())
+    return float(_square_roots(np.linalg.eigvalsh(rest.T @ gram @ rest - explained @ explained.T)).sum())
+
+
+def _share(weights: Array, others: Array) -> float:
+    """The largest c with ``weights`` >= c ``others``, if these are so but for ``_ALIKE``; otherwise 0."""
+    if ((others == 0) & (weights > 0)).any():
+        return 0.0
+    ratios = np.divide(weights, others, out=np.empty_like(weights), where=others > 0)[others > 0]
+    least = float(ratios.min(initial=np.inf))
+    return (1.0 if math.isinf(least) else least) if least >= (1 - _ALIKE) * ratios.max(initial=0.0) else 0.0
 
 
 class Blocks:
-    """The blocks of a run, with at most ``count`` polynomials each; equal ones are made once."""
+    """The blocks of a run, with at most ``count`` polynomials each.
+
+    In a run with the same step everywhere, a block whose weights are nearly in proportion to those of an earlier one is
+    that one for smaller weights, by which the bound is not higher.
+    """
 
     def __init__(self, run: Recursion, count: int) -> None:
         self.run = run
         self.count = count
         self._steady = len(run.transition) == len(run.input) == 1
-        self._known: dict[tuple[int, bytes], Block] = {}
+        self._leaf = _LEAF[self._steady]
+        self._known: dict[int, tuple[Array, Block]] = {}  # the last that was made, and its weights, by its length
 
     def of(self, first: int, end: int) -> Block:
         """The steps first, …, end − 1."""
         weights = self.run.weights[first:end]
-        if not self._steady or (weights != weights[0]).any():
-            return self._made(first, end)
-        key = end - first, weights[0].tobytes()
-        if key not in self._known:
-            self._known[key] = self._made(first, end)
-        return self._known[key]
+        if self._steady and end - first in self._known:
+            others, block = self._known[end - first]
+            share = _share(weights, others)
+            if share > 0:
+                return block._replace(gram=share * block.gram, details=math.sqrt(share) * block.details)
+        block = self._made(first, end)
+        self._known[end - first] = weights, block
+        return block
 
     def _made(self, first: int, end: int) -> Block:
         size = end - first
-        if size <= _LEAF:
-            parts, basis, inner = self._steps(first, end), _polynomials(size, self.count), 0.0
+        if size <= self._leaf:
+            sizes, parts, inner = (1,) * size, self._steps(first, end), 0.0
         else:
-            number = min(_PARTS, -(-size // _LEAF))
+            number = min(_PARTS, -(-size // self._leaf))
             edges = [first + i * size // number for i in range(number + 1)]
             blocks = [self.of(start, stop) for start, stop in pairwise(edges)]
-            basis = _of_parts(tuple(stop - start for start, stop in pairwise(edges)), self.count)
+            sizes = tuple(stop - start for start, stop in pairwise(edges))
             parts, inner = stacked(blocks, self.count), math.fsum(block.details for block in blocks)
+        basis = _of_parts(sizes, self.count)
         whole, transition, inputs, gram = joined(*parts, basis, True)
-        return Block(transition, inputs, gram, inner + _details(whole, basis))
+        return Block(transition, inputs, gram, inner + _details(whole, basis, _others(sizes, self.count)))
 
     def _steps(self, first: int, end: int) -> Parts:
         """Steps as blocks, each with its noise as input."""
@@ -153,7 +176,8 @@ class _ShortRun(NamedTuple):
             for place in places[inside].T:
                 whole[np.ix_(place, place)] = block[np.ix_(inside, inside)]
         shown = self.gram @ whole
-        roots, vectors = _square_roots(whole.T @ shown)
+        values, vectors = np.linalg.eigh(whole.T @ shown)
+        roots = _square_roots(values)
         used = roots > 0
         slope = (shown @ vectors[:, used] / roots[used]) @ vectors[:, used].T
         trace = float(roots.sum())
@@ -203,14 +227,13 @@ def long_run_lower_bound(run: Recursion, participation: Participation, *, tolera
     edges = np.array([0, length]) if together > 1 else _edges(b, n % b, number)
     starts = edges[:-1, np.newaxis] + length * np.arange(k)
     inside = starts < n
-    blocks = Blocks(run, count)
     details = np.zeros(inside.shape)
     places = np.zeros((*inside.shape, count), dtype=np.intp)
     shares: list[float] = []
     chosen = np.argwhere(inside.T)
     spans = [(int(starts[r, e]), int(min(starts[r, e] + edges[r + 1] - edges[r], n))) for e, r in chosen]
     with ThreadPoolExecutor() as pool:
-        made = list(pool.map(blocks.of, *zip(*spans, strict=True)))
+        made = list(pool.map(lambda span: Blocks(run, count).of(*span), spans))
     for i, (e, r) in enumerate(chosen):
         first, end = spans[i]
         steps = int(edges[r + 1] - edges[r]) // together  # that have this L_β

@@ -33,10 +33,13 @@ def learning(steps, weights="second half"):
 RUNS = {"prefix": PrefixSums, "cool-down": cool_down, "learning": learning, "last": lambda n: learning(n, "last")}
 
 
+SMALL = {"_SIZE": 8, "_LEAF": (4, 3), "_PARTS": 3, "_DEGREES": 2, "_DENSE": 8, "_MOST_EPOCHS": 8, "_ALIKE": 0.3}
+
+
 @pytest.fixture
 def small(monkeypatch):
     """Short runs, few polynomials and small blocks, so that small runs take all levels."""
-    for name, value in {"_SIZE": 12, "_LEAF": 4, "_PARTS": 3, "_DEGREES": 2, "_DENSE": 8, "_MOST_EPOCHS": 12}.items():
+    for name, value in {**SMALL, "_SIZE": 12, "_LEAF": (4, 4), "_MOST_EPOCHS": 12, "_ALIKE": 1e-3}.items():
         monkeypatch.setattr(long_floor, name, value)
 
 
@@ -44,6 +47,16 @@ def random_run(steps, groups, states, seed):
     rng = np.random.default_rng(seed)
     transition = rng.normal(size=(steps, groups, states, states)) / states**0.5
     return Recursion(transition, rng.normal(size=(steps, groups, states)), rng.uniform(size=(steps, groups)) ** 2)
+
+
+def steady_run(steps, groups, states, seed):
+    """The same step everywhere, and weights that grow or decay, and may begin late."""
+    rng = np.random.default_rng(seed)
+    rates, first = rng.normal(scale=0.2, size=groups), rng.integers(0, steps, groups)
+    after = np.maximum(np.arange(steps)[:, np.newaxis] - first, -1)
+    weights = np.where(after < 0, rng.choice([0.0, 0.1], groups), np.exp(after * rates))
+    transition = rng.normal(size=(1, groups, states, states)) / states**0.5
+    return Recursion(transition, rng.normal(size=(1, groups, states)), weights)
 
 
 def optimum(gram, epochs):
@@ -62,17 +75,35 @@ def test_blocks_hold_the_gram_matrix_of_a_run(steps, groups, states, seed):
     np.testing.assert_allclose(values, np.linalg.eigvalsh(run.gram()), rtol=1e-9, atol=1e-9 * values[-1])
 
 
+@pytest.mark.parametrize("made", [random_run, steady_run])
 @given(st.integers(2, 40), st.integers(1, 41), st.integers(1, 2), st.integers(1, 2), st.integers(0, 10**6))
-def test_random_runs_have_no_strategy_below(steps, period, groups, states, seed):
-    run = random_run(steps, groups, states, seed)
+def test_random_runs_have_no_strategy_below(made, steps, period, groups, states, seed):
+    run = made(steps, groups, states, seed)
     epochs = Participation.fixed_epochs(steps, period=min(period, steps))
     best = optimum(run.gram(), epochs)
     assert 0 < long_run_lower_bound(run, epochs) <= best
-    patch = pytest.MonkeyPatch()
-    with patch.context() as context:
-        for name, value in {"_SIZE": 8, "_LEAF": 4, "_PARTS": 3, "_DEGREES": 2, "_DENSE": 8, "_MOST_EPOCHS": 8}.items():
+    with pytest.MonkeyPatch().context() as context:
+        for name, value in SMALL.items():
             context.setattr(long_floor, name, value)
         assert 0 < long_run_lower_bound(run, epochs) <= best
+
+
+def test_blocks_that_are_alike_are_those_of_smaller_weights(small, monkeypatch):
+    """The first mutant keeps the weights of an earlier block, the second takes the largest proportion."""
+    weights = np.exp(np.outer(np.arange(96.0), [-0.1, -0.105]))
+    run = Recursion(np.array([0.9, 0.3]).reshape(1, 2, 1, 1), np.ones((1, 2, 1)), weights)
+    once = Participation.single(96)
+    exact = long_run_lower_bound(run, once)
+    share = long_floor._share
+    monkeypatch.setattr(long_floor, "_ALIKE", 0.1)
+    assert 0.9 * exact < long_run_lower_bound(run, once) < exact
+    monkeypatch.setattr(long_floor, "_share", lambda weights, others: float(share(weights, others) > 0))
+    assert long_run_lower_bound(run, once) > 1.4 * exact
+    monkeypatch.setattr(long_floor, "_share", lambda weights, others: float((weights / others).max()))
+    assert long_run_lower_bound(run, once) > exact
+    assert share(np.array([[1.0, 1.0]]), np.array([[1.0, 0.0]])) == 0
+    assert share(np.array([[0.5, 0.0]]), np.array([[1.0, 0.0]])) == 0.5
+    assert share(np.zeros((1, 2)), np.zeros((1, 2))) == 1
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -99,7 +130,7 @@ def test_what_polynomials_cause_must_be_taken_off(small, monkeypatch):
     """The mutant takes all of |A|_* in a block for T, polynomials included."""
     run = PrefixSums(96).recursion()
     once = Participation.single(96)
-    monkeypatch.setattr(long_floor, "_details", lambda gram, basis: long_floor._square_roots(gram)[0].sum())
+    monkeypatch.setattr(long_floor, "_details", lambda gram, *_: np.sqrt(np.abs(np.linalg.eigvalsh(gram))).sum())
     assert long_run_lower_bound(run, once) > optimum(run.gram(), once)
 
 
