@@ -6,14 +6,15 @@ on a busy machine.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
+import numba
 import numpy as np
 
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.inlined import dot
 
-_PAIRS = 20  # of steps and changes of the gradient
+_PAIRS = 60  # of steps and changes of the gradient
 _HALVINGS = 20
 _DECREASE = 1e-10  # at which a descent ends
 
@@ -24,14 +25,18 @@ class Descent:
     Parameters
     ----------
     function : gives a value and the gradient
-    start : where it begins
+    start : where it begins, shape (variables,)
+    scales : a diagonal matrix in proportion to which the inverse Hessian is thought to be, shape (variables,)
     """
 
-    def __init__(self, function: Callable[[Array], tuple[float, Array]], start: Array) -> None:
+    def __init__(self, function: Callable[[Array], tuple[float, Array]], start: Array, scales: Array) -> None:
         self.at = start
         self.value, self._gradient = function(start)
         self._function = function
-        self._pairs: deque[tuple[Array, Array, float]] = deque(maxlen=_PAIRS)
+        self._scales = scales
+        self._steps = np.empty((_PAIRS, start.size))
+        self._changes = np.empty((_PAIRS, start.size))
+        self._pairs = 0
         self._ended = False
 
     def go_on(self, iterations: int) -> Descent:
@@ -43,7 +48,8 @@ class Descent:
         return self
 
     def _step(self) -> None:
-        direction = self._direction()
+        direction = np.empty(self.at.size)
+        _direction(self._gradient, self._scales, self._steps, self._changes, self._pairs, direction)
         slope = float(self._gradient @ direction)
         length = 1.0 if self._pairs else 1 / max(1.0, float(np.abs(self._gradient).max()))
         for _ in range(_HALVINGS):
@@ -55,21 +61,31 @@ class Descent:
             self._ended = True
             return
         step, change = length * direction, gradient - self._gradient
-        if (curved := float(step @ change)) > 0:
-            self._pairs.append((step, change, curved))
+        if step @ change > 0:
+            self._steps[self._pairs % _PAIRS] = step
+            self._changes[self._pairs % _PAIRS] = change
+            self._pairs += 1
         self._ended = self.value - value < _DECREASE
         self.at, self.value, self._gradient = self.at + step, value, gradient
 
-    def _direction(self) -> Array:
-        """Minus the gradient times the inverse Hessian that the pairs of steps and changes of the gradient imply."""
-        direction = -self._gradient
-        shares = []
-        for step, change, curved in reversed(self._pairs):
-            shares.append(float(step @ direction) / curved)
-            direction = direction - shares[-1] * change
-        if self._pairs:
-            _, change, curved = self._pairs[-1]
-            direction = direction * (curved / float(change @ change))
-        for (step, change, curved), share in zip(self._pairs, reversed(shares), strict=True):
-            direction = direction + (share - float(change @ direction) / curved) * step
-        return direction
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _direction(gradient, scales, steps, changes, pairs, direction):  # type: ignore[no-untyped-def]
+    """Fill minus the gradient times the inverse Hessian that the last of all pairs imply, shape (kept, variables)."""
+    kept = len(steps)
+    first = max(0, pairs - kept)
+    shares, curved = np.empty(kept), np.empty(kept)
+    direction[:] = -gradient
+    for pair in range(pairs - 1, first - 1, -1):
+        k = pair % kept
+        curved[k] = dot(steps[k], changes[k])
+        shares[k] = dot(steps[k], direction) / curved[k]
+        direction -= shares[k] * changes[k]
+    last = (pairs - 1) % kept
+    factor = 1.0
+    if pairs:
+        factor = curved[last] / dot(changes[last], scales * changes[last])
+    direction[:] *= factor * scales
+    for pair in range(first, pairs):
+        k = pair % kept
+        direction += (shares[k] - dot(changes[k], direction) / curved[k]) * steps[k]
