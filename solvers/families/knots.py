@@ -36,7 +36,9 @@ def interpolation(at: Array, knots: Array) -> sparse.csr_array:
     shares = np.clip((at - knots[left]) / np.maximum(knots[right] - knots[left], 1.0), 0.0, 1.0) * (right > left)
     rows = np.tile(np.arange(at.size), 2)
     entries = np.concatenate([1 - shares, shares]), (rows, np.concatenate([left, right]))
-    return sparse.csr_array(entries, shape=(at.size, knots.size))
+    found = sparse.csr_array(entries, shape=(at.size, knots.size))
+    found.eliminate_zeros()
+    return found
 
 
 def _matched(places: Array, length: int, other: int) -> Array:
@@ -84,8 +86,8 @@ class Knots:
         return sparse.csr_array(sparse.kron(epochs, places, format="csr")[: self.steps])
 
     @cached_property
-    def transposed(self) -> sparse.csr_array:
-        return self.matrix.T.tocsr()
+    def transposed(self) -> sparse.csc_array:
+        return self.matrix.T
 
     def carried(self, values: Array, to: Knots) -> Array:
         """Values on other knots, of as many epochs."""

@@ -27,14 +27,15 @@ _COUNTED = 32  # participations up to which states are those of so many
 _STATES = 4_000_000  # steps times participations up to which they are, for memory
 
 Numbers = tuple[Array, Array, Array]  # θ, o and i
-Gradient = Callable[[Array], tuple[Array, Array, Array, Array]]  # in θ, o, i and the variables of the columns
+#: From the gradient in the logarithms of columns that in the variables; what adds to those in θ, o and i is added.
+Gradient = Callable[[Array, Numbers], Array]
 
 
 def _in_classes(numbers: Numbers, columns: Array, period: int) -> tuple[Array, Array, Array, Array]:
     """Bases, slopes, the states that earlier steps of the class leave, and the squares of the classes."""
     theta, outputs, inputs = numbers
-    n, shape = len(outputs), outputs.shape
-    bases, slopes, states, squares = np.empty(n), np.empty(shape), np.empty(shape), np.empty(min(period, n))
+    n = len(outputs)
+    bases, (slopes, states), squares = np.empty(n), np.empty((2, *outputs.shape)), np.empty(min(period, n))
     time_varying_gains.gains(*numbers, bases, slopes)
     time_varying_gains.class_sums(theta, inputs, columns, bases, slopes, period, states, squares)
     return bases, slopes, states, squares
@@ -56,16 +57,16 @@ class Classes:
 
     def columns(self, numbers: Numbers, variables: Array) -> tuple[Array, Gradient]:
         """The columns, and what turns the gradient in their logarithms into that in the numbers and variables."""
-        theta, outputs, inputs = numbers
         period = self.free.period
         free = np.exp(np.clip(self.free.matrix @ variables, -LARGEST, LARGEST))
         bases, slopes, states, squares = _in_classes(numbers, free, period)
 
-        def gradient(of_columns: Array) -> tuple[Array, Array, Array, Array]:
+        def gradient(of_columns: Array, of_numbers: Numbers) -> Array:
             shares = -np.bincount(self.classes, of_columns, squares.size) / (2 * squares)
-            found = np.empty_like(theta), np.empty_like(outputs), np.empty_like(inputs), np.empty_like(free)
-            time_varying_gains.class_gradient((*numbers, free), (bases, slopes, states), period, shares, found)
-            return *found[:3], self.free.transposed @ (found[3] * free + of_columns)
+            of_free = np.zeros_like(free)
+            given = (*numbers, free), (bases, slopes, states)
+            time_varying_gains.class_gradient(*given, period, shares, (*of_numbers, of_free))
+            return np.asarray(self.free.transposed @ (of_free * free + of_columns))
 
         return free / np.sqrt(squares[self.classes]), gradient
 
@@ -149,14 +150,13 @@ class Levels:
         found = (bases, slopes, self._levels(weights), self.period, self.reshuffled, columns, states, sources)
         time_varying_gains.level(theta, inputs, *found)
 
-        def gradient(of_columns: Array) -> tuple[Array, Array, Array, Array]:
-            found = np.empty_like(theta), np.empty_like(outputs), np.empty_like(inputs)
+        def gradient(of_columns: Array, of_numbers: Numbers) -> Array:
             of_levels = np.empty(n)
             given = (*numbers, columns), (bases, slopes, states, sources)
-            time_varying_gains.level_gradient(*given, of_columns / columns, of_levels, found)
+            time_varying_gains.level_gradient(*given, of_columns / columns, of_levels, of_numbers)
             of_weights = self._of_weights(of_levels)
             of_logarithms = weights * (of_weights - weights @ of_weights)
             of_free = self.free.transposed @ of_logarithms[: self.offsets.size]
-            return *found, np.append(of_free, of_logarithms[self.offsets.size :])
+            return np.append(of_free, of_logarithms[self.offsets.size :])
 
         return columns, gradient

@@ -42,7 +42,7 @@ _LONGER = 4  # how many times longer the next is
 _COARSE = 4.0  # the ratio of knots
 _FINER = (2.0, 1.25)  # ratios of further knots
 _FINE = 4096  # steps up to which there are further knots
-_ITERATIONS = (8, 300)  # of a search
+_ITERATIONS = (12, 300)  # of a search
 _USUAL = 20  # iterations for the work ``_WORK``, in proportion to the root of its inverse
 _QUICK = 70  # at most, in runs that lead to one of more work than ``_LONG``
 _LONG = 10_000
@@ -120,9 +120,10 @@ class _Search:
         return numbers, self.saturation.columns(numbers, point.columns)[0]
 
     def _numbers(self, point: _Point) -> Numbers:
-        halves = [self.knots.matrix @ half for half in np.hsplit(point.values, 2)]
-        for half in halves:
-            np.exp(np.clip(half, -LARGEST, LARGEST, out=half), out=half)
+        halves = np.empty((2, self.knots.steps, point.rates.size))
+        for k, half in enumerate(np.hsplit(point.values, 2)):
+            halves[k] = self.knots.matrix @ half
+        np.exp(np.clip(halves, -LARGEST, LARGEST, out=halves), out=halves)
         theta = np.exp(-np.exp(np.minimum(point.rates, _FASTEST)))
         return theta, halves[0], halves[1]
 
@@ -138,15 +139,15 @@ class _Search:
         value, slopes = self._value(mine, kept)
         if slopes is None:
             return value, _Point(*(np.zeros_like(one) for one in point))
-        of_error = tuple(np.empty_like(one) for one in mine)
-        time_varying_errors.error_gradient(self.system, mine, slopes, kept, of_error)
-        *of_numbers, of_columns = gradient(-of_error[3] * mine[3])
+        of_numbers = np.empty(d), *np.empty((2, n, d))
+        of_scales = np.empty(n)
+        time_varying_errors.error_gradient(self.system, mine, slopes, kept, (*of_numbers, of_scales))
+        of_columns = gradient(-of_scales * mine[3], of_numbers)
         of_values = []
         for k in (1, 2):
-            of_error[k][:] += of_numbers[k]
-            of_error[k][:] *= numbers[k]
-            of_values.append(self.knots.transposed @ of_error[k])
-        of_rates = -(of_error[0] + of_numbers[0]) * numbers[0] * np.exp(point.rates)
+            of_numbers[k][:] *= numbers[k]
+            of_values.append(self.knots.transposed @ of_numbers[k])
+        of_rates = -of_numbers[0] * numbers[0] * np.exp(point.rates)
         return value, _Point(of_rates, np.hstack(of_values), of_columns)
 
     def value(self, point: _Point) -> float:

@@ -183,7 +183,7 @@ def level(theta, inputs, bases, slopes, gains, period, reshuffled, columns, stat
 
 @_jit
 def level_gradient(mine, found, of_columns, of_gains, gradients):  # type: ignore[no-untyped-def]
-    """Turn the gradient in the columns that ``level`` fills into those in the gains, and in θ, o and i.
+    """Turn the gradient in the columns that ``level`` fills into that in the gains, and add to those in θ, o and i.
 
     ``mine`` is (θ, o, i, c), ``found`` bases, slopes, states and sources.
     """
@@ -193,7 +193,6 @@ def level_gradient(mine, found, of_columns, of_gains, gradients):  # type: ignor
     layers, n, d = states.shape
     of_bases, of_slopes = np.empty(n), np.empty((n, d))
     of_left = np.zeros((layers, n, d))  # in the states after a step
-    of_theta[:] = 0.0
     for t in range(n - 1, -1, -1):
         c = columns[t]
         share = of_columns[t]
@@ -204,7 +203,6 @@ def level_gradient(mine, found, of_columns, of_gains, gradients):  # type: ignor
         of_bases[t] = -share * c * c
         for a in range(d):
             of_slopes[t, a] = -share * c * states[layers - 1, t, a]
-            of_inputs[t, a] = 0.0
             for k in range(layers):
                 of_inputs[t, a] += c * of_left[k, t, a]
                 of_theta[a] += states[k, t, a] * of_left[k, t, a]
@@ -223,41 +221,38 @@ def level_gradient(mine, found, of_columns, of_gains, gradients):  # type: ignor
 
 @_jit
 def class_gradient(mine, found, period, of_sums, gradients):  # type: ignore[no-untyped-def]
-    """Fill the gradients of Σ_r of_sums_r g_r in θ, o, i and c, with g of ``class_sums``.
+    """Add the gradients of Σ_r of_sums_r g_r to those in θ, o, i and c, with g of ``class_sums``.
 
-    ``mine`` is (θ, o, i, c), ``found`` bases, slopes and the states of ``class_sums``.
+    ``mine`` is (θ, o, i, c), ``found`` bases, slopes and the states of ``class_sums``, which the gradients in them
+    overwrite: a long run does not have memory for both.
     """
     theta, outputs, inputs, columns = mine
     bases, slopes, states = found
+    of_bases, of_slopes, of_states = bases, states, slopes  # each is read last at the step at which it is written
     of_theta, of_outputs, of_inputs, of_columns = gradients
     n, d = outputs.shape
-    of_bases, of_slopes = np.empty(n), np.empty((n, d))
-    of_states = np.empty((n, d))
-    of_theta[:] = 0.0
     waited = theta ** (period - 1)
     slower = (period - 1) * theta ** max(period - 2, 0)
     for t in range(n - 1, -1, -1):
         share, c = of_sums[t % period], columns[t]
+        of_columns[t] += share * (2 * c * bases[t] + dot(slopes[t], states[t]))
         of_bases[t] = share * c * c
-        of_columns[t] = share * (2 * c * bases[t] + dot(slopes[t], states[t]))
         for a in range(d):
-            of_slopes[t, a] = share * c * states[t, a]
+            state = states[t, a]
+            of_slopes[t, a] = share * c * state
             of_states[t, a] = share * c * slopes[t, a]
-            of_inputs[t, a] = 0.0
             if t + period < n:
                 later = of_states[t + period, a]
                 of_states[t, a] += waited[a] * later * theta[a]
                 of_columns[t] += waited[a] * later * inputs[t, a]
-                of_inputs[t, a] = waited[a] * later * c
-                of_theta[a] += later * (
-                    waited[a] * states[t, a] + slower[a] * (theta[a] * states[t, a] + c * inputs[t, a])
-                )
+                of_inputs[t, a] += waited[a] * later * c
+                of_theta[a] += later * (waited[a] * state + slower[a] * (theta[a] * state + c * inputs[t, a]))
     _gains_gradient(theta, outputs, inputs, of_bases, of_slopes, (of_theta, of_outputs, of_inputs))
 
 
 @_jit
 def _gains_gradient(theta, outputs, inputs, of_bases, of_slopes, gradients):  # type: ignore[no-untyped-def]
-    """Fill the gradient in o, and add to those in θ and i, from the gradients in bases and slopes."""
+    """Add to the gradients in θ, o and i, from those in bases and slopes."""
     of_theta, of_outputs, of_inputs = gradients
     n, d = outputs.shape
     segments = (n + _SEGMENT - 1) // _SEGMENT
@@ -281,7 +276,7 @@ def _gains_gradient(theta, outputs, inputs, of_bases, of_slopes, gradients):  # 
             times(of_q, o, moved)
             times(later, i, qi)
             for a in range(d):
-                of_outputs[t, a] = 2 * (moved[a] + of_slopes[t, a])
+                of_outputs[t, a] += 2 * (moved[a] + of_slopes[t, a])
                 of_theta[a] += 2 * of_slopes[t, a] * qi[a]
                 fed[a] = theta[a] * of_slopes[t, a]
             times(later, fed, moved)

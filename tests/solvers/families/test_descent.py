@@ -13,18 +13,18 @@ def form(x):
 
 
 def test_a_descent_finds_the_minimum_of_a_quadratic_form():
-    found = Descent(form, np.zeros(12)).go_on(100)
+    found = Descent(form, np.zeros(12), np.ones(12)).go_on(100)
     np.testing.assert_allclose(found.at, 1.0, atol=1e-4)
     assert found.value < 1e-8
 
 
 def test_a_descent_goes_on_where_it_has_stopped():
     """The mutant forgets the steps before, and is further away."""
-    whole = Descent(form, np.zeros(12)).go_on(24)
-    parts = Descent(form, np.zeros(12)).go_on(8).go_on(16)
+    whole = Descent(form, np.zeros(12), np.ones(12)).go_on(24)
+    parts = Descent(form, np.zeros(12), np.ones(12)).go_on(8).go_on(16)
     np.testing.assert_array_equal(whole.at, parts.at)
     assert whole.value == parts.value
-    again = Descent(form, Descent(form, np.zeros(12)).go_on(8).at).go_on(16)
+    again = Descent(form, Descent(form, np.zeros(12), np.ones(12)).go_on(8).at, np.ones(12)).go_on(16)
     assert again.value > 3 * parts.value
 
 
@@ -35,8 +35,20 @@ def test_a_descent_ends_where_nothing_is_gained():
         calls.append(x)
         return form(x)
 
-    found = Descent(counted, np.ones(12)).go_on(5)
+    found = Descent(counted, np.ones(12), np.ones(12)).go_on(5)
     assert found.value == 0.0
     assert len(calls) <= 1 + descent._HALVINGS
     found.go_on(100)
     assert len(calls) <= 1 + descent._HALVINGS
+
+
+def test_scales_of_the_variables_are_where_a_descent_begins():
+    """With those of the inverse Hessian the first direction leads to the minimum; the mutant has none."""
+    wide = 1e8 ** np.linspace(0, 1, 12)
+
+    def function(x):
+        return float(wide @ (x - 1) ** 2), 2 * wide * (x - 1)
+
+    found = [Descent(function, np.zeros(12), scales).go_on(12).value for scales in (1 / wide, np.ones(12))]
+    assert found[0] < 1e-20
+    assert found[1] > 1e-3

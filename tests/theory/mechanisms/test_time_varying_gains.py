@@ -28,14 +28,15 @@ def test_the_gradient_of_class_sums(period, buffers):
         return (bases, slopes, states), float(weights @ found)
 
     at = start(buffers)
-    gradient = tuple(np.empty_like(x) for x in at)
-    found, _ = total(at)
-    time_varying_gains.class_gradient(at, found, period, weights, gradient)
-    assert max(map(abs, derivatives(lambda mine: total(mine)[1], gradient, at))) < 1e-6
-    if period <= 2:
-        without = (*found[:2], 0 * found[2])  # the mutant forgets earlier epochs
-        time_varying_gains.class_gradient(at, without, period, weights, gradient)
-        assert max(map(abs, derivatives(lambda mine: total(mine)[1], gradient, at))) > 0.1
+    for share in (1, 0):
+        *found, states = total(at)[0]
+        gradient = tuple(np.zeros_like(x) for x in at)
+        time_varying_gains.class_gradient(at, (*found, share * states), period, weights, gradient)
+        difference = max(map(abs, derivatives(lambda mine: total(mine)[1], gradient, at)))
+        if share:
+            assert difference < 1e-6
+        elif period <= 2:
+            assert difference > 0.1  # the mutant forgets earlier epochs
 
 
 # -- levels ------------------------------------------------------------------------------------------------------------
@@ -63,12 +64,13 @@ def test_the_gradient_of_levels(period, reshuffled, layers):
 
     at = (decays, outputs, inputs, gains)
     columns, found = levelled(*at, period, reshuffled, layers)
-    gradient, of_gains = tuple(np.empty_like(x) for x in at[:3]), np.empty(STEPS)
+    gradient, of_gains = tuple(np.zeros_like(x) for x in at[:3]), np.empty(STEPS)
     time_varying_gains.level_gradient((*at[:3], columns), found, weights, of_gains, gradient)
     assert max(map(abs, derivatives(total, (*gradient, of_gains), at))) < 1e-6
     if period > 1:
         return
     without = (*found[:3], np.full_like(found[3], -1))  # the mutant holds the states fixed
+    gradient = tuple(np.zeros_like(x) for x in at[:3])
     time_varying_gains.level_gradient((*at[:3], columns), without, weights, of_gains, gradient)
     assert max(map(abs, derivatives(total, (*gradient, of_gains), at))) > 0.01
 
