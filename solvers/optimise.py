@@ -53,6 +53,7 @@ from corrnoise.theory.mechanisms.base import LARGEST_MATRIX, Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.memory import return_free_memory
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
@@ -152,11 +153,13 @@ def optimise(
         return _sampled(run, budget, memory, family, show)
     if family is None:
         made = list(_compared(run, memory, show))
-        found = [run.judged(*one) for one in made]  # afterwards, because long runs of learning take much memory then
+        return_free_memory()  # because to judge long runs of learning takes much, and so does the floor
+        found = [run.judged(*one) for one in made]
         best = best_within(((one.error, one) for one in found), memory)
     else:
         found = list(_members(run, checks.instance("family", family, str), memory, show))
         best = best_within(((one.error, one) for one in found), math.inf if isinstance(memory, int) else memory)
+    return_free_memory()
     show("the floor: what no noise can beat")
     others = tuple(run.with_floor(one) for one in found if one is not best)
     if family is not None:
