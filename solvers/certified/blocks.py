@@ -40,12 +40,6 @@ def _add(row, factor, other):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _scaled(row, factor, other):  # type: ignore[no-untyped-def]
-    for i in range(row.size):
-        row[i] = factor * other[i]
-
-
-@inlined
 def _add_two(row, one_factor, one, other_factor, other):  # type: ignore[no-untyped-def]
     for i in range(row.size):
         row[i] += one_factor * one[i] + other_factor * other[i]
@@ -57,6 +51,44 @@ def _add_product(left, right, product):  # type: ignore[no-untyped-def]
     for i in range(left.shape[0]):
         for j in range(left.shape[1]):
             _add(product[i], left[i, j], right[j])
+
+
+@inlined
+def _shown_later(transition, gram, later):  # type: ignore[no-untyped-def]
+    """Fill what a state before a part shows in it and later ones, shape (c + 1, m, m), the last of which is 0."""
+    for c in range(transition.shape[0] - 1, -1, -1):
+        later[c] = gram[c, : later.shape[1], : later.shape[1]]
+        ahead = np.zeros(later.shape[1:])
+        _add_product(later[c + 1], transition[c], ahead)
+        _add_product(transition[c].T, ahead, later[c])
+
+
+@inlined
+def _move(transition, states, moved):  # type: ignore[no-untyped-def]
+    """Fill the states after a part, in which nothing enters."""
+    for x in range(transition.shape[0]):
+        for i in range(moved.shape[1]):
+            moved[x, i] = transition[x, 0] * states[0, i]
+        for z in range(1, transition.shape[0]):
+            _add(moved[x], transition[x, z], states[z])
+
+
+@inlined
+def _add_responses(row, across, states, first, pivots, shares, columns):  # type: ignore[no-untyped-def]
+    """Add to the row of an input its products with earlier inputs, of which the first state explains a part.
+
+    ``across`` is what it shows times the state, ``first`` what the first state shows, after elimination, ``columns``
+    are the responses to the first state times those to the inputs so far; the last is filled.
+    """
+    m = pivots.size
+    for s in range(m):
+        response = dot(across, states[:, s])
+        for r in range(s):
+            response -= shares[r] * first[s, r]
+        shares[s] = response / pivots[s] if pivots[s] > 0.0 else 0.0
+        columns[s, row.size - 1] = response
+    for s in range(m):
+        _add_two(row, across[s], states[s, m:], -shares[s], columns[s])
 
 
 @_jit
@@ -90,11 +122,7 @@ def joined(
     entering = np.zeros((m + q, m + p))  # the state before a part and its inputs, in those of the joined block
     seen = np.zeros((m + q, m + p))
     for g in range(groups):
-        for c in range(count - 1, -1, -1):
-            later[c] = gram[c, g, :m, :m]
-            ahead[:] = 0.0
-            _add_product(later[c + 1], transition[c, g], ahead[:, :m])
-            _add_product(transition[c, g].T, ahead[:, :m], later[c])
+        _shown_later(transition[:, g], gram[:, g], later)
         if free:
             _pivots(later[0], pivots)
         states[:] = 0.0
@@ -109,25 +137,13 @@ def joined(
             own[:] = gram[c, g, m:, m:]
             _add_product(inputs[c, g].T, ahead[:, m:], own)
             for y in range(q):
-                own_row = c * q + y
-                for x in range(m):  # what the input causes across
-                    across[x] = gram[c, g, x, m + y]
-                    for z in range(m):
-                        across[x] += transition[c, g, z, x] * ahead[z, m + y]
-                for s in range(m):
-                    columns[s, own_row] = dot(across, states[:, s])
-                    for r in range(s):
-                        columns[s, own_row] -= shares[r] * later[0, s, r]
-                    shares[s] = columns[s, own_row] / pivots[s] if pivots[s] > 0.0 else 0.0
-                _add(total[own_row, c * q : own_row + 1], 1.0, own[y, : y + 1])
                 for x in range(m):
-                    so_far = total[own_row, : own_row + 1]
-                    _add_two(so_far, across[x], states[x, m:], -shares[x], columns[x])
-            for x in range(m):
-                _scaled(moved[x, :first], transition[c, g, x, 0], states[0])
-                for z in range(1, m):
-                    _add(moved[x, :first], transition[c, g, x, z], states[z])
-                moved[x, first : first + q] = inputs[c, g, x]
+                    across[x] = gram[c, g, x, m + y] + dot(transition[c, g, :, x], ahead[:, m + y])
+                row = total[c * q + y, : c * q + y + 1]
+                _add(row[c * q :], 1.0, own[y])
+                _add_responses(row, across, states, later[0], pivots, shares, columns)
+            _move(transition[c, g], states[:, :first], moved[:, :first])
+            moved[:, first : first + q] = inputs[c, g]
             states, moved = moved, states
             entering[:m] = following[g]
             entering[m:, m:] = basis[c * q : (c + 1) * q]

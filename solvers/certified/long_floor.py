@@ -81,7 +81,10 @@ def _square_roots(values: Array) -> Array:
 
 
 def _details(gram: Array, basis: Array, rest: Array) -> float:
-    """|P A V_1|_* from the Gram matrix of a block without what its first state causes; V_0 is ``basis``, V_1 ``rest``."""
+    """|P A V_1|_* from the Gram matrix of a block without what its first state causes.
+
+    V_0 is ``basis``, V_1 ``rest``.
+    """
     if rest.shape[1] == 0 or not gram.any():
         return 0.0
     values, vectors = np.linalg.eigh(basis.T @ gram @ basis)

@@ -44,6 +44,8 @@ def _in_classes(numbers: Numbers, columns: Array, period: int) -> tuple[Array, A
 class Classes:
     """Columns ς_t/sqrt(g_r), with which each class of steps {r, r + b, …} has the sensitivity 1; log ς on knots."""
 
+    scale = 0.15  #: of the variables in a descent, where those of outputs and inputs have 1
+
     def __init__(self, knots: Knots) -> None:
         self.free = knots
         self.classes = np.arange(knots.steps) % knots.period
@@ -85,6 +87,8 @@ class Levels:
     weights, which is 1.  Where epochs are reshuffled they are the windows.  Otherwise a window ends at each step; those
     that follow each other from the first step, and from the last one, weigh as much as b others.
     """
+
+    scale = 1.0
 
     def __init__(self, knots: Knots, reshuffled: bool, count: int) -> None:
         n, period = knots.steps, knots.period

@@ -58,7 +58,6 @@ _SLOW = 3  # buffers that may be the slowest where others are equally spaced
 _APART = 0.25  # rates of these
 _WEIGHT = 0.5  # of a buffer, times the root of its gap
 _FAST = 1.0  # rate at the start, at most
-_COLUMNS = 0.15  # scale of the variables of columns in a search, where others have 1
 _LARGE = 1e6  # the logarithm of an error that overflows
 
 
@@ -156,10 +155,11 @@ class _Search:
         d, (groups, m) = numbers[0].size, self.system[1].shape[1:]
         return self._value((*numbers, 1 / columns), (np.empty((0, d, d)), np.empty((0, groups, d, m))))[0]
 
-    def _value(self, mine: tuple[Array, ...], kept: tuple[Array, Array]) -> tuple[float, Array | None]:
+    def _value(self, mine: tuple[Array, Array, Array, Array], kept: tuple[Array, Array]) -> tuple[float, Array | None]:
         """The value and its derivatives in the errors, None where these overflow; ``kept`` is filled."""
-        errors = np.empty(len(mine[1]))
-        time_varying_errors.covariances(*self.system, *mine, errors, *kept)
+        theta, outputs, inputs, scales = mine
+        errors = np.empty(len(outputs))
+        time_varying_errors.covariances(*self.system, theta, outputs, inputs, scales, errors, *kept)
         if not (np.isfinite(errors).all() and errors.min() >= 0 and errors.max() > 0):
             return _LARGE, None
         return _logarithm(errors, self.power)
@@ -173,7 +173,7 @@ class _Search:
             return value, _flat(gradient)
 
         scales = np.ones(start.rates.size + start.values.size)
-        return Descent(function, _flat(start), np.append(scales, np.full(start.columns.size, _COLUMNS)))
+        return Descent(function, _flat(start), np.append(scales, np.full(start.columns.size, self.saturation.scale)))
 
 
 def _work(system: Recursion) -> float:

@@ -19,7 +19,7 @@ def condensed(places: Array, weights: Array) -> tuple[Array, Array]:
     The places are cut into parts of equal logarithmic length, of at most 16 octaves.  In each the nodes of Gauss's rule
     for the measure of log s are left.  The kernel is analytic for |Im log s| < π/2.  So the error of n nodes in a part
     of the logarithmic length l falls like ρ^{−2n}, ρ = exp(arsinh(π/l)).  The same holds for 1/(s² + t) with t >= 0 and
-    for exp(−t s).  Σ weights (1 − s)^t with places up to ½ keeps a relative error below 1e-11.
+    for exp(−t s).  Σ weights (1 − s)^t with places up to ½ keeps a relative error below 1e-10.
     """
     if places.size == 0:
         return places, weights

@@ -85,8 +85,8 @@ class Design(Record):
     >>> design = cn.design(budget, cn.Participation.fixed_epochs(400, epochs=4), memory=4)
     >>> design.family, design.memory
     ('time-varying buffers', 4)
-    >>> print(f"{design.rmse:.2f}, {design.ratio:.3f} of the floor")
-    12.69, 1.038 of the floor
+    >>> print(f"{design.rmse:.1f}, {design.ratio:.2f} of the floor")
+    12.7, 1.04 of the floor
     >>> print(f"{design.program().multiplier(budget):.4f}")
     2.2305
     """

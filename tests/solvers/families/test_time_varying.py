@@ -161,15 +161,16 @@ def test_the_decays_of_a_long_run_are_not_those_of_a_short_one():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "mutant",
+    ("runs", "mutant"),
     [
-        {"_SLOW": 1},  # one buffer alone may be the slowest
-        {"_KEPT": 1},  # the decays that are best for a short run are carried over alone
+        ([(20_000, 100), (1024, 8)], {"_SLOW": 1}),  # one buffer alone may be the slowest
+        ([(512, 32), (2000, 20)], {"_KEPT": 1}),  # the decays that are best for a short run are carried over alone
     ],
 )
-def test_searches_start_from_different_decays(mutant):
-    found, worse = best_and_mutant(512, 8, **mutant)
-    assert found < 0.995 * worse
+def test_searches_start_from_different_decays(runs, mutant):
+    """In the mean of two runs, because a local search may end at the same place in one of them."""
+    found, worse = np.log([best_and_mutant(*run, **mutant) for run in runs]).mean(axis=0)
+    assert found < worse - 0.003
 
 
 def test_the_progress_of_a_long_run_says_the_time_that_is_left():
