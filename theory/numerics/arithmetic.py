@@ -60,6 +60,7 @@ def _float() -> Arithmetic:
     )
 
 
+@cache
 def _multiprecision() -> Arithmetic:
     from mpmath import mp
 
@@ -73,7 +74,9 @@ def _multiprecision() -> Arithmetic:
     )
 
 
-def _ball() -> Arithmetic:
+@cache
+def _ball(precision: int) -> Arithmetic:
+    """Balls, with π to the precision in force, in bits."""
     from flint import acb, arb, ctx
 
     def settled(x: Any, y: Any) -> bool:
@@ -94,5 +97,7 @@ def arithmetic(*arguments: object) -> Arithmetic:
     """Return the number system of ``arguments``: balls before mpmath numbers before floats."""
     homes = {type(argument).__module__.partition(".")[0] for argument in arguments}
     if "flint" in homes:
-        return _ball()
+        from flint import ctx
+
+        return _ball(ctx.prec)
     return _multiprecision() if "mpmath" in homes else _float()

@@ -64,6 +64,15 @@ def test_pi_and_decimal_constants():
     assert (arithmetic(1.0).pi, arithmetic(1.0).number("3.02")) == (np.pi, 3.02)
 
 
+def test_pi_has_the_precision_in_force():
+    radii = []
+    for bits in (53, 200, 53):
+        with flint.ctx.workprec(bits):
+            radii.append(float(arithmetic(arb(1)).pi.rad()))
+    assert radii[1] < 1e-55
+    assert radii[0] == radii[2] > 1e-17
+
+
 @pytest.mark.parametrize(
     ("arguments", "kind"),
     [
