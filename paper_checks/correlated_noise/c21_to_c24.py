@@ -82,9 +82,9 @@ def lemma_c21_off_diagonal(b: float, a: float, constant: float = 128 / 49) -> Si
     printed=r"From F.16, we have for $a, b \in (0, 1)$ that $I(a, b) = \frac{2 a^2}{b^2 (1 - a/2)} \Pi(\alpha^2, k)$ where $\alpha^2 = \frac{b^2 (1 - a) - a^2 (1 - b)}{b^2 (1 - a/2)^2}$ and $k = \sqrt{1 - a}/(1 - a/2)$. … to get $I(a, b) \le \frac{2 a^2}{b^2 (1 - a/2)} \frac{1}{1 - \alpha^2} \log \frac{4}{\sqrt{1 - k^2}} (1 + O(a)) = \frac{2 (1 - a/2)}{(1 - b/2)^2} \log(\frac{4}{a} (2 - a)) (1 + O(a)) \le \frac{128}{49} \log(8/a) (1 + O(a))$",
     reading=r"the statement is proved in another way, without $1 + O(a)$: by $|1 - a - e^{i\omega}| \le \frac{2 - a}{2 - b} |1 - b - e^{i\omega}|$",
     transcription="square roots and fraction bars",
-    domain={"a": log_scale("1e-300", "0.25")},
+    domain={"a": log_scale("1e-12", "0.25")},
     evidence="certified",
-    outside="Below 1e-300 the left one of the two sides in the note is below −0.49.",
+    outside="Below 1e-12 the left one of the two sides in the note is at most 2e-12 − ½, because log(1 − x) <= −x.",
     mutants=[{"least": "0.467"}],
 )
 def lemma_c21_proof(a: Any, least: str = "0.465") -> Sides:
