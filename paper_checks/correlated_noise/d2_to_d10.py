@@ -340,7 +340,7 @@ def proposition_d7(
     """Both sides divided by η R²/μ.  σ_sgd = ``scale`` is on the left side only, so the printed one is false for every C.
 
     Under the events ‖θ̃‖² <= C η² σ² ℓ Σ_k min{C R² ℓ, (T² R²/p) (1 − ημ)^k}, ℓ = log(T/p), for T >= 2.  The search looks for the largest
-    ratio to C² (η R² σ²/μ) ℓ³; 5.42 is proved, and 2.384 is needed at T = 2, p = 0.999.
+    ratio to C² (η R² σ²/μ) ℓ³; 5.42 is proved, and 2.3817 is needed at T = 2, p = 0.999, ημ = 0.827.
     """
     ell = math.log(steps) - math.log(p)
     decay = -math.log1p(-rate)
