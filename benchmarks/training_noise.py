@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from benchmarks.core import Row, Setting, benchmark
 from benchmarks.timing import Side
-from corrnoise.simulations.adapters.opacus import keep_factors, optimizer_class
-from corrnoise.simulations.adapters.torch import Clipping, trainable_size
+from corrnoise.simulations.adapters.torch_probe import Clipping
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.draws import filler
 from corrnoise.simulations.run.private import PrivateRun
@@ -59,13 +58,11 @@ def training_noise(setting: Setting) -> Iterator[Row]:
     others = [Side("its normals", floor, size)]
     if importlib.util.find_spec("torch"):
         others.append(Side("torch normal_", _torch_normals(size), size))
-        yield from _clipped_sums(setting)
+        yield from _steps(setting)
     for name, mechanism in _MECHANISMS.items():
         ours = Side("PrivateRun", _noise(_run(mechanism, size)), size)
         for other in others:
             yield setting.compare(f"{name}, {size} parameters", ours, other, item="parameter", tolerance=0.4)
-    if importlib.util.find_spec("opacus"):
-        yield from _opacus_steps(setting)
 
 
 def _torch_normals(size: int) -> Callable[[], float]:
@@ -81,99 +78,88 @@ def _torch_normals(size: int) -> Callable[[], float]:
     return step
 
 
-def _clipped_sums(setting: Setting) -> Iterator[Row]:
-    """Sums of clipped gradients of a batch, with a clip norm that they keep: ghost clipping against the other ways."""
+def _steps(setting: Setting) -> Iterator[Row]:
+    """A whole step at 64 examples, with forward, backward, clipping, noise and update: next to Opacus if installed."""
     import torch
 
-    from corrnoise.simulations.adapters import torch as by_example
-    from corrnoise.simulations.adapters import torch_ghost
+    from corrnoise.simulations.adapters.torch_run import make_private
 
     torch.set_num_threads(1)
     width = setting.pick(950, 40)
-    layers = [torch.nn.Linear(64, width), torch.nn.Tanh(), torch.nn.Linear(width, width), torch.nn.Tanh()]
-    model = torch.nn.Sequential(*layers, torch.nn.Linear(width, 10))
-    size = by_example.trainable_size(model)
-    inputs, targets = torch.randn(_BATCH, 64), torch.randint(10, (_BATCH,))
     loss = torch.nn.functional.cross_entropy
 
-    def norm(sums: Iterable[Any]) -> float:
-        return float(sum(each.double().square().sum() for each in sums)) ** 0.5
+    def network() -> tuple[Any, Any, Any]:
+        layers = [torch.nn.Linear(64, width), torch.nn.Tanh(), torch.nn.Linear(width, width), torch.nn.Tanh()]
+        model = torch.nn.Sequential(*layers, torch.nn.Linear(width, 10))
+        data = torch.randn(_BATCH, 64), torch.randint(10, (_BATCH,))
+        return model, torch.optim.SGD(model.parameters(), lr=1e-9), data
 
-    def ghost() -> float:
-        return norm(torch_ghost.clipped_sum(model, loss, inputs, targets, 1e3, _BATCH))
+    size = sum(each.numel() for each in network()[0].parameters())
 
-    def examples() -> float:
-        samples = by_example.example_gradients(model, loss, inputs, targets)
-        return norm(by_example.clipped_sum(list(samples.values()), 1e3))
+    def ours(clipping: Clipping, mechanism: ToeplitzNoise) -> Callable[[], float]:
+        model, optimizer, data = network()
+        run = make_private(
+            model,
+            optimizer,
+            data,
+            loss=loss,
+            budget=Budget(rho=0.5),
+            batch_size=_BATCH,
+            epochs=_STEPS,
+            mechanism=mechanism,
+            clipping=clipping,
+        )
 
-    def batch() -> float:
-        total = loss(model(inputs), targets, reduction="sum")
-        return norm(torch.autograd.grad(total, list(model.parameters())))
+        def step() -> float:
+            run.step(run.next_batch())
+            return size
 
-    ours = Side("ghost clipping", ghost, 1)
-    for other in (Side("gradients of examples", examples, 1), Side("gradient of the batch, not private", batch, 1)):
-        case = f"clipped sum, {size} parameters, batch {_BATCH}"
-        yield setting.compare(case, ours, other, item="sum", tolerance=1e-3)
+        return step
+
+    def plain() -> float:
+        optimizer.zero_grad()
+        loss(model(data[0]), data[1]).backward()
+        optimizer.step()
+        return size
+
+    model, optimizer, data = network()
+    others = [Side("step without privacy", plain, 1)]
+    if importlib.util.find_spec("opacus"):
+        others += [Side("step of Opacus, hooks", _opacus(network, ghost=False), 1)]
+        others += [Side("step of Opacus, ghost", _opacus(network, ghost=True), 1)]
+    kinds: tuple[Clipping, ...] = ("auto", "example")
+    for clipping in kinds:
+        for name, mechanism in _MECHANISMS.items():
+            step = Side(f"step of a run, {clipping}", ours(clipping, mechanism), 1)
+            for other in others:
+                yield setting.compare(
+                    f"{name}, {size} parameters, batch {_BATCH}", step, other, item="step", tolerance=0
+                )
 
 
-def _opacus_steps(setting: Setting) -> Iterator[Row]:
-    """A whole step at 64 examples: forward, backward, clipping, noise, update."""
-    import torch
+def _opacus(network: Callable[[], tuple[Any, Any, Any]], *, ghost: bool) -> Callable[[], float]:
+    """A step of Opacus with independent noise."""
     from opacus.grad_sample import GradSampleModule, GradSampleModuleFastGradientClipping
     from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
     from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
+    from torch.nn import CrossEntropyLoss
 
-    torch.set_num_threads(1)
-    width = setting.pick(950, 40)
-    inputs = torch.randn(_BATCH, 64)
-    targets = torch.randint(10, (_BATCH,))
-
-    def stepped(make: Callable[[Any, Any], tuple[Any, Any, Any]]) -> tuple[Callable[[], float], int]:
-        layers = [torch.nn.Linear(64, width), torch.nn.Tanh(), torch.nn.Linear(width, width), torch.nn.Tanh()]
-        model = torch.nn.Sequential(*layers, torch.nn.Linear(width, 10))
-        size = sum(each.numel() for each in model.parameters())
-        wrapped, optimizer, loss = make(model, torch.optim.SGD(model.parameters(), lr=1e-9))
-
-        def step() -> float:
-            optimizer.zero_grad()
-            if run := getattr(optimizer, "run", None):
-                run.next_batch()
-            loss(wrapped(inputs), targets).backward()
-            optimizer.step()
-            return size
-
-        return step, size
-
+    model, descent, (inputs, targets) = network()
+    size = sum(each.numel() for each in model.parameters())
     own = {"noise_multiplier": 1.0, "max_grad_norm": 1.0, "expected_batch_size": _BATCH}
-    loss = torch.nn.CrossEntropyLoss()
-
-    def independent(model: Any, optimizer: Any) -> tuple[Any, Any, Any]:
-        return GradSampleModule(model), DPOptimizer(optimizer, **own), loss
-
-    def independent_ghost(model: Any, optimizer: Any) -> tuple[Any, Any, Any]:
-        wrapped, private = (
+    if ghost:
+        wrapped, optimizer = (
             GradSampleModuleFastGradientClipping(model),
-            DPOptimizerFastGradientClipping(optimizer, **own),
+            DPOptimizerFastGradientClipping(descent, **own),
         )
-        return wrapped, private, DPLossFastGradientClipping(wrapped, private, torch.nn.CrossEntropyLoss())
+        criterion = DPLossFastGradientClipping(wrapped, optimizer, CrossEntropyLoss())
+    else:
+        wrapped, optimizer, criterion = GradSampleModule(model), DPOptimizer(descent, **own), CrossEntropyLoss()
 
-    def correlated(clipping: Clipping, mechanism: ToeplitzNoise) -> Callable[[Any, Any], tuple[Any, Any, Any]]:
-        def made(model: Any, optimizer: Any) -> tuple[Any, Any, Any]:
-            wrapped = GradSampleModule(model)
-            if clipping == "ghost":
-                keep_factors(wrapped)
-            return (
-                wrapped,
-                optimizer_class()(optimizer, _run(mechanism, trainable_size(model)), clipping=clipping),
-                loss,
-            )
+    def step() -> float:
+        optimizer.zero_grad()
+        criterion(wrapped(inputs), targets).backward()
+        optimizer.step()
+        return size
 
-        return made
-
-    kinds: dict[Clipping, Any] = {"example": independent, "ghost": independent_ghost}
-    for clipping, theirs in kinds.items():
-        step, size = stepped(theirs)
-        other = Side(f"step of Opacus, {clipping}", step, 1)
-        for name, mechanism in _MECHANISMS.items():
-            ours = Side(f"step with PrivateRun, {clipping}", stepped(correlated(clipping, mechanism))[0], 1)
-            yield setting.compare(f"{name}, {size} parameters, batch {_BATCH}", ours, other, item="step", tolerance=0)
+    return step

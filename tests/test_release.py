@@ -90,8 +90,7 @@ def test_extras_are_those_that_errors_name_and_all_has_all() -> None:
     own = set(extras) - {"all", "test", "docs"}
     [everything] = extras["all"]
     brought = set(re.findall(r"\w+", everything)) - {"corrnoise"}
-    assert brought | {"torch"} == own  # Opacus brings PyTorch
-    assert "corrnoise[torch]" in extras["opacus"]
+    assert brought == own
     named = set()
     for floor in ("theory", "solvers", "simulations", "figures", "src/corrnoise/support", "src/corrnoise/commands"):
         for path in (ROOT / floor).rglob("*.py"):
@@ -99,4 +98,4 @@ def test_extras_are_those_that_errors_name_and_all_has_all() -> None:
             named |= set(re.findall(r"corrnoise\[(\w+)\]", text)) | set(
                 re.findall(r'extra_module\("[\w.]+", "(\w+)"\)', text)
             )
-    assert {"cluster", "data", "jax", "opacus", "torch"} <= named <= own
+    assert {"cluster", "data", "jax", "torch"} <= named <= own

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from corrnoise.simulations.adapters.jax import check_parameters, private_gradient
 from corrnoise.simulations.adapters.jax_noise import maker_for
+from corrnoise.simulations.adapters.jax_probe import check_loss
 from corrnoise.simulations.adapters.training import Arrays, DataRun, source
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.folder import Folder
@@ -244,6 +245,9 @@ def make_private(
     """
     check_parameters(extra_module("jax", "jax").tree.leaves(parameters), exact=sums == "exact")
     own = _Examples(data)
+    if not callable(loss):
+        raise TypeError(f"loss must be a function, got {loss!r:.80}")
+    check_loss(loss, parameters, data, key)
     return JaxRun(
         parameters,
         optimizer,

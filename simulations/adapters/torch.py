@@ -1,50 +1,56 @@
 """Private gradients in PyTorch, without another library (the extra ``torch``).
 
-    run = PrivateRun(budget, epochs, NuFTRL(0.02), trainable_size(model), batches=batches(epochs, 1437, 71))
+    order = batches(participation, 1437, 71)
+    run = PrivateRun(budget, participation, NuFTRL(0.02), trainable_size(model), batches=order)
     for batch in run:
-        private_gradient(run, model, loss, inputs[batch], targets[batch])
+        private_gradient(run, model, loss, (inputs[batch], targets[batch]))
         optimizer.step()
 
-``torch.func`` gives the gradient of each example.  Each is clipped to the clip norm over all parameters together; their
-sum gets the noise of the step, and is divided by the batch size.  This is the same number for all steps, also where
-sampled batches vary: a mean over the actual batch would depend on who takes part.  ``optimizer`` is any optimizer of
-PyTorch: what it makes of the noisy gradients is post-processing.
+An engine (``torch_engines``) computes the gradient of each example on a batch with this example alone.  Each gradient
+is clipped to the clipping norm over all parameters together.  The sum gets the noise of the step and is divided by the
+batch size, which is the same number in all steps: a mean over the actual batch would depend on the other examples.
+``optimizer`` is any optimizer of PyTorch: its step is post-processing.
 
-A norm is that of the norms of blocks of 1024 numbers.  The relative error of a block in float32 is below 3.1e-5
+A norm is the norm of the norms of blocks of 1024 numbers.  The relative error of a block in float32 is below 3.1e-5
 (1026/2 units in the last place), in whatever order it is added, and blocks are added in float64.  So gradients are
-clipped to 1 − 10⁻⁴ times the clip norm, which covers the products, too.  (The norm of 9e5 numbers by ``tensor.norm`` in
-float32 may be 1e-5 too small.)  The gradient of an example that is not finite, or whose norm exceeds 1e19, counts as
-zero.
+clipped to 1 − 10⁻⁴ times the clipping norm, which covers the products, too.  (The norm of 9e5 numbers by
+``tensor.norm`` in float32 may be 1e-5 too small.)  The gradient of an example that is not finite, or whose norm exceeds
+1e19, counts as zero.
 
-Norms are float32 or float64, whatever the gradients have been made in: ``torch.autocast`` is switched off for them,
-gradients of half precision become float32 before their norm is taken, and shorter products (TF32) are refused.  Sums
-are integers where the run has a grid (``run/sums.py``), also for models of half precision, otherwise float32 or
-float64: a sum that is rounded once to bfloat16 changes by up to 6 clip norms with one example of a batch of 1000.
+Norms are float32 or float64 for gradients of every precision: ``torch.autocast`` is off for them, gradients of half
+precision become float32 before their norm is taken, and shorter products (TF32) are refused.  Sums are integers if the
+run has a grid (``run/sums.py``), also for models of half precision, and otherwise float32 or float64: a sum that is
+rounded once to bfloat16 changes by up to 6 clipping norms with one example of a batch of 1000.
 """
 
 from __future__ import annotations
 
 import inspect
-import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import Any, Literal, get_args
+import math
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
-from corrnoise.simulations.adapters import torch_ghost, torch_normals
+from corrnoise.simulations.adapters import torch_factors, torch_normals
+from corrnoise.simulations.adapters.torch_engines import Engine, trained_parameters
+from corrnoise.simulations.adapters.torch_factors import Blocks, Factors
+from corrnoise.simulations.adapters.torch_items import Loss, chosen, leaves, mapped
+from corrnoise.simulations.adapters.torch_probe import Clipping, EngineName, Engines
+from corrnoise.simulations.adapters.torch_random import seeded
 from corrnoise.simulations.adapters.torch_shards import Group, layout_of
-from corrnoise.simulations.adapters.training import HostGenerators, batches_of, chunks, due
+from corrnoise.simulations.adapters.training import batches_of, chunks, due
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.private import PrivateRun
-from corrnoise.simulations.run.sums import MARGIN, Grid, add_truncated
-from corrnoise.theory.numerics import checks
+from corrnoise.simulations.run.sums import Grid, add_truncated
 
-Clipping = Literal["example", "ghost"]
-
-_BLOCK = 1024
-_AT_ONCE = 2**24  # numbers of gradients that are truncated
-_LEAST = 1e-9  # clip norms, beside which squares that vanish in float32 count nothing
+NORM_BLOCK = 1024  #: numbers whose norm is taken in float32
+TRUNCATED_AT_ONCE = 2**24  #: numbers of gradients
+_WHOLE = Blocks(1, 1, "float32", math.inf, 0.0)  # of sums without factors
+_ENGINES: WeakKeyDictionary[PrivateRun, Engines] = WeakKeyDictionary()
 
 
 def trainable_size(model: Any) -> int:
@@ -88,45 +94,104 @@ def check_optimizer(model: Any, optimizer: Any) -> None:
         raise ValueError("optimizer must have exactly the parameters of the model that are trained")
 
 
+class Clipped(NamedTuple):
+    """The sum of clipped gradients, and what it hides."""
+
+    sums: list[Any]  #: one for each parameter; float64 where the gradients are in factors
+    norms: Any  #: upper bounds of the norms of the gradients of all examples, float64, shape (batch,)
+
+
 def clipped_sum(samples: Sequence[Any], clip_norm: float, grid: Grid | None = None) -> list[Any]:
-    """The sum of gradients of examples, each clipped to ``MARGIN`` times the clip norm.
+    """The sum of gradients of examples, each clipped to ``MARGIN`` times the clipping norm.
 
     Parameters
     ----------
-    samples
+    samples : sequence of tensor
         For each parameter a tensor of shape (batch, …) with the gradient of each example, of any type of floats.
-    clip_norm
-        Largest norm of the gradient of an example, over all parameters together.
-    grid
+    clip_norm : float
+        Largest norm of the gradient of an example, over all parameters together, at least 1e-9.
+    grid : Grid, optional
         Of exact sums; None for sums of floats.
 
     Returns
     -------
-    The sums, one for each parameter, of float32 or float64, or integers in units of the grid.  Examples whose gradient
-    is not finite count as zero.
+    list of tensor
+        The sums, one for each parameter, of float32 or float64, or integers in units of the grid.  Examples whose
+        gradient is not finite count as zero.
 
     Raises
     ------
     ValueError
-        PyTorch is set to multiply matrices in a shorter type than float32, which no margin covers.
+        The samples have different numbers of examples, or PyTorch is set to multiply matrices in a shorter type than
+        float32, which no margin covers.
+    """
+    return clipped(samples, clip_norm, grid, _WHOLE, len(samples[0])).sums
+
+
+def clipped(gradients: Sequence[Any], clip_norm: float, grid: Grid | None, blocks: Blocks, count: int) -> Clipped:
+    """The sum of clipped gradients, some of which may be in factors.
+
+    Parameters
+    ----------
+    gradients : sequence
+        For each parameter the gradients of examples, a tensor of shape (batch, …) or ``Factors`` with ``like``.
+    clip_norm, grid : float, Grid or None
+        As for ``clipped_sum``.
+    blocks : Blocks
+        How factors are added.
+    count : int
+        How many of the examples count, from the first.
     """
     torch = extra_module("torch", "torch")
     check_products()
-    checks.real("clip_norm", clip_norm, f"[{_LEAST}, inf)")
-    with _without_autocast(samples):
-        exact = [each if each.dtype == torch.float64 else each.float() for each in samples]
-        squares = sum(_squared_norms(torch_ghost.rows(each)).to(samples[0].device) for each in exact)
-        factors = (clip_norm * MARGIN / squares.sqrt()).clamp(max=1.0)
-        whole = torch.isfinite(squares)
-        factors = torch.where(whole, factors, 0.0)
-        if grid is not None:
-            return [_integers(each, factors.to(each), grid) for each in exact]
-        sums = []
-        for each in exact:
-            kept = each if bool(whole.all()) else torch.nan_to_num(each, nan=0.0, posinf=0.0, neginf=0.0)
-            sums.append(torch.einsum("i,i...->...", factors.to(each), kept))
-    check_types("sums", sums)
-    return sums
+    torch_factors.check_clip_norm(clip_norm)
+    rows = {len(each.b) if isinstance(each, Factors) else len(each) for each in gradients}
+    if len(rows) != 1:
+        raise ValueError(f"samples must have the same number of examples for each parameter, got {sorted(rows)}")
+    (number,) = rows
+    tensors = [each.b if isinstance(each, Factors) else each for each in gradients]
+    device = tensors[0].device
+    with _without_autocast(tensors):
+        wholes = [each if isinstance(each, Factors) else _at_least_float32(each) for each in gradients]
+        squares = torch.zeros(number, dtype=torch.float64, device=device)
+        for each in wholes:
+            if not isinstance(each, Factors):
+                squares += _squared_norms(_rows(each)).to(device)
+        some = [each for each in wholes if isinstance(each, Factors)]
+        counts = torch.arange(number, device=device) < count
+        factors, norms = torch_factors.clip_factors(some, squares, clip_norm, blocks, counts)
+        sums = [
+            torch_factors.summed(each, factors, blocks)
+            if isinstance(each, Factors)
+            else _weighted(each, factors.to(each), grid, wide=bool(some))
+            for each in wholes
+        ]
+    if grid is None:
+        check_types("sums", sums)
+    return Clipped(sums, norms)
+
+
+def _at_least_float32(samples: Any) -> Any:
+    torch = extra_module("torch", "torch")
+    return samples if samples.dtype == torch.float64 else samples.float()
+
+
+def _rows(samples: Any) -> Any:
+    """The gradients of examples at a parameter, which may be a single number, as the rows of a matrix."""
+    return samples.unsqueeze(-1).flatten(1)
+
+
+def _weighted(gradients: Any, factors: Any, grid: Grid | None, *, wide: bool) -> Any:
+    """Σ f_i g_i, where an example with f_i = 0 counts as zero, whatever its gradient."""
+    torch = extra_module("torch", "torch")
+    if grid is not None:
+        return _integers(gradients, factors, grid)
+    kept = gradients
+    if not bool((factors > 0).all()):
+        kept = gradients.where((factors > 0).view(-1, *[1] * (gradients.dim() - 1)), 0.0)
+    if wide:
+        factors, kept = factors.double(), kept.double()
+    return torch.einsum("i,i...->...", factors, kept)
 
 
 def _integers(gradients: Any, factors: Any, grid: Grid) -> Any:
@@ -135,17 +200,17 @@ def _integers(gradients: Any, factors: Any, grid: Grid) -> Any:
     scaled = factors / grid.unit
     total = gradients.new_zeros(gradients.shape[1:], dtype=getattr(torch, grid.dtype))
     if gradients.device.type == "cpu":
-        add_truncated(torch_ghost.rows(gradients).contiguous().numpy(), scaled.numpy(), total.view(-1).numpy())
+        add_truncated(_rows(gradients).contiguous().numpy(), scaled.numpy(), total.view(-1).numpy())
         return total
     return _by_operations(gradients, scaled, total, compiled=torch_normals.compiles(gradients.device))
 
 
 def _by_operations(gradients: Any, factors: Any, total: Any, *, compiled: bool = False) -> Any:
     """The same on any device; compiled for all examples at once, which reads them once and keeps nothing."""
-    rows = len(gradients) if compiled else max(_AT_ONCE // max(total.numel(), 1), 1)
+    rows = len(gradients) if compiled else max(TRUNCATED_AT_ONCE // max(total.numel(), 1), 1)
     add = torch_normals.program(_truncated_sum, compiled)
     flat = total.view(-1)
-    parts = torch_ghost.rows(gradients).split(max(rows, 1)), factors.split(max(rows, 1))
+    parts = _rows(gradients).split(max(rows, 1)), factors.split(max(rows, 1))
     for some, each in zip(*parts, strict=True):
         flat += add(some, each, total.dtype)
     return total
@@ -196,9 +261,9 @@ def _without_autocast(tensors: Iterable[Any]) -> ExitStack:
 def _squared_norms(rows: Any) -> Any:
     """Squared norms of the rows of a matrix, float64, with a relative error below 6.2e-5 each."""
     torch = extra_module("torch", "torch")
-    even = rows.shape[1] // _BLOCK * _BLOCK
+    even = rows.shape[1] // NORM_BLOCK * NORM_BLOCK
     blocks = (
-        torch.linalg.vector_norm(rows[:, :even].unflatten(1, (even // _BLOCK, _BLOCK)), dim=2).double()
+        torch.linalg.vector_norm(rows[:, :even].unflatten(1, (even // NORM_BLOCK, NORM_BLOCK)), dim=2).double()
         if even
         else None
     )
@@ -272,162 +337,160 @@ def _cut_as(sums: Sequence[Any], total: Any) -> list[Any]:
     ]
 
 
+class Unprotected(NamedTuple):
+    """Numbers of a step that are not private: they must not leave the machine, nor guide the training."""
+
+    loss: float  #: mean loss of the batch
+    norms: NDArray[np.float64]  #: of the gradients of its examples, before clipping
+    clipped: float  #: share of the gradients that exceed the clipping norm
+
+
 def private_gradient(
     run: PrivateRun,
     model: Any,
-    loss: Callable[[Any, Any], Any],
-    inputs: Any,
-    targets: Any,
+    loss: Loss,
+    rows: Any,
     *,
     chunk_size: int | None = None,
-    clipping: Clipping = "example",
-) -> None:
+    clipping: Clipping = "auto",
+    engine: EngineName = "auto",
+    example: Any = None,
+) -> Unprotected:
     """Set the gradients of a model to the sum of the clipped gradients of a batch plus noise, over the batch size.
 
     Parameters
     ----------
-    run
+    run : PrivateRun
         The private run, which has batches and has handed out this one.
-    model
-        A ``torch.nn.Module`` that treats each example by itself.
-    loss
+    model : torch.nn.Module
+        The model; it is unchanged but for the gradients.
+    loss : callable
         A function of outputs and targets that returns a number, such as ``torch.nn.functional.cross_entropy``.  It is
         called with batches of one example.
-    inputs, targets
-        Tensors with the examples of the batch along the first axis, those of this process where there are several.
-    chunk_size
+    rows : tuple or dict
+        ``(inputs, targets)``, or a dictionary of tensors, with the examples of the batch along the first axis; those of
+        this process if there are several.
+    chunk_size : int, optional
         How many examples are computed at once.  None for all, as far as their gradients fit into 1 GiB, and for a
         quarter of the expected number of a sampled batch.  Exact sums of gradients of examples do not depend on it.
-    clipping
-        ``"ghost"`` for sums without the gradients of examples (``torch_ghost``).
+    clipping, engine, example : object
+        As for ``make_private``; they count at the first call of a run.
+
+    Returns
+    -------
+    Unprotected
+        Loss and norms of the batch, which are not private.
 
     Raises
     ------
     ValueError
-        The parameters or the number of examples are not those of the run, or a layer mixes examples; or what ghost
-        clipping does not cover.
+        The parameters or the number of examples are not those of the run, or the model or the loss is refused.
     RuntimeError
         No batch was handed out for this step, or the run is over.
     """
-    torch = extra_module("torch", "torch")
     check_layers(model)
-    trained = {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
+    check_parameters(run, list(trained_parameters(model).values()))
+    engines = _ENGINES.setdefault(run, Engines(clipping, engine, example))
+    template = mapped(lambda leaf: leaf.new_zeros(leaf.shape[1:]), rows)
+    return noisy_gradient(run, model, loss, rows, engines.engine(model, loss, template), chunk_size)
+
+
+def noisy_gradient(
+    run: PrivateRun, model: Any, loss: Loss, rows: Any, engine: Engine, chunk_size: int | None
+) -> Unprotected:
+    """Set the gradients of a model as ``private_gradient`` does, with an engine that is known.
+
+    Parameters
+    ----------
+    run, model, loss, rows, chunk_size : object
+        As for ``private_gradient``.
+    engine : Engine
+        How the gradients of examples are computed.
+    """
+    check_layers(model)
+    trained = trained_parameters(model)
     check_parameters(run, list(trained.values()))
-    if not len(inputs) == len(targets) == (expected := due(run)):
-        raise ValueError(
-            f"inputs and targets must be the {expected} examples of the batch, got {len(inputs)} and {len(targets)}"
-        )
-
-    checks.choice("clipping", clipping, get_args(Clipping))
-    sums = [_zeros(each, run.grid, clipping) for each in trained.values()]
-    with secret_generators(run, "loss"):
-        for places, count in chunks(run, chunk_size, 0 if clipping == "ghost" else run.size):
-            some = [each[torch.as_tensor(places, device=each.device)] for each in (inputs, targets)]
-            for total, part in zip(sums, _sums_of(run, model, loss, some, count, clipping), strict=True):
-                total += part
-    noisy = add_noise(run, torch_ghost.rounded(sums, run.grid) if clipping == "ghost" else sums)
-    by_name = dict(model.named_parameters())
-    for name, total in zip(trained, noisy, strict=True):
-        by_name[name].grad = (total / batches_of(run).batch_size).to(by_name[name].dtype)
-
-
-def begin_generators(run: PrivateRun, purpose: str) -> None:
-    """Begin the generators of PyTorch, NumPy and Python anew, from the secret of a run.
-
-    What an example of a sampled batch draws (dropout, a random change of an image) depends on its place in the batch,
-    and so on who else takes part.  Nobody outside knows these numbers then, and all places are alike.
-
-    Parameters
-    ----------
-    run
-        A private run.
-    purpose
-        As for ``run.seed``.
-    """
-    seed = run.seed(purpose)
-    extra_module("torch", "torch").manual_seed(seed)
-    random.seed(seed)
-    np.random.seed([seed & 0xFFFFFFFF, seed >> 32])  # noqa: NPY002  # of the user's code
+    sizes = {len(leaf) for _, leaf in leaves(rows)}
+    if sizes != {expected := due(run)}:
+        raise ValueError(f"rows must be the {expected} examples of the batch, got {', '.join(map(str, sorted(sizes)))}")
+    blocks, clip_norm = _WHOLE, run.budget.clip_norm
+    if engine.uses:
+        same_order = next(iter(trained.values())).device.type == "cpu" and not run.participation.sampled
+        blocks = torch_factors.blocks_of(run.largest_batch, engine.positions, "float32" if same_order else "float64")
+        clip_norm = torch_factors.clip_norm_of_sums(run)
+    whole = sum(each.numel() for name, each in trained.items() if name not in engine.uses)
+    sums = [_zeros(each, run.grid) for each in trained.values()]
+    losses: list[Any] = []
+    norms: list[Any] = []
+    for places, count in chunks(run, 1 if engine.kind == "loop" else chunk_size, whole):
+        with seeded(run.seed(f"loss {places[0]}")):
+            gradients = engine.gradients(model, loss, chosen(rows, places))
+        part = clipped(gradients.samples, clip_norm, run.grid, blocks, count)
+        sums = part.sums if not losses else [total + more for total, more in zip(sums, part.sums, strict=True)]
+        losses.append(gradients.losses[:count])
+        norms.append(part.norms[:count])
+    noisy = add_noise(run, [torch_factors.rounded(each, run.grid) for each in sums])
+    for parameter, total in zip(trained.values(), noisy, strict=True):
+        parameter.grad = (total / batches_of(run).batch_size).to(parameter.dtype)
+    return _unprotected(losses, norms, run.budget.clip_norm)
 
 
-@contextmanager
-def secret_generators(run: PrivateRun, purpose: str) -> Iterator[None]:
-    """A block that draws from the secret of a run where batches are sampled; afterwards all generators are as before.
-
-    Parameters
-    ----------
-    run, purpose
-        As for ``begin_generators``.
-    """
-    if not batches_of(run).participation.sampled:
-        yield
-        return
+def _unprotected(losses: list[Any], norms: list[Any], clip_norm: float) -> Unprotected:
+    """What a step knows of its batch."""
     torch = extra_module("torch", "torch")
-    host = HostGenerators()
-    before = host.save()
-    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
-    with torch.random.fork_rng(devices):
-        begin_generators(run, purpose)
-        try:
-            yield
-        finally:
-            host.load(before)
+    if not losses:
+        return Unprotected(0.0, np.zeros(0), 0.0)
+    lengths = torch.cat(norms).double().cpu().numpy()
+    mean = float(torch.cat(losses).double().mean())
+    return Unprotected(mean, lengths, float(np.mean(~(lengths <= clip_norm))))
 
 
-def _zeros(parameter: Any, grid: Grid | None, clipping: Clipping) -> Any:
+def _zeros(parameter: Any, grid: Grid | None) -> Any:
     """The sum of no gradients."""
     torch = extra_module("torch", "torch")
-    wide = clipping == "ghost" or parameter.dtype == torch.float64
-    dtype = grid.dtype if grid is not None and clipping == "example" else "float64" if wide else "float32"
+    dtype = grid.dtype if grid is not None else "float64" if parameter.dtype == torch.float64 else "float32"
     return torch.zeros(parameter.shape, dtype=getattr(torch, dtype), device=parameter.device)
 
 
-def _sums_of(
-    run: PrivateRun, model: Any, loss: Callable[[Any, Any], Any], rows: list[Any], count: int, clipping: Clipping
-) -> list[Any]:
-    """The sums of the clipped gradients of the first examples of a chunk."""
-    inputs, targets = rows
-    if clipping == "ghost":
-        clip_norm = torch_ghost.clip_norm_of_sums(run)
-        return torch_ghost.clipped_sum(model, loss, inputs, targets, clip_norm, run.largest_batch, count)
-    samples = example_gradients(model, loss, inputs, targets)
-    return clipped_sum([each[:count] for each in samples.values()], run.budget.clip_norm, run.grid)
-
-
-def example_gradients(
-    model: Any, loss: Callable[[Any, Any], Any], inputs: Any, targets: Any, *, chunk_size: int | None = None
-) -> dict[str, Any]:
-    """The gradient of each example by the name of the parameter, tensors of shape (batch, …); a batch may be empty.
-
-    Parameters
-    ----------
-    model, loss, inputs, targets
-        As for ``private_gradient``.
-    chunk_size
-        How many gradients are computed at once; None for all.
-    """
-    func = extra_module("torch.func", "torch")
-    trained = {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
-    if not len(inputs):
-        return {name: value.new_zeros((0, *value.shape)) for name, value in trained.items()}
-
-    def one(parameters: Any, example: Any, target: Any) -> Any:
-        output = func.functional_call(model, parameters, (example.unsqueeze(0),))
-        return torch_ghost.value_of(loss, output, target.unsqueeze(0))
-
-    each = func.vmap(func.grad(one), in_dims=(None, 0, 0), randomness="different", chunk_size=chunk_size)
-    found = each(trained, inputs, targets)
-    return {name: found[name] for name in trained}
-
-
 def check_layers(model: Any) -> None:
-    """Refuse layers whose output for an example depends on the others, or with statistics or sparse gradients."""
+    """Refuse layers with statistics of a batch or sparse gradients, and parameters that are sharded or missing.
+
+    Raises
+    ------
+    ValueError
+        A layer or a parameter is of such a kind.
+    """
+    torch = extra_module("torch", "torch")
     norms = extra_module("torch.nn.modules.batchnorm", "torch")
     for name, layer in model.named_modules():
-        if isinstance(layer, norms._NormBase) and (layer.training or not layer.track_running_stats):
+        kind, place = type(layer).__name__, name or "model"
+        if isinstance(layer, torch.nn.parallel.DistributedDataParallel):
+            raise ValueError("model must be given without DistributedDataParallel, which adds gradients without noise")
+        statistics = isinstance(layer, norms._NormBase) and (
+            (layer.training and layer.track_running_stats) if "Instance" in kind else _uses_batch(layer)
+        )
+        if statistics:
             raise ValueError(
-                f"{name or 'model'} must treat each example by itself, got {type(layer).__name__} in training: use "
-                "GroupNorm or LayerNorm"
+                f"layer {place!r} must treat each example by itself, got {kind} in training, which uses statistics of "
+                "the batch: use GroupNorm or LayerNorm, or freeze it by eval()"
             )
         if getattr(layer, "sparse", False):
-            raise ValueError(f"{name or 'model'} must have sparse=False, since noisy gradients are dense")
+            raise ValueError(f"layer {place!r} must have sparse=False, since noisy gradients are dense")
+        if getattr(layer, "max_norm", None) is not None:
+            raise ValueError(
+                f"layer {place!r} must have max_norm=None, got {layer.max_norm}: it rewrites its weight by the "
+                "examples, without noise"
+            )
+    for name, parameter in model.named_parameters():
+        if torch.nn.parameter.is_lazy(parameter):
+            raise ValueError(f"{name} must have a shape: call the model once with public or made-up inputs")
+        if parameter.requires_grad and hasattr(parameter, "placements"):
+            raise ValueError(
+                f"{name} must be whole in each process, got a DTensor: FSDP adds gradients of examples before they can "
+                "be clipped; train low-rank adapters with a whole model in each process"
+            )
+
+
+def _uses_batch(layer: Any) -> bool:
+    """Whether batch normalisation uses statistics of its batch."""
+    return bool(layer.training or not layer.track_running_stats)

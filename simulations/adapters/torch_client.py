@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.simulations.adapters.torch import check_layers, example_gradients
+from corrnoise.simulations.adapters.torch import check_layers
+from corrnoise.simulations.adapters.torch_engines import example_gradients
+from corrnoise.simulations.adapters.torch_probe import EngineName, engine_for
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.federation.client import Corrections
 from corrnoise.support.serialise import digest
@@ -16,31 +18,40 @@ from corrnoise.theory.numerics.checks import Array
 
 
 def module_contribution(
-    model: Any, loss: Callable[[Any, Any], Any], inputs: Any, targets: Any, *, chunk_size: int | None = None
+    model: Any,
+    loss: Callable[[Any, Any], Any],
+    inputs: Any,
+    targets: Any,
+    *,
+    chunk_size: int | None = None,
+    engine: EngineName = "auto",
 ) -> Corrections:
     """The contribution of a module on the data of a client; the guard of the client clips it.
 
     Parameters
     ----------
-    model
-        A ``torch.nn.Module`` that treats each example by itself.  Its trained parameters, in the order of
-        ``parameters()``, are the d numbers of the plan; they are overwritten.
-    loss
+    model : torch.nn.Module
+        The model.  Its trained parameters, in the order of ``parameters()``, are the d numbers of the plan; they are
+        overwritten.
+    loss : callable
         A function of outputs and targets that returns a number, called with batches of one example.
-    inputs, targets
-        Tensors with the examples of the client along the first axis.
-    chunk_size
+    inputs, targets : tensor
+        The examples of the client along the first axis.
+    chunk_size : int, optional
         How many gradients are computed at once; None for all of a batch.
+    engine : {"auto", "vmap", "loop"}
+        As for ``corrnoise.torch.make_private``.
 
     Raises
     ------
     ValueError
-        A layer mixes examples, or there are not as many targets as inputs.
+        The model or the loss mixes examples, or there are not as many targets as inputs.
     """
     torch = extra_module("torch", "torch")
     check_layers(model)
     if len(inputs) != len(targets):
         raise ValueError(f"targets must be as many as inputs, {len(inputs)}, got {len(targets)}")
+    found = engine_for(model, loss, (inputs[0], targets[0]), clipping="example", engine=engine)
     trained = [each for each in model.parameters() if each.requires_grad]
 
     def gradients(point: Array, examples: NDArray[np.int64]) -> Array:
@@ -48,10 +59,11 @@ def module_contribution(
         with torch.no_grad():
             for each, part in zip(trained, parts, strict=True):
                 each.copy_(part.view_as(each))
-        chosen = torch.from_numpy(examples)
-        found = example_gradients(model, loss, inputs[chosen], targets[chosen], chunk_size=chunk_size)
-        rows = torch.cat([each.flatten(1).double() for each in found.values()], dim=1)
-        return np.asarray(rows.cpu().numpy())
+        rows = []
+        for chosen in torch.from_numpy(examples).split(chunk_size or max(len(examples), 1)):
+            samples = example_gradients(model, loss, (inputs[chosen], targets[chosen]), found)
+            rows.append(torch.cat([each.reshape(len(chosen), -1).double() for each in samples.values()], dim=1))
+        return np.asarray(torch.cat(rows).cpu().numpy())
 
     def digested(values: Any) -> list[Any]:
         flat = values.detach().cpu().contiguous().flatten()

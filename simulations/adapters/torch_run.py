@@ -1,31 +1,46 @@
-"""A private run of a model of PyTorch, its optimizer and its data, which a restart continues (the extra ``torch``).
+"""A private run of a model of PyTorch, its optimizer and its data, which the same script resumes (extra ``torch``).
 
     run = make_private(model, optimizer, (inputs, targets), loss=torch.nn.functional.cross_entropy,
                        budget=budget, batch_size=71, epochs=20, folder="digits")
     for batch in run:
         run.step(batch)
 
-The same command begins the run, goes on with it after a crash, and loads the trained model once it is finished.
+Rerun the script to start or resume the run, and to load the trained model of a finished one.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, get_args
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 from numpy.typing import ArrayLike
 
 from corrnoise.simulations.adapters import torch_state
 from corrnoise.simulations.adapters.torch import (
-    Clipping,
-    private_gradient,
-    secret_generators,
+    Unprotected,
+    noisy_gradient,
     trainable_size,
 )
+from corrnoise.simulations.adapters.torch_engines import Engine, unchanged
+from corrnoise.simulations.adapters.torch_items import (
+    Examples,
+    Item,
+    Loss,
+    as_item,
+    loss_of,
+    mapped,
+    outputs_of,
+    stacked,
+)
+from corrnoise.simulations.adapters.torch_loops import Guard, Loader, private_loss
 from corrnoise.simulations.adapters.torch_noise import maker_for
+from corrnoise.simulations.adapters.torch_probe import Clipping, EngineName, Engines
+from corrnoise.simulations.adapters.torch_random import seeded
 from corrnoise.simulations.adapters.torch_shards import group_of
-from corrnoise.simulations.adapters.training import DataRun, source
+from corrnoise.simulations.adapters.training import DataRun, source, warn_unprotected
+from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.sums import Release, Sums
 from corrnoise.theory.mechanisms.base import Mechanism
@@ -39,9 +54,13 @@ class TorchRun(DataRun):
 
     Parameters
     ----------
-    model, optimizer, loss, clipping, chunk_size
+    model, optimizer, loss, chunk_size : object
         As for ``make_private``.
-    arguments, options
+    engines : Engines
+        Finds the engine for each structure of the model.
+    template : tuple or dict
+        The first item of the data.
+    arguments, options : object
         Of ``DataRun``, without the loss.
     """
 
@@ -49,54 +68,138 @@ class TorchRun(DataRun):
         self,
         model: Any,
         optimizer: Any,
-        loss: Callable[[Any, Any], Any],
+        loss: Loss,
+        engines: Engines,
+        template: Item,
         *arguments: Any,
-        clipping: Clipping = "example",
         chunk_size: int | None = None,
         **options: Any,
     ) -> None:
         self.model = model
         self.optimizer = optimizer
         self.loss = loss
-        self.clipping: Clipping = clipping
-        self.chunk_size = chunk_size
+        self._engines = engines
+        self._template = template
+        self._chunk_size = chunk_size
+        self._handed_out: tuple[int, Any] = (-1, None)
+        self._rows: Any = None
         super().__init__(loss, *arguments, **options)
+        self._guard = Guard(self.trained)
 
-    def gradient(self, batch: ArrayLike) -> None:
+    @property
+    def trained(self) -> list[Any]:
+        """The parameters that are trained."""
+        return [each for each in self.model.parameters() if each.requires_grad]
+
+    @property
+    def engine(self) -> Engine:
+        """How the gradients of examples are computed: ``kind``, ``factors``, and ``why`` no faster way was taken."""
+        return self._engines.engine(self.model, self.loss, self._template)
+
+    def _on_device(self, rows: Any) -> Any:
+        device = next(self.model.parameters()).device
+        return mapped(lambda leaf: leaf.to(device), rows)
+
+    # -- batches -------------------------------------------------------------------------------------------------------
+
+    def next_batch(self) -> Any:
+        """The numbers of the examples of the next step, whose gradient is then to be made."""
+        batch = super().next_batch()
+        self._handed_out, self._rows = (self.position, batch), None
+        return batch
+
+    @property
+    def handed(self) -> Any:
+        """The batch that was handed out last; None once it has its noise."""
+        position, batch = self._handed_out
+        return batch if position == self.position else None
+
+    def handed_rows(self) -> Any:
+        """The examples of this process in the batch that was handed out last, on the device of the model."""
+        if self.handed is None:
+            raise RuntimeError("no batch was handed out: take the next one from the run or its loader")
+        return self._rows_of(self.handed)
+
+    def _rows_of(self, batch: ArrayLike) -> Any:
+        mine = self.mine(batch)
+        if self._rows is None:
+            with seeded(self.seed("data")):
+                self._rows = self._on_device(self.data.rows(mine))
+        return self._rows
+
+    def loader(self) -> Loader:
+        """The rows of each batch to come, for a loop that takes a loader."""
+        return Loader(self)
+
+    # -- gradients -----------------------------------------------------------------------------------------------------
+
+    def gradient(self, batch: ArrayLike, *, unprotected: bool = False) -> Unprotected | None:
         """Set the gradients of the model to the mean of the clipped gradients of a batch, with the noise of its step.
 
         Parameters
         ----------
-        batch
+        batch : array of int
             The numbers of the examples, as the run has handed them out.
+        unprotected : bool
+            Whether the mean loss, the norms and the share of clipped gradients are returned, which are not private.
+
+        Returns
+        -------
+        Unprotected or None
+            These numbers, if asked for.
 
         Raises
         ------
         ValueError
-            The batch is not that of the step, a layer mixes examples, or a sum would be of half precision.
+            The batch is not that of the step, or the model or the loss is refused.
         RuntimeError
             No batch was handed out for this step, or the run is over.
         """
-        with secret_generators(self, "data"):
-            rows = self.rows(batch)
-        if len(rows) != 2 or not all(hasattr(each, "to") for each in rows):
-            kinds = ", ".join(type(each).__name__ for each in rows)
-            raise ValueError(f"data must have items of two tensors, inputs and targets, got {kinds:.60}")
-        inputs, targets = (each.to(next(self.model.parameters()).device) for each in rows)
-        private_gradient(
-            self, self.model, self.loss, inputs, targets, chunk_size=self.chunk_size, clipping=self.clipping
-        )
+        rows = self._rows_of(batch)
+        found = noisy_gradient(self, self.model, self.loss, rows, self.engine, self._chunk_size)
+        if not unprotected:
+            return None
+        warn_unprotected()
+        return found
 
-    def step(self, batch: ArrayLike) -> None:
+    def step(self, batch: ArrayLike, *, unprotected: bool = False) -> Unprotected | None:
         """Set the gradients as ``gradient`` does, and take a step of the optimizer.
 
         Parameters
         ----------
-        batch
-            The numbers of the examples, as the run has handed them out.
+        batch, unprotected : array of int, bool
+            As for ``gradient``.
         """
-        self.gradient(batch)
+        found = self.gradient(batch, unprotected=unprotected)
         self.optimizer.step()
+        return found
+
+    def private_loss(self, *, unprotected: bool = False) -> Any:
+        """A scalar whose ``backward`` makes the noisy mean gradient of the batch that was handed out.
+
+        Parameters
+        ----------
+        unprotected : bool
+            Whether its value is the mean loss, which is not private; otherwise it is 0.
+
+        Returns
+        -------
+        tensor
+            The scalar, for one backward pass.
+        """
+        value = 0.0
+        rows = self.handed_rows()
+        if unprotected:
+            warn_unprotected()
+            with seeded(self.seed("shown loss")), extra_module("torch", "torch").no_grad(), unchanged(self.model):
+                value = float(loss_of(self.loss, outputs_of(self.model, rows), rows))
+        return private_loss(self, value)
+
+    @contextmanager
+    def public(self) -> Iterator[None]:
+        """A block in which every backward pass is allowed, for losses of public data."""
+        with self._guard.public():
+            yield
 
 
 def make_private(
@@ -104,102 +207,121 @@ def make_private(
     optimizer: Any,
     data: Any,
     *,
-    loss: Callable[[Any, Any], Any],
+    loss: Loss,
     budget: Budget,
     batch_size: int,
     epochs: int | Participation,
     mechanism: Mechanism | None = None,
     folder: str | os.PathLike[str] | Folder | None = None,
     carry: Mapping[str, Any] | None = None,
+    item: Callable[[Any], Any] | None = None,
     sums: Sums = "exact",
     release: Release = "grid",
-    clipping: Clipping = "example",
+    clipping: Clipping = "auto",
+    engine: EngineName = "auto",
     chunk_size: int | None = None,
+    example: Any = None,
 ) -> TorchRun:
-    """A private run that trains a model, and that the same command goes on with after a crash.
+    """A private run that trains a model; the same script starts and resumes it.
 
-    Noise is made where the model is.  The n examples have one random order for all epochs.  An epoch has floor(n/B)
-    batches, so that the last n mod B examples of the order are left out (``run.batches.left_out``).
+    The gradient of an example is the gradient of the loss on a batch with this example alone.  Model and loss are tried
+    on made-up rows first; what mixes examples is refused.
+
+    The n examples have one random order for all epochs.  An epoch has floor(n/B) batches, so that the last n mod B
+    examples of the order are left out (``run.batches.left_out``).
 
     Parameters
     ----------
-    model
-        A ``torch.nn.Module`` that treats each example by itself, with trained parameters of any type of floats.
-    optimizer
-        An optimizer of PyTorch over exactly its trained parameters.
-    data
-        Inputs and targets: a tuple of two tensors with the n examples along the first axis, or a ``Dataset`` with a
-        length and items by number.
-    loss
-        A function of outputs and targets that returns a number, such as ``torch.nn.functional.cross_entropy``.
-    budget
-        What the whole run may spend, and the clip norm.
-    batch_size
+    model : torch.nn.Module
+        The model, with trained parameters of any type of floats.
+    optimizer : torch.optim.Optimizer
+        An optimizer over exactly its trained parameters.
+    data : tuple, dict or Dataset
+        A pair ``(inputs, targets)`` or a dictionary of tensors with the n examples along the first axis; or a
+        ``Dataset`` with a length and items by number, which are such pairs or dictionaries.
+    loss : callable
+        A function of outputs and targets that returns a number, such as ``torch.nn.functional.cross_entropy``; of
+        outputs and the item where items are dictionaries, such as ``cn.torch.model_loss``.
+    budget : Budget
+        The privacy budget of the whole run, and the clipping norm.
+    batch_size : int
         B, 1 <= B <= n, by which sums are divided; the expected size of sampled batches.
-    epochs
-        How often an example takes part, at least 1; or a participation, for other orders and for sampled batches.
-    mechanism
-        The noise; None for the best noise of two arrays for the running sums, which the folder keeps.
-    folder
-        Where the run is kept, a path or a ``Folder``.  None for a run that ends with the process.
-    carry
-        What checkpoints hold besides the model, the optimizer and the generators: objects with ``state_dict`` and
-        ``load_state_dict`` by their names, such as a scheduler of learning rates.
-    sums, release
+    epochs : int or Participation
+        How often each example is used, at least 1; or a participation, for other orders and for sampled batches.
+    mechanism : Mechanism, optional
+        The noise; None for the best noise with two buffers for running sums, which the folder keeps.
+    folder : path or Folder, optional
+        Where the run is kept.  None for a run that ends with the process.
+    carry : dict, optional
+        Further content of checkpoints: objects with ``state_dict`` and ``load_state_dict`` by their names, such as a
+        scheduler of learning rates.
+    item : callable, optional
+        A function that maps each item of the data by itself, such as ``cn.torch.pad_to(128)``.
+    sums, release : str
         ``"exact"`` and ``"grid"``: sums are integers, and releases are on their grid.  ``"float32"`` and ``"float"``
         for floats; models of half precision need exact sums.
-    clipping
-        ``"ghost"`` for sums without the gradients of examples, in less time and memory; ``"example"`` for gradients of
-        examples.
-    chunk_size
+    clipping : {"auto", "example", "ghost"}
+        ``"example"`` forms the gradient of each example.  ``"ghost"`` leaves gradients at weight matrices in factors,
+        which takes less memory.  ``"auto"`` does so where it takes fewer operations.
+    engine : {"auto", "vmap", "loop"}
+        ``"vmap"`` computes all examples at once, ``"loop"`` one after another.  ``"auto"`` takes the fastest one that
+        agrees with the loop; ``run.engine`` says which.
+    chunk_size : int, optional
         How many examples of a batch are computed at once.  None for all, as far as their gradients fit into 1 GiB, and
         for a quarter of the expected number of a sampled batch.
+    example : object, optional
+        A public or made-up item with which model and loss are tried, if they do not take random numbers.
 
     Returns
     -------
-    The run.  ``for batch in run: run.step(batch)`` trains the model; ``run.gradient(batch)`` leaves the step of the
-    optimizer to the caller.  Model and optimizer are those of the last checkpoint, and of the end once it is finished.
+    TorchRun
+        ``for batch in run: run.step(batch)`` trains the model; ``run.gradient(batch)`` leaves the step of the optimizer
+        to the caller.  Model and optimizer are those of the last checkpoint, and of the end of a finished run.
 
     Raises
     ------
     ValueError, TypeError
-        An argument is out of its range, or the folder is that of a run with other settings, data, model, optimizer or
-        loss, or of another version of this package.
+        An argument is out of its range, the model or the loss mixes examples, or the folder belongs to a run with other
+        settings, data, model, optimizer or loss.
     BlockingIOError
         Another run uses the folder.
 
     Notes
     -----
-    Checkpoints hold the generators of PyTorch (CPU and CUDA), NumPy and Python, so that dropout and random changes of
-    the examples go on as without the crash.  Generators that the caller has made are not among them.
+    Checkpoints hold the generators of PyTorch (CPU and CUDA), NumPy and Python.  Dropout and random changes of examples
+    draw from the secret of the run, so a resumed run draws the same numbers.
 
     In a job of several processes (``torch.distributed`` is initialised) all call this function with the same arguments
-    and a whole model, and share each batch and the noise.  All see the folder, which the first holds; the others begin
+    and a whole model, and share each batch and the noise.  All see the folder, which the first holds; the others start
     with its model and optimizer, and their generators are not kept.
     """
-    checks.choice("clipping", clipping, get_args(Clipping))
     torch_state.check_model(model, optimizer, sums)
-    own, _ = torch_state.dataset_of(data)
-    if isinstance(data, tuple) and len(data) != 2:
-        raise ValueError(f"data must be a tuple of inputs and targets, got {len(data)} tensors")
+    examples = Examples(data, item)
     if chunk_size is not None:
         checks.integer("chunk_size", chunk_size, 1)
     group = group_of(model)
+    order = source(epochs, len(examples), batch_size)
+    if example is not None:
+        example = as_item(example if item is None else item(example))
+        stacked([example], examples.template)
+    engines = Engines(clipping, engine, example)
+    engines.engine(model, loss, examples.template)
     return TorchRun(
         model,
         optimizer,
         loss,
-        own,
+        engines,
+        examples.template,
+        examples,
         torch_state.parts(model, optimizer, carry, group),
         {**torch_state.about(model, optimizer, carry), "clipping": clipping},
         trainable_size(model),
         budget=budget,
         mechanism=mechanism,
-        order=source(epochs, len(own), batch_size),
+        order=order,
         folder=folder,
         sums=sums,
         release=release,
-        clipping=clipping,
         chunk_size=chunk_size,
         ranks=group,
         maker=maker_for(next(model.parameters()).device),

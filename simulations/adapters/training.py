@@ -12,6 +12,7 @@ import json
 import math
 import os
 import random
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
@@ -31,6 +32,19 @@ from corrnoise.theory.privacy import Budget
 
 _AT_ONCE = 2**28  # floats, 1 GiB
 _FEWEST = 8  # rows of a chunk of a sampled batch
+
+
+class UnprotectedWarning(UserWarning):
+    """A number of the private data was shown that no noise protects."""
+
+
+def warn_unprotected() -> None:
+    """Warn that the caller has asked for numbers without privacy."""
+    warnings.warn(
+        "losses and norms of private data are not protected by noise: do not publish them, and choose nothing by them",
+        UnprotectedWarning,
+        stacklevel=3,
+    )
 
 
 class Data(Protocol):

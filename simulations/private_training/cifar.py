@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.simulations.adapters.torch import clipped_sum, example_gradients, private_gradient, trainable_size
+from corrnoise.simulations.adapters.torch import clipped_sum, private_gradient, trainable_size
+from corrnoise.simulations.adapters.torch_engines import example_gradients
 from corrnoise.simulations.datasets import load
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.private_training.comparison import (
@@ -135,7 +136,7 @@ def _trained(experiment: Experiment, choice: Run, seed: Sequence[int], inputs: A
         run = PrivateRun(budget, who, noise, trainable_size(model), batches=order)
         for numbers in run:
             batch = torch.from_numpy(numbers).to(inputs.device)
-            private_gradient(run, model, loss, inputs[batch], classes[batch], chunk_size=_CHUNK)
+            private_gradient(run, model, loss, (inputs[batch], classes[batch]), chunk_size=_CHUNK)
             optimizer.step()
             schedule.step()
         run.close()
@@ -150,11 +151,10 @@ def _independent(model: Any, loss: Any, inputs: Any, classes: Any, scale: float,
         model.zero_grad()
         loss(model(inputs), classes).backward()
         return
-    if len(inputs):
-        samples = example_gradients(model, loss, inputs, classes, chunk_size=_CHUNK)
-        sums = clipped_sum(list(samples.values()), CLIP_NORM)
-    else:
-        sums = [torch.zeros_like(parameter) for parameter in parameters]
+    sums = [torch.zeros_like(parameter) for parameter in parameters]
+    for part in zip(inputs.split(_CHUNK), classes.split(_CHUNK), strict=True) if len(inputs) else ():
+        samples = example_gradients(model, loss, part)
+        sums = [total + more for total, more in zip(sums, clipped_sum(list(samples.values()), CLIP_NORM), strict=True)]
     for parameter, total in zip(parameters, sums, strict=True):
         drawn = scale * draw.standard_normal(tuple(total.shape), dtype=np.float32)
         parameter.grad = (total + torch.from_numpy(drawn).to(total)) / size

@@ -1,5 +1,5 @@
-"""Private training with Opacus: its clipping and its loop, with the batches and the noise of a crash-safe run."""
+"""Private training in the loop of Opacus, with gradients of the library."""
 
-from corrnoise.simulations.adapters.opacus import CorrelatedNoise, RunLoader, make_private, optimizer_class
+from corrnoise.simulations.adapters.opacus import make_private
 
-__all__ = ["CorrelatedNoise", "RunLoader", "make_private", "optimizer_class"]
+__all__ = ["make_private"]

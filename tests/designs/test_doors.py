@@ -181,12 +181,11 @@ def test_the_doors_to_torch() -> None:
     model = torch.nn.Linear(3, 2)
     run = made.for_torch(model)
     assert (run.size, run.program, run.budget) == (8, made.program(), made.budget)
-    pytest.importorskip("opacus")
     data = torch.utils.data.TensorDataset(torch.zeros(8, 3), torch.zeros(8, 2))
     descent = torch.optim.SGD(model.parameters(), 0.1)
-    optimizer = made.for_opacus(model, descent, data, loss=torch.nn.functional.mse_loss, batch_size=2)[1]
-    assert optimizer.run.program == made.program()
-    assert optimizer.noise_multiplier == made.program().multiplier(made.budget)
+    criterion = made.for_opacus(model, descent, data, loss=torch.nn.functional.mse_loss, batch_size=2)[2]
+    assert criterion.run.program == made.program()
+    assert criterion.run.multiplier == made.program().multiplier(made.budget)
 
 
 @pytest.mark.parametrize(("kind", "offered"), [(Participation.fixed_epochs, True), (Participation.reshuffled, False)])

@@ -159,14 +159,13 @@ def test_the_programs_for_torch_run(
     library: str, sampled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch = pytest.importorskip("torch")
-    pytest.importorskip("opacus")
     design, examples = (poisson(), 8) if sampled else (with_dpsgd(8.0), 96)
     model = torch.nn.Linear(2, 3)
     data = (torch.ones(examples, 2), torch.zeros(examples, dtype=torch.long))
     before = model.weight.detach().clone()
     given = {"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1), "data": data}
     found = program(design, library, tmp_path, monkeypatch, **given)
-    run = found["run"] if library == "PyTorch" else found["optimizer"].run
+    run = found["run"] if library == "PyTorch" else found["criterion"].run
     assert run.position == design.participation.steps
     assert not torch.equal(model.weight, before)
 

@@ -120,7 +120,7 @@ def test_models_of_torch(model: str, share: float) -> None:
         released = []
         for _, gradients in zip(run, given, strict=True):
             torch_adapter.private_gradient(
-                run, layers, lambda out, target: out.sum(), torch.from_numpy(padded(gradients)), torch.zeros(EXAMPLES)
+                run, layers, lambda out, target: out.sum(), (torch.from_numpy(padded(gradients)), torch.zeros(EXAMPLES))
             )
             noisy = EXAMPLES * torch.cat([layer.grad.reshape(-1) for layer in layers.parameters()]).numpy()
             released.append(noisy + (share - 1) * (noisy - clipped(gradients)))

@@ -7,7 +7,7 @@ Whatever runs is made from these three, so that nobody types a multiplier, a fac
 ``run(size, …)``                a private run, with batches and a folder where they are given
 ``stream(shape)``               the noise alone, one array a step, from a generator of NumPy
 ``for_torch(model, …)``         a private run of the size of a model of PyTorch
-``for_opacus(model, …)``        model, optimizer and loader of Opacus
+``for_opacus(model, …)``        model, optimizer, criterion and loader for the loop of Opacus
 ``for_jax()``                   a gradient transformation of optax
 ``program(form, dtype)``        the numbers themselves, with the sensitivity that covers them
 ==============================  ======================================================================================
@@ -398,8 +398,8 @@ class Design(Record):
 
     def for_opacus(
         self, model: Any, optimizer: Any, data: Any, *, loss: Any, batch_size: int, **options: Any
-    ) -> tuple[Any, Any, Any]:
-        """Model, optimizer and loader of Opacus with this noise.
+    ) -> tuple[Any, Any, Any, Any]:
+        """Model, optimizer, criterion and loader for the loop of Opacus, with this noise.
 
         Parameters
         ----------
@@ -408,7 +408,7 @@ class Design(Record):
         batch_size
             Examples a step.
         options
-            ``folder``, ``carry``, ``workers`` and ``clipping``, as for ``corrnoise.opacus.make_private``.
+            ``folder``, ``carry``, ``item`` and ``clipping``, as for ``corrnoise.opacus.make_private``.
         """
         from corrnoise.simulations.adapters.opacus import make_private
 

@@ -192,9 +192,9 @@ def snippets(design: Design) -> list[Snippet]:
     )
     opacus = (
         "import torch\n" + _LOAD + "loss = torch.nn.functional.cross_entropy\n"
-        "model, optimizer, loader = design.for_opacus(\n"
+        "model, optimizer, criterion, loader = design.for_opacus(\n"
         f'    model, optimizer, data, loss=loss, batch_size={size}, folder="my-run"\n)\n'
-        "for inputs, targets in loader:\n    optimizer.zero_grad()\n    loss(model(inputs), targets).backward()\n"
+        "for inputs, targets in loader:\n    optimizer.zero_grad()\n    criterion(model(inputs), targets).backward()\n"
         "    optimizer.step()\n"
     )
     jax = (
@@ -205,7 +205,7 @@ def snippets(design: Design) -> list[Snippet]:
     )
     return [
         Snippet("PyTorch", "corrnoise[torch]", torch),
-        Snippet("Opacus", "corrnoise[opacus]", opacus),
+        Snippet("Opacus", "corrnoise[torch]", opacus),
         Snippet("JAX", "corrnoise[jax]", jax),
         *found,
     ]

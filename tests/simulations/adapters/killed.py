@@ -37,7 +37,7 @@ from tests.simulations.adapters.pages import script
 LIBRARIES = {
     "PyTorch": ["torch"],
     "Sampled batches": ["torch"],
-    "Opacus": ["torch", "opacus", "opacus.grad_sample"],
+    "Opacus": ["torch"],
     "JAX": ["jax", "optax"],
 }
 

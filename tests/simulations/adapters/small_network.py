@@ -1,16 +1,12 @@
-"""A small network, its data, and private runs that train it, for the tests of PyTorch and Opacus."""
+"""A small network, its data, and private runs that train it, for the tests of PyTorch."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
 
-from corrnoise.simulations.adapters import training
-from corrnoise.simulations.adapters.opacus import make_private
 from corrnoise.simulations.adapters.torch import private_gradient, trainable_size
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.private import PrivateRun
@@ -20,7 +16,6 @@ from corrnoise.theory.privacy import Budget
 from tests.simulations.run.sources import known_key
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("opacus")
 torch.set_num_threads(1)
 
 NOISE = NuFTRL(0.05)
@@ -42,20 +37,6 @@ def network() -> Any:
     return torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Tanh(), torch.nn.Linear(4, 3))
 
 
-def with_opacus(mechanism: Any = NOISE, order: int | None = 0, **options: Any) -> tuple[Any, Any, Any]:
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.5)
-    chosen: dict[str, Any] = {"loss": torch.nn.functional.cross_entropy, "budget": BUDGET, "epochs": 5} | options
-    with known_key(), mock.patch.object(training, "batches", partial(batches, rng=order)):
-        return make_private(model, optimizer, data(), batch_size=BATCH, mechanism=mechanism, **chosen)
-
-
-def step(model: Any, optimizer: Any, inputs: Any, targets: Any) -> None:
-    optimizer.zero_grad()
-    torch.nn.functional.cross_entropy(model(inputs), targets).backward()
-    optimizer.step()
-
-
 def flat(model: Any) -> Any:
     return torch.cat([each.detach().reshape(-1) for each in model.parameters()])
 
@@ -72,7 +53,7 @@ def trained_by_hand(steps: int) -> Any:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.5)
     inputs, targets = data()
     for batch in run:
-        private_gradient(run, model, torch.nn.functional.cross_entropy, inputs[batch], targets[batch])
+        private_gradient(run, model, torch.nn.functional.cross_entropy, (inputs[batch], targets[batch]))
         optimizer.step()
         if run.position == steps:
             break

@@ -27,7 +27,7 @@ def test_a_linear_module_contributes_what_the_linear_loss_does() -> None:
         torch.from_numpy(targets),
     )
     other = module_contribution(
-        model, torch.nn.functional.mse_loss, torch.from_numpy(features[::-1].copy()), torch.from_numpy(targets)
+        model, torch.nn.functional.mse_loss, torch.from_numpy(features[::-1].copy()), torch.from_numpy(targets)[:, None]
     )
     assert found.data != other.data
     x, before = rng.normal(size=(2, 3)) / 3

@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 from corrnoise.simulations.adapters import torch as torch_loop
-from corrnoise.simulations.adapters import torch_state, training
+from corrnoise.simulations.adapters import torch_random, training
+from corrnoise.simulations.adapters.torch_engines import example_gradients
+from corrnoise.simulations.adapters.torch_items import Examples
 from corrnoise.simulations.adapters.torch_run import TorchRun, make_private
 from corrnoise.simulations.run import durable
 from corrnoise.simulations.run.batches import batches
@@ -88,8 +90,10 @@ def test_an_interrupted_run_ends_with_the_model_of_one_that_was_not(
     np.testing.assert_array_equal(found[0], found[1])
 
 
-def test_without_the_generators_dropout_would_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_state.TorchGenerators, "load", lambda self, arrays: None)
+def test_with_other_seeds_dropout_would_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mutant has seeds that no resumed run knows."""
+    others = itertools.count()
+    monkeypatch.setattr(torch_loop, "seeded", lambda seed: torch_random.seeded(next(others)))
     with pytest.raises(AssertionError, match="Arrays are not equal"):
         test_an_interrupted_run_ends_with_the_model_of_one_that_was_not(tmp_path, monkeypatch)
 
@@ -99,12 +103,12 @@ def test_the_generators_of_all_gpus_are_kept(monkeypatch: pytest.MonkeyPatch) ->
     found = {}
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: states)
-    kept = torch_state.TorchGenerators().save()
+    kept = torch_random.TorchGenerators().save()
     assert set(kept) == {"cpu", "cuda 0", "cuda 1", "cuda 2"}
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)  # one is gone
     monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, number: found.update({number: int(state)}))
     first = torch.rand(3)
-    torch_state.TorchGenerators().load(kept)
+    torch_random.TorchGenerators().load(kept)
     assert found == {0: 0, 1: 1}
     assert torch.equal(torch.rand(3), first)
 
@@ -156,14 +160,18 @@ def test_a_gradient_leaves_the_model_and_another_batch_is_refused() -> None:
     ("change", "message"),
     [
         ({"data": (torch.zeros(3, 6), torch.zeros(2))}, "data must be a tuple"),
-        ({"data": (torch.zeros(50, 6), torch.zeros(50), torch.zeros(50))}, "tuple of inputs and targets, got 3"),
+        (
+            {"data": (torch.zeros(50, 6), torch.zeros(50), torch.zeros(50))},
+            r"pairs \(inputs, target\) or dictionaries, got 3 parts.*item=",
+        ),
         ({"batch_size": 51}, "batch_size must"),
         ({"epochs": 0}, "epochs must"),
         ({"model": torch.nn.Linear(6, 3)}, "exactly the parameters of the model"),
         ({"budget": Budget(rho=0.4)}, "rho was 0.5, is 0.4"),
         ({"batch_size": 25}, "batch size was 12, is 25"),
         ({"data": (data()[0] + 1e-6, data()[1])}, "began: data digest differs$"),
-        ({"data": (data()[0].double(), data()[1])}, r"data was 'float32 \(50, 6\), int64.*is 'float64"),
+        ({"data": (data()[0].double(), data()[1])}, "must work on made-up rows .* same dtype"),
+        ({"data": (data()[0][:49], data()[1][:49])}, r"data was 'float32 \(50, 6\), int64.*is 'float32 \(49, 6\)"),
         (
             {"loss": torch.nn.functional.multi_margin_loss},
             "loss was '[^']*cross_entropy', is '[^']*multi_margin_loss'$",
@@ -207,18 +215,16 @@ def test_a_stranger_is_told_what_is_wrong(tmp_path: Path) -> None:
     both = torch.nn.Sequential(torch.nn.Linear(6, 3), torch.nn.Linear(3, 3, dtype=torch.complex64))
     words = torch.nn.Sequential(torch.nn.Embedding(20, 3, sparse=True), torch.nn.Flatten(), torch.nn.Linear(18, 3))
     refused(both, r"parameters must be of float32 or float64 or bfloat16 or float16, got torch\.complex64")
-    refused(words, "0 must have sparse=False")
+    refused(words, "layer '0' must have sparse=False")
     refused(plain, "optimizer must take steps without a closure, got LBFGS", optimizer=torch.optim.LBFGS)
-    refused(plain, "data must be a tuple of tensors or a Dataset, got a tuple with ndarray", TypeError, data=DATA)
+    refused(plain, "got ndarray in place of a tensor", TypeError, data=DATA)
     refused(plain, "data must have at least one example", data=(torch.zeros(0, 6), torch.zeros(0)))
-    refused(plain, "loss must be a function, got None", TypeError, loss=None)
-    for clipping in ("example", "ghost"):
-        run = command(None, loss=torch.nn.CrossEntropyLoss(reduction="none"), clipping=clipping)
-        with pytest.raises(ValueError, match=r"loss must return a number, a tensor without axes, got shape \(1,\)"):
-            run.step(next(iter(run)))
-    run = command(None, data=Items())
-    with pytest.raises(ValueError, match="data must have items of two tensors, inputs and targets, got str, str"):
-        run.step(next(iter(run)))
+    refused(plain, "loss must be a function of outputs and targets, got None", TypeError, loss=None)
+    none = torch.nn.CrossEntropyLoss(reduction="none")
+    refused(plain, r"loss must return a number, a tensor without axes, got shape \(1,\)", loss=none)
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*data()), batch_size=5)
+    refused(plain, r"pass loader\.dataset as data and its batch_size as batch_size", TypeError, data=loader)
+    refused(plain, "made-up rows .* unexpected keyword argument", data=Items())
     for each in (torch.nn.Linear(6, 3).double(), torch.nn.Sequential(torch.nn.Embedding(20, 3), *words[1:])):
         torch_loop.check_layers(each)
         torch_loop.check_optimizer(each, torch.optim.Adam(each.parameters()))
@@ -278,9 +284,15 @@ def test_another_optimizer_another_model_or_another_version_is_refused(
     command(tmp_path, **with_rate(0.5)).close()
     with pytest.raises(ValueError, match=r"optimizer was 'SGD\(.*lr=0.5.*', is 'SGD\(.*lr=0.25"):
         command(tmp_path, **with_rate(0.25))
-    wider = torch.nn.Sequential(torch.nn.Linear(6, 3), torch.nn.Linear(3, 5, bias=False), torch.nn.Linear(1, 7, False))
-    with pytest.raises(ValueError, match=r"parameter 0.weight was 'float32 \(4, 6\)', is 'float32 \(3, 6\)'"):
-        command(tmp_path, model=wider, optimizer=torch.optim.SGD(wider.parameters(), lr=0.5))
+    wider = torch.nn.Sequential(torch.nn.Linear(6, 5, bias=False), torch.nn.Linear(5, 2, False), torch.nn.Linear(2, 1))
+    assert sum(each.numel() for each in wider.parameters()) == 43
+    with pytest.raises(ValueError, match=r"parameter 0.weight was 'float32 \(4, 6\)', is 'float32 \(5, 6\)'"):
+        command(
+            tmp_path,
+            model=wider,
+            optimizer=torch.optim.SGD(wider.parameters(), lr=0.5),
+            loss=lambda outputs, target: (outputs[:, 0] - target).square().mean(),
+        )
     monkeypatch.setattr(durable, "__version__", "77.0")
     with pytest.raises(ValueError, match=r"version was '.*', is '77.0'"):
         command(tmp_path, **with_rate(0.5))
@@ -321,7 +333,7 @@ def test_data_sets_that_draw_are_compared_and_go_on(tmp_path: Path) -> None:
     torch.manual_seed(5)
     expected = torch.rand(2)
     torch.manual_seed(5)
-    own = torch_state.Examples(Noisy()).identity()
+    own = Examples(Noisy()).identity()
     assert torch.equal(torch.rand(2), expected)
     assert own["data"] == "Noisy: float32 (6,), int64 ()"
     command(tmp_path, data=Noisy()).close()
@@ -384,7 +396,7 @@ def test_coarse_gradients_of_examples_are_clipped_in_single_precision(model: Any
     sums = []
     for count in range(480, 501):
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-            found = torch_loop.example_gradients(model, loss, inputs[:count], targets[:count])
+            found = example_gradients(model, loss, (inputs[:count], targets[:count]))
             total = torch_loop.clipped_sum(list(found.values()), 0.1)
         assert {part.dtype for part in total} == {torch.float32}
         sums.append(torch.cat([part.reshape(-1) for part in total]).double())

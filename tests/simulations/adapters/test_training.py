@@ -22,7 +22,7 @@ from corrnoise.theory.privacy import Budget
 
 SCRIPT = Path(__file__).with_name("killed.py")
 ROOT = Path(__file__).parents[3]
-LIBRARIES = {"PyTorch": "torch", "Sampled batches": "torch", "Opacus": "opacus", "JAX": "optax"}
+LIBRARIES = {"PyTorch": "torch", "Sampled batches": "torch", "Opacus": "torch", "JAX": "optax"}
 
 
 def killed(heading: str, place: Path, *numbers: int) -> list[dict[str, Any]]:

@@ -1,0 +1,367 @@
+"""The gradient of each example: of the user's model and loss on a batch with this example alone (the extra ``torch``).
+
+Two engines compute it.  ``"vmap"`` runs all rows at once with ``torch.func``, which computes each row by itself;
+``"loop"`` runs one row after another and works for every model.  No gradient of a batch's loss exists in either, so a
+loss or a model that mixes examples cannot carry one example into the gradient of another.
+
+In the vmap engine the gradient at a weight matrix may be left in factors (``torch_factors``).  ``Factored`` intercepts
+the *functions* that use the weight, ``F.linear``, ``torch.addmm`` and ``F.embedding``: it records the input, and adds a
+zero to the output whose gradient is the second factor.  So hooks, overridden ``forward`` methods and weights that are
+used several times are covered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from corrnoise.simulations.adapters.torch_factors import Factors
+from corrnoise.simulations.adapters.torch_items import Loss, ModelError, chosen, count_of, loss_of, mapped, outputs_of
+from corrnoise.simulations.extras import extra_module
+
+Kind = Literal["vmap", "loop"]
+
+
+class Gradients(NamedTuple):
+    """The losses of some examples, and for each trained parameter their gradients."""
+
+    losses: Any  #: shape (rows,)
+    samples: list[Any]  #: tensors of shape (rows, …), or ``Factors``
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How the gradients of examples are computed.
+
+    Parameters
+    ----------
+    kind : {"vmap", "loop"}
+        All rows at once, or one after another.
+    uses : dict
+        For each weight in factors the uses that an example makes of it.
+    why : str
+        Why a faster engine was not chosen; empty for the fastest.
+    """
+
+    kind: Kind
+    uses: Mapping[str, tuple[Use, ...]] = field(default_factory=dict)
+    why: str = ""
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        """The names of the weights whose gradients stay in factors."""
+        return tuple(self.uses)
+
+    @property
+    def positions(self) -> int:
+        """The most positions of a weight whose gradients stay in factors."""
+        return max((sum(use.positions for use in each) for each in self.uses.values()), default=0)
+
+    def gradients(self, model: Any, loss: Loss, rows: Any) -> Gradients:
+        """The losses and gradients of rows.
+
+        Parameters
+        ----------
+        model : torch.nn.Module
+            The model; it is unchanged afterwards.
+        loss : callable
+            The loss of a batch with one example.
+        rows : tuple or dict
+            At least one row.
+
+        Raises
+        ------
+        ValueError
+            A tensor of the model changed, or a weight in factors is used in another way than before.
+        """
+        trained = trained_parameters(model)
+        if self.kind == "loop":
+            return _one_by_one(model, loss, rows, trained)
+        with unchanged(model):
+            return _all_at_once(model, loss, rows, trained, self.uses)
+
+
+def trained_parameters(model: Any) -> dict[str, Any]:
+    """The parameters of a model that need gradients, by their names."""
+    return {name: each for name, each in model.named_parameters() if each.requires_grad}
+
+
+def example_gradients(model: Any, loss: Loss, rows: Any, engine: Engine | None = None) -> dict[str, Any]:
+    """The gradients of examples by the name of the parameter, tensors of shape (rows, …).
+
+    Parameters
+    ----------
+    model, loss : torch.nn.Module, callable
+        As for ``make_private``.
+    rows : tuple or dict
+        Pairs ``(inputs, targets)`` or a dictionary of tensors with the examples along the first axis; possibly empty.
+    engine : Engine, optional
+        An engine without factors; None for vmap.
+    """
+    trained = trained_parameters(model)
+    if not count_of(rows):
+        return {name: each.detach().new_zeros((0, *each.shape)) for name, each in trained.items()}
+    found = (engine or Engine("vmap")).gradients(model, loss, rows)
+    return dict(zip(trained, found.samples, strict=True))
+
+
+# -- the model is as before --------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def unchanged(model: Any) -> Iterator[None]:
+    """A block after which each module has the attributes and buffers of before.
+
+    Raises
+    ------
+    ValueError
+        A parameter or a buffer changed in the block: what it has seen of the examples would be released without noise.
+    """
+    tensor = extra_module("torch", "torch").Tensor
+    modules = dict(model.named_modules())
+    before = {name: (dict(each.__dict__), dict(each._buffers)) for name, each in modules.items()}
+    seen = {
+        f"{name}.{key}".lstrip("."): (value, value._version)
+        for name, each in modules.items()
+        for key, value in {**each.__dict__, **each._buffers, **each._parameters}.items()
+        if isinstance(value, tensor) and not value.is_inference()
+    }
+    replaced = []
+    try:
+        yield
+    finally:
+        for name, each in modules.items():
+            attributes, buffers = before[name]
+            replaced += [f"{name}.{key}" for key, value in each._buffers.items() if buffers.get(key) is not value]
+            each.__dict__.clear()
+            each.__dict__.update(attributes)
+            each._buffers.clear()
+            each._buffers.update(buffers)
+    replaced += [name for name, (value, version) in seen.items() if value._version != version]
+    if replaced:
+        raise ModelError(
+            f"{replaced[0].lstrip('.')} of the model must not change in a forward pass, since it would be released "
+            "without noise: freeze it (module.eval(), requires_grad=False), or keep it outside of the model"
+        )
+
+
+# -- all rows at once --------------------------------------------------------------------------------------------------
+
+
+class Use(NamedTuple):
+    """One use of a weight matrix by a function."""
+
+    kind: Literal["linear", "transposed", "embedding"]
+    shape: Any  #: of the output for one example
+    dtype: Any  #: of the output
+    padding: int | None = None  #: index of an embedding that has no gradient
+
+    @property
+    def positions(self) -> int:
+        """The number of rows of the output."""
+        return int(self.shape.numel() // self.shape[-1])
+
+
+def Factored(weights: Mapping[int, str], shift: Callable[[str, Use, Any], Any]) -> Any:  # noqa: N802
+    """A mode of PyTorch that leaves the gradients at weight matrices in factors.
+
+    Parameters
+    ----------
+    weights : dict
+        The names of weights by the identity of their tensors.
+    shift : callable
+        Of the name of a weight, a use, and the output of its function; returns what is added to the output.
+
+    Returns
+    -------
+    A context manager.  ``given`` has the inputs of all uses by the names of the weights, and ``elsewhere`` the names of
+    weights that other functions took.
+    """
+    torch = extra_module("torch", "torch")
+    functions: dict[Any, Callable[..., _Bound | None]] = {
+        torch.nn.functional.linear: _linear,
+        torch.addmm: _addmm,
+        torch.nn.functional.embedding: _embedding,
+    }
+    mode = extra_module("torch.overrides", "torch").TorchFunctionMode
+
+    class Mode(mode):  # type: ignore[misc,valid-type]
+        def __init__(self) -> None:
+            super().__init__()
+            self.given: dict[str, list[Any]] = {}
+            self.elsewhere: set[str] = set()
+
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            bound = functions[function](*args, **kwargs) if function in functions else None
+            found = function(*args, **kwargs)
+            known = bound is not None and id(bound.weight) in weights
+            if found is None or any(isinstance(each, torch.Tensor) for each in _members((found,))):
+                others = bound.others if known and bound else _members((*args, *kwargs.values()))
+                self.elsewhere |= {weights[id(each)] for each in others if id(each) in weights}
+            if bound is None or not known:
+                return found
+            name = weights[id(bound.weight)]
+            use = Use(bound.kind, found.shape, found.dtype, bound.padding)
+            self.given.setdefault(name, []).append(bound.given)
+            return found + shift(name, use, found)
+
+    return Mode()
+
+
+class _Bound(NamedTuple):
+    """The arguments of a function that uses a weight matrix."""
+
+    kind: Any
+    weight: Any
+    given: Any
+    others: tuple[Any, ...]
+    padding: int | None = None
+
+
+def _linear(input: Any, weight: Any, bias: Any = None) -> _Bound | None:
+    return _Bound("linear", weight, input, (input, bias))
+
+
+def _addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, out: Any = None) -> _Bound | None:
+    return _Bound("transposed", mat2, mat1, (input, mat1)) if beta == alpha == 1 and out is None else None
+
+
+def _embedding(
+    input: Any,
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> _Bound | None:
+    if max_norm is not None or scale_grad_by_freq or sparse:
+        return None
+    padding = None if padding_idx is None else padding_idx % len(weight)
+    return _Bound("embedding", weight, input, (), padding)
+
+
+def _members(values: tuple[Any, ...]) -> Iterator[Any]:
+    """Arguments or results of a function, and the members of their lists and tuples."""
+    for each in values:
+        if isinstance(each, list | tuple):
+            yield from each
+        else:
+            yield each
+
+
+def _all_at_once(model: Any, loss: Loss, rows: Any, trained: dict[str, Any], uses: Mapping[str, Any]) -> Gradients:
+    """The gradients of all rows by ``vmap``."""
+    torch = extra_module("torch", "torch")
+    func = extra_module("torch.func", "torch")
+    values = {name: each.detach() for name, each in trained.items()}
+    device = next(iter(values.values())).device if values else None
+    free = {name: each for name, each in values.items() if name not in uses}
+    names = {id(values[name]): name for name in uses}
+    zeros = {
+        name: [torch.zeros(use.shape, dtype=use.dtype, device=device) for use in each] for name, each in uses.items()
+    }
+
+    def one(shifts: Any, free: Any, row: Any) -> tuple[Any, Any]:
+        counts = dict.fromkeys(uses, 0)
+
+        def shift(name: str, use: Use, _: Any) -> Any:
+            place = counts[name]
+            if place >= len(uses[name]) or use != uses[name][place]:
+                raise ValueError(f"{name} must be used in each step as in the first: take clipping='example'")
+            counts[name] += 1
+            return shifts[name][place]
+
+        parameters = {**values, **free}
+        with Factored(names, shift) as mode:
+            alone = mapped(lambda leaf: leaf.unsqueeze(0), row)
+            value = loss_of(loss, outputs_of(_with_parameters(model, parameters), alone), alone)
+        if mode.elsewhere:
+            raise ValueError(
+                f"{min(mode.elsewhere)} must be used in each step as in the first: take clipping='example'"
+            )
+        return value, (value, mode.given)
+
+    each = func.vmap(func.grad(one, argnums=(0, 1), has_aux=True), in_dims=(None, None, 0), randomness="different")
+    with _without_hints():
+        (shifted, samples), (losses, given) = each(zeros, free, rows)
+    found = {
+        **samples,
+        **{name: Factors.of(values[name], uses[name], given.get(name, []), shifted[name]) for name in uses},
+    }
+    return Gradients(losses, [found[name] for name in trained])
+
+
+@contextmanager
+def _without_hints() -> Iterator[None]:
+    """A block without the warnings of ``vmap`` about operations that it runs row by row."""
+    library = getattr(extra_module("torch", "torch")._C, "_functorch", None)
+    change = getattr(library, "_set_vmap_fallback_warning_enabled", None)
+    if change is None:
+        yield
+        return
+    change(False)
+    try:
+        yield
+    finally:
+        change(True)
+
+
+def _with_parameters(model: Any, parameters: dict[str, Any]) -> Callable[..., Any]:
+    """The model as a function of its inputs, with other parameters."""
+    call = extra_module("torch.func", "torch").functional_call
+    return lambda *args, **kwargs: call(model, parameters, args, kwargs)
+
+
+def uses_of(model: Any, loss: Loss, row: Any) -> dict[str, tuple[Use, ...]]:
+    """The weight matrices that an example uses by known functions alone, and these uses.
+
+    Parameters
+    ----------
+    model, loss : torch.nn.Module, callable
+        As for ``make_private``.
+    row : tuple or dict
+        Rows with one example.
+    """
+    torch = extra_module("torch", "torch")
+    values = {name: each.detach() for name, each in trained_parameters(model).items()}
+    uses: dict[str, list[Use]] = {}
+
+    def shift(name: str, use: Use, found: Any) -> Any:
+        uses.setdefault(name, []).append(use)
+        return torch.zeros_like(found)
+
+    with unchanged(model), Factored({id(each): name for name, each in values.items()}, shift) as mode:
+        loss_of(loss, outputs_of(_with_parameters(model, values), row), row)
+    return {
+        name: tuple(each)
+        for name, each in uses.items()
+        if name not in mode.elsewhere and values[name].dtype != torch.float64 and len({use.kind for use in each}) == 1
+    }
+
+
+# -- one row after another ---------------------------------------------------------------------------------------------
+
+
+def _one_by_one(model: Any, loss: Loss, rows: Any, trained: dict[str, Any]) -> Gradients:
+    """The gradients of rows by one backward pass for each."""
+    torch = extra_module("torch", "torch")
+    losses, samples = [], []
+    for number in range(count_of(rows)):
+        row = chosen(rows, slice(number, number + 1))
+        with unchanged(model), torch.enable_grad():
+            value = loss_of(loss, outputs_of(model, row), row)
+            found: Any = [None] * len(trained)
+            if value.requires_grad:
+                found = torch.autograd.grad(value, list(trained.values()), allow_unused=True)
+        losses.append(value.detach())
+        samples.append([_dense(*each) for each in zip(found, trained.values(), strict=True)])
+    return Gradients(torch.stack(losses), [torch.stack(each) for each in zip(*samples, strict=True)])
+
+
+def _dense(gradient: Any, parameter: Any) -> Any:
+    """The gradient at a parameter; zeros for one that the loss does not use."""
+    return parameter.detach().new_zeros(parameter.shape) if gradient is None else gradient

@@ -1,0 +1,549 @@
+"""Try a model and a loss on made-up rows before the first step, and choose the fastest engine that is right.
+
+The rows have the shapes and types of the first item: floats are normal, integers are 0 and 1, integer targets are
+classes of the outputs.  So a refusal depends on code, shapes and public seeds, and costs no privacy budget.  Dropout is
+off.  Three rows are tried in this order:
+
+1. *Changes.*  A parameter or a buffer that changes in a forward pass is refused by its name.
+2. *History.*  The losses of the rows 0, 1, 2 and then 2, 1, 0 must be equal bit for bit.
+3. *Mixing*, unless ``per_example`` declares the loss.  The outputs and the loss of the three rows together must be
+   those of single rows; the loss is their mean or their sum.  Otherwise the module or the loss is refused.
+4. *Engine.*  The clipped sum of an engine must be that of a loop over single rows.
+
+A refusal in 3 protects the result, not privacy: an engine never forms the loss of a batch.  A probe cannot see a model
+that changes its mind later, such as a memory that is used once it is full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Literal, get_args
+
+from corrnoise.simulations.adapters import torch_factors
+from corrnoise.simulations.adapters.torch_engines import (
+    Engine,
+    Gradients,
+    trained_parameters,
+    unchanged,
+    uses_of,
+)
+from corrnoise.simulations.adapters.torch_factors import Factors
+from corrnoise.simulations.adapters.torch_items import (
+    Item,
+    Loss,
+    ModelError,
+    chosen,
+    leaves,
+    loss_of,
+    mapped,
+    outputs_of,
+    per_example,
+)
+from corrnoise.simulations.adapters.torch_random import generators_kept, seed_generators
+from corrnoise.simulations.extras import extra_module
+from corrnoise.theory.numerics import checks
+
+Clipping = Literal["auto", "example", "ghost"]
+EngineName = Literal["auto", "vmap", "loop"]
+
+ROWS = 3
+PROBE_SEED = 0
+CLASS_DRAWS = 64  #: of targets, for losses that weigh classes
+OUTPUT_TOLERANCE = 1e-4
+LOSS_TOLERANCE = 3e-5
+SUM_TOLERANCE = 5e-3
+ROUNDING_SHARE = 1e-6  #: of the loss, or of 0.1, below which gradients are rounding errors
+HALF_TOLERANCE = 2e-2  #: for all three, where the model computes in half precision
+IGNORED_TARGET = -100  #: of losses for tokens
+KEPT_ENGINES = 8  #: of a run
+
+
+class Engines:
+    """The engines of a run, each found once for a structure of the model.
+
+    Parameters
+    ----------
+    clipping, engine, example : object
+        As for ``engine_for``.
+    """
+
+    def __init__(self, clipping: Clipping = "auto", engine: EngineName = "auto", example: Item | None = None) -> None:
+        checks.choice("clipping", clipping, get_args(Clipping))
+        checks.choice("engine", engine, get_args(EngineName))
+        self._options: dict[str, Any] = {"clipping": clipping, "engine": engine, "example": example}
+        self._known: dict[Any, tuple[Engine, Loss]] = {}
+
+    def engine(self, model: Any, loss: Loss, template: Item) -> Engine:
+        """The result of ``engine_for``, which is called for an unknown model, loss or shape."""
+        torch = extra_module("torch", "torch")
+        device = next(model.parameters()).device.type
+        key = (
+            tuple((name, each.shape, each.dtype, each.requires_grad, each.device) for name, each in _tensors_of(model)),
+            tuple(module.training for module in model.modules()),
+            tuple((name, leaf.shape, leaf.dtype) for name, leaf in leaves(template)),
+            (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)),
+            (id(model), id(loss)),
+        )
+        if key not in self._known:
+            if len(self._known) >= KEPT_ENGINES:
+                self._known.pop(next(iter(self._known)))
+            self._known[key] = engine_for(model, loss, template, **self._options), loss
+        return self._known[key][0]
+
+
+def engine_for(
+    model: Any,
+    loss: Loss,
+    template: Item,
+    *,
+    clipping: Clipping = "auto",
+    engine: EngineName = "auto",
+    example: Item | None = None,
+) -> Engine:
+    """The fastest engine that is right for a model and a loss.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model, in the mode in which it trains.
+    loss : callable
+        Of outputs and targets.
+    template : tuple or dict
+        An item, whose shapes and types count alone.
+    clipping : {"auto", "example", "ghost"}
+        Whether gradients at weight matrices stay in factors: where this takes fewer operations, nowhere, or wherever
+        possible.
+    engine : {"auto", "vmap", "loop"}
+        An engine to be taken; ``"auto"`` for the fastest one.
+    example : tuple or dict, optional
+        A public or made-up item in place of random rows.
+
+    Raises
+    ------
+    ValueError
+        The model or the loss mixes examples, or changes what would be released; or no engine is right.
+    """
+    checks.choice("clipping", clipping, get_args(Clipping))
+    checks.choice("engine", engine, get_args(EngineName))
+    if not callable(loss):
+        raise TypeError(f"loss must be a function of outputs and targets, got {loss!r:.80}")
+    with _probing(model):
+        return _Probe(model, loss, template, example).engine(clipping, engine)
+
+
+def _tensors_of(model: Any) -> Iterator[tuple[str, Any]]:
+    yield from model.named_parameters()
+    yield from model.named_buffers()
+
+
+@contextmanager
+def _probing(model: Any) -> Iterator[None]:
+    """A block without dropout, after which generators and modules are as before."""
+    torch = extra_module("torch", "torch")
+    recurrent = (torch.nn.RNNBase, torch.nn.MultiheadAttention)
+    rates = [(each, each.dropout) for each in model.modules() if isinstance(each, recurrent)]
+    with generators_kept(), torch.enable_grad():
+        for each, _ in rates:
+            each.dropout = 0.0
+        try:
+            yield
+        finally:
+            for each, rate in rates:
+                each.dropout = rate
+
+
+def _without_randomness() -> Any:
+    """A mode of PyTorch in which dropout is the identity and random tensors are constant."""
+    torch = extra_module("torch", "torch")
+    mode = torch.overrides.TorchFunctionMode
+    identities = {
+        "dropout",
+        "dropout1d",
+        "dropout2d",
+        "dropout3d",
+        "alpha_dropout",
+        "feature_alpha_dropout",
+        "dropout_",
+    }
+    constants = {
+        **dict.fromkeys(("rand", "rand_like", "uniform_"), 0.5),
+        **dict.fromkeys(("randn", "randn_like", "normal", "normal_"), 0.0),
+        **dict.fromkeys(("bernoulli", "bernoulli_"), 1.0),
+    }
+
+    halves = (torch.float16, torch.bfloat16)
+
+    class Mode(mode):  # type: ignore[misc,valid-type]
+        half = False  # whether a result was of half precision
+
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = dict(kwargs or {})
+            name = getattr(function, "__name__", "")
+            if name in identities:
+                return args[0] if args else kwargs["input"]
+            if name == "scaled_dot_product_attention":
+                args, kwargs = (
+                    args[:4],
+                    {**dict(zip(("dropout_p", "is_causal"), args[4:6], strict=False)), **kwargs, "dropout_p": 0.0},
+                )
+            found = function(*args, **kwargs)
+            self.half |= isinstance(found, torch.Tensor) and found.dtype in halves
+            return found.detach().fill_(constants[name]) if name in constants else found
+
+    return Mode()
+
+
+# -- made-up rows ------------------------------------------------------------------------------------------------------
+
+
+def _made_up(template: Item, kind: int, example: Item | None, device: Any) -> Any:
+    """Three rows like an item: normal floats and integers 0 and 1, or floats in [0, 1) and integers 1."""
+    torch = extra_module("torch", "torch")
+    generator = torch.Generator().manual_seed(PROBE_SEED)
+
+    def made(leaf: Any, like: Any = None) -> Any:
+        shape = (ROWS, *leaf.shape)
+        if like is not None:
+            found = torch.stack([like.cpu()] * ROWS)
+            shares = 1 - 0.1 * torch.rand(shape, generator=generator)
+            return found * shares.to(found) if found.is_floating_point() else found
+        if leaf.dtype == torch.bool:
+            found = torch.randint(2, shape, generator=generator).bool()
+            return found.logical_and_(torch.arange(found[0].numel()).view(leaf.shape) > 0)
+        if leaf.is_floating_point() or leaf.is_complex():
+            draw = torch.randn if kind == 0 else torch.rand
+            return draw(shape, generator=generator, dtype=torch.float64).to(leaf.dtype)
+        found = torch.ones(shape, dtype=leaf.dtype)
+        if kind == 0 and found[0].numel() > 1:
+            found = torch.randint(2, shape, generator=generator, dtype=leaf.dtype)
+            found.view(ROWS, -1)[:, 0] = 1
+        elif kind == 0:
+            found = (torch.arange(ROWS, dtype=leaf.dtype) % 2).view(shape)
+        return found
+
+    rows = mapped(made, template) if example is None else mapped(made, template, example)
+    return mapped(lambda leaf: leaf.to(device), rows)
+
+
+def _classes(outputs: Any, target: Any) -> int:
+    """The number of classes if an integer target counts classes along the second axis of outputs, otherwise 0."""
+    torch = extra_module("torch", "torch")
+    if not isinstance(outputs, torch.Tensor) or not isinstance(target, torch.Tensor) or target.dtype != torch.int64:
+        return 0
+    if outputs.dim() < 2 or outputs.shape[:1] + outputs.shape[2:] != target.shape:
+        return 0
+    return int(outputs.shape[1])
+
+
+# -- the probe ---------------------------------------------------------------------------------------------------------
+
+
+class _Probe:
+    """A model and a loss on made-up rows."""
+
+    def __init__(self, model: Any, loss: Loss, template: Item, example: Item | None) -> None:
+        self.model, self.loss = model, loss
+        self.half = False
+        self.rows = self._fitting(template, example)
+
+    def engine(self, clipping: Clipping, engine: EngineName) -> Engine:
+        """The checks in their order, and the engine."""
+        singles = self._history()
+        if not isinstance(self.loss, per_example):
+            self._mixing(singles)
+        return self._engine(clipping, engine)
+
+    def _fitting(self, template: Item, example: Item | None) -> Any:
+        """Rows that the model and the loss take."""
+        errors = []
+        for kind in range(2):
+            rows = _made_up(template, kind, example, next(self.model.parameters()).device)
+            try:
+                outputs = self._outputs(chosen(rows, slice(0, 1)))
+                if not isinstance(rows, Mapping) and (count := _classes(outputs, rows[1][:1])):
+                    rows = (rows[0], _targets(rows[1], count, PROBE_SEED))
+                loss_of(self.loss, outputs, chosen(rows, slice(0, 1)))
+            except ModelError:
+                raise
+            except Exception as error:  # of any kind, from the user's code
+                errors.append(error)
+            else:
+                return rows
+        raise ModelError(
+            "model and loss must work on made-up rows with the shapes of the first item, random floats and small "
+            f"integers; they raised {type(errors[0]).__name__}: {errors[0]!s:.300}.  If this comes from the values, "
+            "pass a public or made-up item as example="
+        ) from errors[0]
+
+    def _outputs(self, rows: Any) -> Any:
+        seed_generators(PROBE_SEED)
+        with unchanged(self.model), _without_randomness() as mode:
+            found = outputs_of(self.model, rows)
+        self.half |= mode.half
+        return found
+
+    def _loss(self, rows: Any) -> Any:
+        outputs = self._outputs(rows)
+        with unchanged(self.model), _without_randomness():
+            return loss_of(self.loss, outputs, rows).detach()
+
+    def _history(self) -> list[Any]:
+        """The losses of single rows, which no earlier row may change."""
+        order = [*range(ROWS), *reversed(range(ROWS))]
+        found = [self._loss(chosen(self.rows, slice(number, number + 1))) for number in order]
+        bits = [each.double().cpu().numpy().tobytes() for each in found]
+        if bits[:ROWS] != bits[: ROWS - 1 : -1]:
+            raise ModelError(
+                "loss and model must not remember examples: the loss of a made-up row changes after other rows.  Keep "
+                "counters, caches and running statistics out of the forward pass and of the loss"
+            )
+        return found[:ROWS]
+
+    # -- mixing --
+
+    def _mixing(self, singles: list[Any]) -> None:
+        """Refuse a model or a loss for which three rows together are not three rows."""
+        try:
+            together = self._outputs(self.rows)
+        except Exception as error:  # of any kind, from the user's code
+            raise ModelError(
+                f"model must take batches, but raised {type(error).__name__} for {ROWS} made-up rows: {error!s:.300}.  "
+                "Declare per_example(loss) if it is made for single examples"
+            ) from error
+        alone = [self._outputs(chosen(self.rows, slice(number, number + 1))) for number in range(ROWS)]
+        tolerance = HALF_TOLERANCE if self.half else OUTPUT_TOLERANCE
+        if not _same(together, alone, tolerance):
+            raise ModelError(
+                f"{self._mixer(tolerance)} mixes examples: its output for a row depends on the other rows of the "
+                "batch.  Use layers that treat each example by itself (batch_first=True, GroupNorm, LayerNorm), or "
+                "declare per_example(loss) if the loss of one example alone is what you mean"
+            )
+        if isinstance(self.rows, Mapping):
+            draws = [self.rows, *_with_ignored(self.rows, {"labels", "label", "targets", "target"})]
+            self._check_losses(draws, [self._loss(draw) for draw in draws], self._singles_of(draws, singles))
+            return
+        targets = [self.rows[1]]
+        if count := _classes(together, self.rows[1]):
+            targets += [_targets(self.rows[1], count, seed) for seed in range(1, CLASS_DRAWS)]
+            targets += [rows[1] for rows in _with_ignored(self.rows, {"target"})]
+        draws = [(self.rows[0], each) for each in targets]
+        batch, rows = [], []
+        with unchanged(self.model), _without_randomness():
+            for draw in draws:
+                seed_generators(PROBE_SEED)
+                batch.append(self._or_none(together, draw))
+                each = [(alone[number], chosen(draw, slice(number, number + 1))) for number in range(ROWS)]
+                rows.append([self._or_none(*pair) for pair in each])
+        self._check_losses(draws, batch, rows)
+
+    def _or_none(self, outputs: Any, rows: Any) -> Any:
+        """The loss, or None for targets that it does not take."""
+        try:
+            return loss_of(self.loss, outputs, rows)
+        except Exception:  # of any kind, from the user's code
+            return None
+
+    def _singles_of(self, draws: list[Any], singles: list[Any]) -> list[list[Any]]:
+        rest = [[self._loss(chosen(draw, slice(number, number + 1))) for number in range(ROWS)] for draw in draws[1:]]
+        return [singles, *rest]
+
+    def _check_losses(self, draws: list[Any], batch: list[Any], rows: list[list[Any]]) -> None:
+        """Refuse a loss that is neither the mean nor the sum of the losses of single rows."""
+        tolerance = HALF_TOLERANCE if self.half else LOSS_TOLERANCE
+        reductions = {"mean", "sum"}
+        for whole, each in zip(batch, rows, strict=True):
+            if whole is None or any(one is None for one in each):
+                continue
+            value, parts = float(whole.detach()), [float(one.detach()) for one in each]
+            size = sum(map(abs, parts))
+            if not size < float("inf"):
+                continue
+            reductions &= {
+                name
+                for name, expected in (("mean", sum(parts) / ROWS), ("sum", sum(parts)))
+                if abs(value - expected) <= tolerance * max(size / ROWS, 1e-30)
+            }
+            if not reductions:
+                raise ModelError(
+                    f"loss must be the mean or the sum of the losses of single examples: for {ROWS} made-up rows it is "
+                    f"{value:.6g}, their mean {sum(parts) / ROWS:.6g}.  Class weights, means over valid tokens and "
+                    "contrastive losses are such cases.  Use reduction='sum' with a constant divisor, or declare "
+                    "per_example(loss) if the loss of one example alone is what you mean"
+                )
+
+    def _mixer(self, tolerance: float) -> str:
+        """The first leaf module whose inputs agree and whose outputs do not, in words."""
+
+        def recorded(rows: Any) -> list[tuple[str, str, Any, Any]]:
+            calls: list[tuple[str, str, Any, Any]] = []
+
+            def hook(name: str) -> Callable[..., None]:
+                return lambda module, given, output: calls.append((name, type(module).__name__, given, output))
+
+            handles = [
+                module.register_forward_hook(hook(name))
+                for name, module in self.model.named_modules()
+                if not any(module.children())
+            ]
+            try:
+                self._outputs(rows)
+            finally:
+                for handle in handles:
+                    handle.remove()
+            return calls
+
+        calls = [recorded(chosen(self.rows, slice(number, number + 1))) for number in range(ROWS)]
+        for whole, *single in zip(recorded(self.rows), *calls, strict=False):
+            same = [_same(whole[part], [each[part] for each in single], tolerance) for part in (2, 3)]
+            if same == [True, False]:
+                return f"module {whole[0]!r} ({whole[1]})"
+        return f"model ({type(self.model).__name__})"
+
+    # -- engine --
+
+    def _engine(self, clipping: Clipping, engine: EngineName) -> Engine:
+        """The first engine that agrees with the loop."""
+        if engine == "loop":
+            return Engine("loop")
+        reference = self._gradients(Engine("loop"))
+        norms = _norms(reference)
+        clip_norm = 0.7 * float(norms.nan_to_num(0.0, 0.0, 0.0).median())
+        expected = _clipped_sum(reference, clip_norm)
+        losses = reference.losses.double().nan_to_num(0.0, 0.0, 0.0)
+        negligible = ROUNDING_SHARE * max(float(losses.abs().mean()), 0.1)
+        why = ""
+        for candidate in self._candidates(clipping):
+            try:
+                found = self._gradients(candidate)
+            except Exception as error:  # whatever torch.func cannot do
+                why = why or f"{type(error).__name__}: {error!s:.300}"
+                continue
+            gap = float((_clipped_sum(found, clip_norm) - expected).norm())
+            if gap <= (HALF_TOLERANCE if self.half else SUM_TOLERANCE) * float(expected.norm()) + negligible:
+                return replace(candidate, why=why)
+            why = why or f"the clipped sum of {candidate.kind} differs from that of a loop"
+        if engine == "vmap":
+            raise ModelError(f"engine must be 'loop' or 'auto' for this model, got 'vmap': {why}")
+        return Engine("loop", why=why)
+
+    def _candidates(self, clipping: Clipping) -> Iterator[Engine]:
+        if clipping != "example":
+            try:
+                uses = uses_of(self.model, self.loss, chosen(self.rows, slice(0, 1)))
+            except Exception:  # a mode that the model does not take
+                uses = {}
+            shapes = {name: each.shape for name, each in trained_parameters(self.model).items()}
+            if clipping == "auto":
+                uses = {name: each for name, each in uses.items() if _shorter(each, shapes[name])}
+            if uses:
+                yield Engine("vmap", uses)
+        yield Engine("vmap")
+
+    def _gradients(self, engine: Engine) -> Gradients:
+        seed_generators(PROBE_SEED)
+        with _without_randomness():
+            return engine.gradients(self.model, self.loss, self.rows)
+
+
+def _shorter(uses: Any, shape: Any) -> bool:
+    """Whether factors take fewer operations than the gradients of examples: L (p + q) < p q."""
+    positions = sum(use.positions for use in uses)
+    inputs = 1 if uses[0].kind == "embedding" else shape[0] if uses[0].kind == "transposed" else shape[1]
+    outputs = int(shape.numel() // (shape[0] if uses[0].kind == "embedding" else inputs))
+    return bool(positions * (inputs + outputs) < shape.numel())
+
+
+def _targets(target: Any, count: int, seed: int) -> Any:
+    """Classes, where the first draws have the first classes."""
+    torch = extra_module("torch", "torch")
+    generator = torch.Generator().manual_seed(seed)
+    found = torch.randint(count, target.shape, generator=generator)
+    found.view(len(target), -1)[:, 0] = (ROWS * seed + torch.arange(len(target))) % count
+    return found.to(target.device)
+
+
+def _with_ignored(rows: Any, names: set[str]) -> Iterator[Any]:
+    """Rows with ignored targets in a half, a quarter and a third of one row."""
+    torch = extra_module("torch", "torch")
+    for share in (2, 4, 3):
+        changed = False
+
+        def ignoring(name: str, leaf: Any, share: int = share) -> Any:
+            nonlocal changed
+            if name not in names or leaf.dtype != torch.int64 or leaf[0].numel() < 2:
+                return leaf
+            changed = True
+            found = leaf.clone()
+            found.view(ROWS, -1)[1, : max(leaf[0].numel() // share, 1)] = IGNORED_TARGET
+            return found
+
+        found = mapped(ignoring, rows, named=True)
+        if changed and all(leaf.device.type == "cpu" for _, leaf in leaves(rows)):
+            yield found
+
+
+def _same(together: Any, alone: list[Any], tolerance: float) -> bool:
+    """Whether the tensors of a batch are those of single rows, where the first axis counts rows."""
+    torch = extra_module("torch", "torch")
+    if isinstance(together, Mapping):
+        return all(_same(value, [each[name] for each in alone], tolerance) for name, value in together.items())
+    if isinstance(together, tuple | list):
+        return all(_same(whole, list(rest), tolerance) for whole, *rest in zip(together, *alone, strict=False))
+    if not isinstance(together, torch.Tensor) or not together.is_floating_point() or not together.dim():
+        return True
+    if all(each.shape == together.shape for each in alone):  # no axis counts rows
+        return all(_close(together, each, tolerance) for each in alone)
+    axes = range(together.dim())
+    whole = [
+        torch.cat(list(alone), axis) for axis in axes if _joins(together.shape, [each.shape for each in alone], axis)
+    ]
+    return any(_close(together, each, tolerance) for each in whole)
+
+
+def _joins(whole: Any, parts: list[Any], axis: int) -> bool:
+    """Whether tensors of some shapes, side by side along an axis, have another shape."""
+    others = [(*each[:axis], *each[axis + 1 :]) for each in (whole, *parts)]
+    return len(set(others)) == 1 and sum(each[axis] for each in parts) == whole[axis]
+
+
+def _close(one: Any, other: Any, tolerance: float) -> bool:
+    """Whether two tensors agree, relative to the largest number."""
+    torch = extra_module("torch", "torch")
+    first, second = (each.detach().double() for each in (one, other))
+    both = torch.isfinite(first) & torch.isfinite(second)
+    if not bool((torch.isfinite(first) == torch.isfinite(second)).all()):
+        return False
+    size = float(second[both].abs().max()) if bool(both.any()) else 0.0
+    return bool(((first - second)[both].abs() <= tolerance * size).all())
+
+
+def _norms(gradients: Gradients) -> Any:
+    """The norms of the gradients of rows."""
+    return sum(each.double().reshape(len(each), -1).square().sum(1) for each in gradients.samples).sqrt()
+
+
+def _clipped_sum(gradients: Gradients, clip_norm: float) -> Any:
+    """The clipped sum of rows as one vector, float64."""
+    torch = extra_module("torch", "torch")
+    dense = [_dense(each) for each in gradients.samples]
+    flat = torch.cat([each.double().reshape(len(each), -1) for each in dense], 1)
+    lengths = flat.norm(dim=1)
+    factors = torch.where(lengths > clip_norm, clip_norm / lengths, 1.0).where(torch.isfinite(lengths), 0.0)
+    return factors @ torch.nan_to_num(flat, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _dense(samples: Any) -> Any:
+    """Gradients of rows whose factors were multiplied."""
+    torch = extra_module("torch", "torch")
+    if not isinstance(samples, Factors):
+        return samples
+    one = torch.ones(1, dtype=torch.float32, device=samples.b.device)
+    blocks = torch_factors.Blocks(1, max(samples.positions, 1), "float64", 1.0, 0.0)
+    return torch.stack(
+        [
+            torch_factors.summed(samples._replace(a=samples.a[k : k + 1], b=samples.b[k : k + 1]), one, blocks)
+            for k in range(len(samples.b))
+        ]
+    )

@@ -1,0 +1,374 @@
+"""The probe: what mixes, remembers or changes is refused with a way out; the engine is the fastest right one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from corrnoise.simulations.adapters import torch_engines, torch_probe
+from corrnoise.simulations.adapters.torch_engines import Engine, Kind, unchanged
+from corrnoise.simulations.adapters.torch_items import per_example
+from corrnoise.simulations.adapters.torch_probe import Engines, engine_for
+
+torch = pytest.importorskip("torch")
+torch.set_num_threads(1)
+
+functional = torch.nn.functional
+PAIR = torch.zeros(6), torch.tensor(0)
+TOKENS = torch.zeros(12, dtype=torch.int64), torch.zeros(12, dtype=torch.int64)
+
+
+def layer(**options: Any) -> Any:
+    torch.manual_seed(0)
+    return torch.nn.Linear(6, 3, **options)
+
+
+class Words(torch.nn.Module):  # type: ignore[name-defined]
+    """Scores of words, with the classes along the second axis."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = torch.nn.Embedding(11, 6)
+        self.scores = torch.nn.Linear(6, 11)
+
+    def forward(self, words: Any) -> Any:
+        return self.scores(torch.tanh(self.embedding(words))).transpose(1, 2)
+
+
+class Then(torch.nn.Module):  # type: ignore[name-defined]
+    """A linear layer and a function."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.layer = layer()
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(self.layer(x))
+
+
+# -- changes and history -----------------------------------------------------------------------------------------------
+
+
+class Averaged(torch.nn.Module):  # type: ignore[name-defined]
+    """A buffer that averages activations."""
+
+    mean: Any
+
+    def __init__(self, *, in_place: bool) -> None:
+        super().__init__()
+        self.layer = layer()
+        self.register_buffer("mean", torch.zeros(6))
+        self.in_place = in_place
+
+    def forward(self, x: Any) -> Any:
+        if self.in_place:
+            self.mean.mul_(0.9).add_(0.1 * x.detach().mean(0))
+        else:
+            self.mean = 0.9 * self.mean + 0.1 * x.detach().mean(0)
+        return self.layer(x)
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize("engine", ["auto", "loop"])
+def test_a_buffer_that_changes_is_refused_by_its_name(in_place: bool, engine: Any) -> None:
+    model = Averaged(in_place=in_place)
+    with pytest.raises(ValueError, match=r"mean of the model must not change .*eval\(\)"):
+        engine_for(model, per_example(functional.cross_entropy), PAIR, engine=engine)
+    assert type(model.mean) is torch.Tensor
+    if not in_place:
+        assert not model.mean.any()
+
+
+def test_a_weight_that_a_forward_pass_rewrites_is_refused() -> None:
+    class Rewriting(torch.nn.Module):  # type: ignore[name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer()
+
+        def forward(self, x: Any) -> Any:
+            with torch.no_grad():
+                self.layer.weight.clamp_(max=10.0)
+            return self.layer(x)
+
+    with pytest.raises(ValueError, match=r"layer\.weight of the model must not change"):
+        engine_for(Rewriting(), functional.cross_entropy, PAIR)
+
+
+def test_attributes_of_a_pass_do_not_stay() -> None:
+    """Under ``vmap`` a dead wrapper would stay, after which a state could not be saved."""
+
+    class Keeping(torch.nn.Module):  # type: ignore[name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer()
+            self.last = None
+
+        def forward(self, x: Any) -> Any:
+            self.last = self.layer(x)
+            return self.last
+
+    model = Keeping()
+    rows = torch.randn(4, 6), torch.tensor([0, 1, 2, 0])
+    kinds: tuple[Kind, ...] = ("vmap", "loop")
+    for kind in kinds:
+        Engine(kind).gradients(model, functional.cross_entropy, rows)
+        assert model.last is None
+    with unchanged(model):
+        model(rows[0])
+    assert model.last is None
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_a_loss_that_remembers_rows_is_refused(declared: bool) -> None:
+    seen = []
+
+    def loss(outputs: Any, targets: Any) -> Any:
+        seen.append(outputs.detach().mean())
+        return functional.cross_entropy(outputs, targets) * (1 + sum(seen[:-1], torch.zeros(())))
+
+    with pytest.raises(ValueError, match="loss and model must not remember examples"):
+        engine_for(layer(), per_example(loss) if declared else loss, PAIR)
+
+
+def test_the_probe_leaves_generators_and_modes() -> None:
+    model = torch.nn.Sequential(layer(), torch.nn.Dropout(), torch.nn.LSTM(3, 3, 2, dropout=0.5, batch_first=True))
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    engine_for(model, lambda outputs, _: outputs[0].square().sum(), (torch.zeros(4, 6), torch.tensor(0.0)))
+    assert torch.equal(torch.rand(2), expected)
+    assert model[2].dropout == 0.5
+
+
+# -- mixing ------------------------------------------------------------------------------------------------------------
+
+
+def normalised(x: Any) -> Any:
+    return (x - x.mean(0)) / (x.std(0, correction=0) + 1e-3)
+
+
+class Normalised(torch.nn.Module):  # type: ignore[name-defined]
+    def forward(self, x: Any) -> Any:
+        return normalised(x)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (torch.nn.Sequential(layer(), Normalised()), r"module '1' \(Normalised\) mixes examples"),
+        (Then(normalised), r"model \(Then\) mixes examples"),
+        (Then(lambda x: x.flip(0)), "mixes examples"),
+        (Then(lambda x: x * x[:1].sum()), "mixes examples"),
+        (Then(lambda x: torch.cumsum(x, 0)), "mixes examples"),
+    ],
+)
+def test_a_model_that_mixes_examples_is_refused_by_module(model: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=f"{message}.*per_example"):
+        engine_for(model, functional.cross_entropy, PAIR)
+    assert engine_for(model, per_example(functional.cross_entropy), PAIR).kind in ("vmap", "loop")
+
+
+def test_a_sequence_along_the_first_axis_is_refused() -> None:
+    encoder = torch.nn.TransformerEncoderLayer(6, 2, 8, batch_first=False)
+    with pytest.raises(ValueError, match=r"mixes examples.*batch_first=True"):
+        engine_for(encoder, functional.mse_loss, (torch.zeros(4, 6), torch.zeros(4, 6)))
+    first = torch.nn.TransformerEncoderLayer(6, 2, 8, batch_first=True)
+    assert engine_for(first, functional.mse_loss, (torch.zeros(4, 6), torch.zeros(4, 6))).kind == "vmap"
+
+
+def token_mean(outputs: Any, targets: Any) -> Any:
+    losses = functional.cross_entropy(outputs, targets, reduction="none")
+    return losses.sum() / (targets != -100).sum()
+
+
+WEIGHTS = torch.tensor([1.0, 1.0, 1000.0])
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (torch.nn.CrossEntropyLoss(weight=WEIGHTS), False),
+        (torch.nn.CrossEntropyLoss(), True),  # a mean over the tokens that are not ignored
+        (token_mean, True),
+        (lambda outputs, targets: functional.cross_entropy(outputs @ outputs.T, torch.arange(len(outputs))), False),
+        (lambda outputs, targets: functional.cross_entropy(outputs, targets) * len(outputs) ** 2, False),
+        (lambda outputs, targets: outputs.logsumexp(0).sum(), False),
+        (lambda outputs, targets: functional.cross_entropy(outputs, targets, reduction="sum") ** 2, False),
+    ],
+)
+def test_a_loss_that_is_neither_mean_nor_sum_is_refused(loss: Any, words: bool) -> None:
+    model, item = (Words(), TOKENS) if words else (layer(), PAIR)
+    with pytest.raises(ValueError, match=r"loss must be the mean or the sum .* per_example"):
+        engine_for(model, loss, item)
+    assert engine_for(model, per_example(loss), item).kind == "vmap"
+
+
+def test_one_heavy_class_of_many_is_found() -> None:
+    weights = torch.ones(150)
+    weights[140] = 3.0
+    with pytest.raises(ValueError, match="loss must be the mean or the sum"):
+        engine_for(torch.nn.Linear(6, 150), torch.nn.CrossEntropyLoss(weight=weights), PAIR)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        functional.cross_entropy,
+        torch.nn.CrossEntropyLoss(label_smoothing=0.2),
+        torch.nn.CrossEntropyLoss(reduction="sum"),
+        torch.nn.MultiMarginLoss(),
+        lambda outputs, targets: functional.nll_loss(functional.log_softmax(outputs, 1), targets),
+        lambda outputs, targets: functional.cross_entropy(outputs, targets, weight=WEIGHTS, reduction="sum") / 8,
+    ],
+)
+def test_means_and_sums_are_accepted(loss: Any) -> None:
+    found = engine_for(layer(), loss, PAIR)
+    assert (found.kind, found.why) == ("vmap", "")
+
+
+def test_a_loss_for_tokens_with_a_constant_divisor_is_accepted() -> None:
+    def loss(outputs: Any, targets: Any) -> Any:
+        return functional.cross_entropy(outputs, targets, reduction="sum") / 12
+
+    assert engine_for(Words(), loss, TOKENS).kind == "vmap"
+
+
+@pytest.mark.parametrize("mutant", ["no ignored targets", "two classes", "one draw"])
+def test_a_probe_that_tries_less_misses_losses(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if mutant == "no ignored targets":
+        monkeypatch.setattr(torch_probe, "_with_ignored", lambda *given: iter(()))
+        assert engine_for(Words(), token_mean, TOKENS).kind == "vmap"
+        return
+    weights = torch.ones(150)
+    weights[140] = 3.0
+    if mutant == "one draw":
+        monkeypatch.setattr(torch_probe, "CLASS_DRAWS", 2)
+    else:
+        usual = torch_probe._targets
+        monkeypatch.setattr(torch_probe, "_targets", lambda target, count, seed: usual(target, 2, seed))
+    assert engine_for(torch.nn.Linear(6, 150), torch.nn.CrossEntropyLoss(weight=weights), PAIR).kind == "vmap"
+
+
+# -- engines -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_model_that_vmap_cannot_run_has_the_loop() -> None:
+    class Branch(torch.nn.Module):  # type: ignore[name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer()
+
+        def forward(self, x: Any) -> Any:
+            found = self.layer(x)
+            return found if bool((found.detach().sum(1) > 0).all()) else 2 * found
+
+    with pytest.raises(ValueError, match="mixes examples"):
+        engine_for(Branch(), functional.cross_entropy, PAIR)
+    found = engine_for(Branch(), per_example(functional.cross_entropy), PAIR)
+    assert found.kind == "loop"
+    assert "data-dependent control flow" in found.why
+    with pytest.raises(ValueError, match="engine must be 'loop' or 'auto' for this model, got 'vmap'"):
+        engine_for(Branch(), per_example(functional.cross_entropy), PAIR, engine="vmap")
+
+
+class Doubled(torch.autograd.Function):  # type: ignore[name-defined]
+    """A function whose rule for ``vmap`` is wrong: it takes the first row for all."""
+
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return 2 * x
+
+    @staticmethod
+    def setup_context(context: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(context: Any, gradient: Any) -> Any:
+        return 2 * gradient
+
+    @staticmethod
+    def vmap(info: Any, dims: Any, x: Any) -> Any:
+        return 2 * x[:1].expand_as(x), dims[0]
+
+
+def test_a_wrong_rule_for_vmap_is_noticed() -> None:
+    found = engine_for(Then(Doubled.apply), functional.cross_entropy, PAIR)
+    assert (found.kind, found.why) == ("loop", "the clipped sum of vmap differs from that of a loop")
+
+
+def test_factors_are_checked_against_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mutant forgets the positions of an index without gradient."""
+    model = torch.nn.Sequential(torch.nn.Embedding(40, 30, padding_idx=1), torch.nn.Flatten(), torch.nn.Linear(90, 3))
+    item = torch.zeros(3, dtype=torch.int64), torch.tensor(0)
+    assert engine_for(model, functional.cross_entropy, item, clipping="ghost").factors == ("0.weight", "2.weight")
+    right: Any = torch_engines._embedding
+
+    def forgetful(*given: Any, **named: Any) -> Any:
+        return right(*given, **named)._replace(padding=None)
+
+    monkeypatch.setattr(torch_engines, "_embedding", forgetful)
+    found = engine_for(model, functional.cross_entropy, item, clipping="ghost")
+    assert (found.factors, found.why) == ((), "the clipped sum of vmap differs from that of a loop")
+
+
+def test_a_weight_that_other_functions_use_is_whole() -> None:
+    class Elsewhere(torch.nn.Module):  # type: ignore[name-defined]
+        def __init__(self, function: Any) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(40, 40)
+            self.function = function
+
+        def forward(self, x: Any) -> Any:
+            return self.layer(x) + self.function(x, self.layer.weight)
+
+    item = torch.zeros(40), torch.tensor(0)
+    for function, factors in (
+        (lambda x, weight: functional.linear(x, weight), ("layer.weight",)),
+        (lambda x, weight: x @ weight, ()),
+        (lambda x, weight: weight.square().sum() + 0 * x, ()),
+        (lambda x, weight: x + weight.shape[0], ("layer.weight",)),
+        (lambda x, weight: torch.stack([weight, weight]).sum() + 0 * x, ()),
+        (lambda x, weight: weight.unbind()[0].sum() + 0 * x, ()),
+    ):
+        found = engine_for(Elsewhere(function), per_example(functional.cross_entropy), item)
+        assert (found.factors, found.why) == (factors, "")
+
+
+def test_an_engine_is_found_once_for_each_structure(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    usual = torch_probe.engine_for
+
+    def counted(*given: Any, **named: Any) -> Any:
+        calls.append(1)
+        return usual(*given, **named)
+
+    monkeypatch.setattr(torch_probe, "engine_for", counted)
+    engines, model = Engines(), torch.nn.Sequential(layer(), torch.nn.Dropout())
+    for expected, change in enumerate(
+        (lambda: None, model.eval, model.double, lambda: model[0].bias.requires_grad_(False))
+    ):
+        change()
+        item = (PAIR[0].to(model[0].weight.dtype), PAIR[1])
+        for _ in range(2):
+            engines.engine(model, functional.cross_entropy, item)
+        assert len(calls) == expected + 1
+
+
+def test_values_that_made_up_rows_do_not_have_are_given_as_an_example() -> None:
+    class Lengths(torch.nn.Module):  # type: ignore[name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer()
+
+        def forward(self, x: Any, lengths: Any) -> Any:
+            if not bool((lengths >= 2).all()):
+                raise ValueError("lengths start at 2")
+            return self.layer(x)
+
+    item = ((torch.zeros(6), torch.tensor(3)), torch.tensor(0))
+    with pytest.raises(ValueError, match=r"made-up rows .* ValueError: lengths start at 2.* example="):
+        engine_for(Lengths(), functional.cross_entropy, item)
+    example = ((torch.ones(6), torch.tensor(3)), torch.tensor(0))
+    assert engine_for(Lengths(), functional.cross_entropy, item, example=example).kind == "loop"
