@@ -388,7 +388,6 @@ def private_gradient(
     RuntimeError
         No batch was handed out for this step, or the run is over.
     """
-    check_layers(model)
     check_parameters(run, list(trained_parameters(model).values()))
     engines = _ENGINES.setdefault(run, Engines(clipping, engine, example))
     template = mapped(lambda leaf: leaf.new_zeros(leaf.shape[1:]), rows)
@@ -407,7 +406,6 @@ def noisy_gradient(
     engine : Engine
         How the gradients of examples are computed.
     """
-    check_layers(model)
     trained = trained_parameters(model)
     check_parameters(run, list(trained.values()))
     sizes = {len(leaf) for _, leaf in leaves(rows)}
@@ -450,47 +448,3 @@ def _zeros(parameter: Any, grid: Grid | None) -> Any:
     torch = extra_module("torch", "torch")
     dtype = grid.dtype if grid is not None else "float64" if parameter.dtype == torch.float64 else "float32"
     return torch.zeros(parameter.shape, dtype=getattr(torch, dtype), device=parameter.device)
-
-
-def check_layers(model: Any) -> None:
-    """Refuse layers with statistics of a batch or sparse gradients, and parameters that are sharded or missing.
-
-    Raises
-    ------
-    ValueError
-        A layer or a parameter is of such a kind.
-    """
-    torch = extra_module("torch", "torch")
-    norms = extra_module("torch.nn.modules.batchnorm", "torch")
-    for name, layer in model.named_modules():
-        kind, place = type(layer).__name__, name or "model"
-        if isinstance(layer, torch.nn.parallel.DistributedDataParallel):
-            raise ValueError("model must be given without DistributedDataParallel, which adds gradients without noise")
-        statistics = isinstance(layer, norms._NormBase) and (
-            (layer.training and layer.track_running_stats) if "Instance" in kind else _uses_batch(layer)
-        )
-        if statistics:
-            raise ValueError(
-                f"layer {place!r} must treat each example by itself, got {kind} in training, which uses statistics of "
-                "the batch: use GroupNorm or LayerNorm, or freeze it by eval()"
-            )
-        if getattr(layer, "sparse", False):
-            raise ValueError(f"layer {place!r} must have sparse=False, since noisy gradients are dense")
-        if getattr(layer, "max_norm", None) is not None:
-            raise ValueError(
-                f"layer {place!r} must have max_norm=None, got {layer.max_norm}: it rewrites its weight by the "
-                "examples, without noise"
-            )
-    for name, parameter in model.named_parameters():
-        if torch.nn.parameter.is_lazy(parameter):
-            raise ValueError(f"{name} must have a shape: call the model once with public or made-up inputs")
-        if parameter.requires_grad and hasattr(parameter, "placements"):
-            raise ValueError(
-                f"{name} must be whole in each process, got a DTensor: FSDP adds gradients of examples before they can "
-                "be clipped; train low-rank adapters with a whole model in each process"
-            )
-
-
-def _uses_batch(layer: Any) -> bool:
-    """Whether batch normalisation uses statistics of its batch."""
-    return bool(layer.training or not layer.track_running_stats)

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.simulations.adapters.torch import check_layers
-from corrnoise.simulations.adapters.torch_engines import example_gradients
-from corrnoise.simulations.adapters.torch_probe import EngineName, engine_for
+from corrnoise.simulations.adapters.torch_probe import EngineName, engine_for, example_gradients
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.federation.client import Corrections
 from corrnoise.support.serialise import digest
@@ -48,7 +46,6 @@ def module_contribution(
         The model or the loss mixes examples, or there are not as many targets as inputs.
     """
     torch = extra_module("torch", "torch")
-    check_layers(model)
     if len(inputs) != len(targets):
         raise ValueError(f"targets must be as many as inputs, {len(inputs)}, got {len(targets)}")
     found = engine_for(model, loss, (inputs[0], targets[0]), clipping="example", engine=engine)
@@ -61,7 +58,7 @@ def module_contribution(
                 each.copy_(part.view_as(each))
         rows = []
         for chosen in torch.from_numpy(examples).split(chunk_size or max(len(examples), 1)):
-            samples = example_gradients(model, loss, (inputs[chosen], targets[chosen]), found)
+            samples = example_gradients(model, loss, (inputs[chosen], targets[chosen]), engine=found)
             rows.append(torch.cat([each.reshape(len(chosen), -1).double() for each in samples.values()], dim=1))
         return np.asarray(torch.cat(rows).cpu().numpy())
 

@@ -88,25 +88,6 @@ def trained_parameters(model: Any) -> dict[str, Any]:
     return {name: each for name, each in model.named_parameters() if each.requires_grad}
 
 
-def example_gradients(model: Any, loss: Loss, rows: Any, engine: Engine | None = None) -> dict[str, Any]:
-    """The gradients of examples by the name of the parameter, tensors of shape (rows, …).
-
-    Parameters
-    ----------
-    model, loss : torch.nn.Module, callable
-        As for ``make_private``.
-    rows : tuple or dict
-        Pairs ``(inputs, targets)`` or a dictionary of tensors with the examples along the first axis; possibly empty.
-    engine : Engine, optional
-        An engine without factors; None for vmap.
-    """
-    trained = trained_parameters(model)
-    if not count_of(rows):
-        return {name: each.detach().new_zeros((0, *each.shape)) for name, each in trained.items()}
-    found = (engine or Engine("vmap")).gradients(model, loss, rows)
-    return dict(zip(trained, found.samples, strict=True))
-
-
 # -- the model is as before --------------------------------------------------------------------------------------------
 
 

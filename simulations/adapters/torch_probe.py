@@ -35,6 +35,7 @@ from corrnoise.simulations.adapters.torch_items import (
     Loss,
     ModelError,
     chosen,
+    count_of,
     leaves,
     loss_of,
     mapped,
@@ -129,8 +130,85 @@ def engine_for(
     checks.choice("engine", engine, get_args(EngineName))
     if not callable(loss):
         raise TypeError(f"loss must be a function of outputs and targets, got {loss!r:.80}")
+    check_layers(model)
     with _probing(model):
         return _Probe(model, loss, template, example).engine(clipping, engine)
+
+
+def example_gradients(
+    model: Any, loss: Loss, rows: Any, *, engine: EngineName | Engine = "auto", example: Item | None = None
+) -> dict[str, Any]:
+    """The gradients of examples by the name of the parameter, tensors of shape (rows, …).
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model; it is unchanged afterwards.
+    loss : callable
+        Of outputs and targets.
+    rows : tuple or dict
+        Pairs ``(inputs, targets)`` or a dictionary of tensors with the examples along the first axis; possibly empty.
+    engine : {"auto", "vmap", "loop"} or Engine
+        As for ``make_private``; or an engine without factors that was found for this model, which is not tried again.
+    example : tuple or dict, optional
+        As for ``make_private``.
+
+    Raises
+    ------
+    ValueError
+        The model or the loss mixes examples, or changes what would be released.
+    """
+    trained = trained_parameters(model)
+    if not isinstance(engine, Engine):
+        template = mapped(lambda leaf: leaf.new_zeros(leaf.shape[1:]), rows)
+        engine = engine_for(model, loss, template, clipping="example", engine=engine, example=example)
+    if not count_of(rows):
+        return {name: each.detach().new_zeros((0, *each.shape)) for name, each in trained.items()}
+    return dict(zip(trained, engine.gradients(model, loss, rows).samples, strict=True))
+
+
+def check_layers(model: Any) -> None:
+    """Refuse layers with statistics of a batch or sparse gradients, and parameters that are sharded or missing.
+
+    Raises
+    ------
+    ValueError
+        A layer or a parameter is of such a kind.
+    """
+    torch = extra_module("torch", "torch")
+    norms = extra_module("torch.nn.modules.batchnorm", "torch")
+    for name, layer in model.named_modules():
+        kind, place = type(layer).__name__, name or "model"
+        if isinstance(layer, torch.nn.parallel.DistributedDataParallel):
+            raise ModelError("model must be given without DistributedDataParallel, which adds gradients without noise")
+        statistics = isinstance(layer, norms._NormBase) and (
+            (layer.training and layer.track_running_stats) if "Instance" in kind else _uses_batch(layer)
+        )
+        if statistics:
+            raise ModelError(
+                f"layer {place!r} must treat each example by itself, got {kind} in training, which uses statistics of "
+                "the batch: use GroupNorm or LayerNorm, or freeze it by eval()"
+            )
+        if getattr(layer, "sparse", False):
+            raise ModelError(f"layer {place!r} must have sparse=False, since noisy gradients are dense")
+        if getattr(layer, "max_norm", None) is not None:
+            raise ModelError(
+                f"layer {place!r} must have max_norm=None, got {layer.max_norm}: it rewrites its weight by the "
+                "examples, without noise"
+            )
+    for name, parameter in model.named_parameters():
+        if torch.nn.parameter.is_lazy(parameter):
+            raise ModelError(f"{name} must have a shape: call the model once with public or made-up inputs")
+        if parameter.requires_grad and hasattr(parameter, "placements"):
+            raise ModelError(
+                f"{name} must be whole in each process, got a DTensor: FSDP adds gradients of examples before they can "
+                "be clipped; train low-rank adapters with a whole model in each process"
+            )
+
+
+def _uses_batch(layer: Any) -> bool:
+    """Whether batch normalisation uses statistics of its batch."""
+    return bool(layer.training or not layer.track_running_stats)
 
 
 def _tensors_of(model: Any) -> Iterator[tuple[str, Any]]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.adapters.identity import simple
-from corrnoise.simulations.adapters.torch import check_layers, check_optimizer, check_products, check_types
+from corrnoise.simulations.adapters.torch import check_optimizer, check_products, check_types
 from corrnoise.simulations.adapters.torch_random import TorchGenerators
 from corrnoise.simulations.adapters.torch_shards import Group
 from corrnoise.simulations.adapters.training import Parts
@@ -66,7 +66,6 @@ def check_model(model: Any, optimizer: Any, sums: Sums) -> None:
     checks.instance("optimizer", optimizer, torch.optim.Optimizer)
     check_optimizer(model, optimizer)
     check_types("parameters", [each for each in model.parameters() if each.requires_grad], half=sums == "exact")
-    check_layers(model)
     check_products()
 
 

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.adapters.torch import clipped_sum, private_gradient, trainable_size
-from corrnoise.simulations.adapters.torch_engines import example_gradients
+from corrnoise.simulations.adapters.torch_engines import Engine
+from corrnoise.simulations.adapters.torch_probe import example_gradients
 from corrnoise.simulations.datasets import load
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.private_training.comparison import (
@@ -37,6 +38,7 @@ from corrnoise.theory.privacy import Budget
 
 _CHANNELS = (32, 32, 64, 64, 128, 128)
 _UNITS = 128
+_ENGINE = Engine("vmap")  # whose layers treat each image by itself
 _CHUNK = 100  # gradients of examples that are held at once
 _NEARLY_ROOT = NuFTRL(1e-9)  # has few poles, and the coefficients of the square root within 1e-5 for 2000 steps
 
@@ -153,7 +155,7 @@ def _independent(model: Any, loss: Any, inputs: Any, classes: Any, scale: float,
         return
     sums = [torch.zeros_like(parameter) for parameter in parameters]
     for part in zip(inputs.split(_CHUNK), classes.split(_CHUNK), strict=True) if len(inputs) else ():
-        samples = example_gradients(model, loss, part)
+        samples = example_gradients(model, loss, part, engine=_ENGINE)
         sums = [total + more for total, more in zip(sums, clipped_sum(list(samples.values()), CLIP_NORM), strict=True)]
     for parameter, total in zip(parameters, sums, strict=True):
         drawn = scale * draw.standard_normal(tuple(total.shape), dtype=np.float32)

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from corrnoise.simulations.adapters import torch as torch_loop
 from corrnoise.simulations.adapters import torch_engines, torch_factors
 from corrnoise.simulations.adapters.torch import clipped_sum, private_gradient, trainable_size
-from corrnoise.simulations.adapters.torch_engines import example_gradients
+from corrnoise.simulations.adapters.torch_probe import example_gradients
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
@@ -273,6 +273,7 @@ def test_layers_that_mix_examples_are_refused() -> None:
     _, run = by_hand()
     next(iter(run))
     model = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 3))
+    model[1].requires_grad_(requires_grad=False)
     inputs, targets = data()
     with pytest.raises(ValueError, match=r"layer '1' must treat .* BatchNorm1d in training.*: use GroupNorm"):
         private_gradient(run, model, torch.nn.functional.cross_entropy, (inputs[:BATCH], targets[:BATCH]))

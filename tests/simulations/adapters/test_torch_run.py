@@ -15,8 +15,8 @@ import pytest
 
 from corrnoise.simulations.adapters import torch as torch_loop
 from corrnoise.simulations.adapters import torch_random, training
-from corrnoise.simulations.adapters.torch_engines import example_gradients
 from corrnoise.simulations.adapters.torch_items import Examples
+from corrnoise.simulations.adapters.torch_probe import check_layers, example_gradients
 from corrnoise.simulations.adapters.torch_run import TorchRun, make_private
 from corrnoise.simulations.run import durable
 from corrnoise.simulations.run.batches import batches
@@ -226,7 +226,7 @@ def test_a_stranger_is_told_what_is_wrong(tmp_path: Path) -> None:
     refused(plain, r"pass loader\.dataset as data and its batch_size as batch_size", TypeError, data=loader)
     refused(plain, "made-up rows .* unexpected keyword argument", data=Items())
     for each in (torch.nn.Linear(6, 3).double(), torch.nn.Sequential(torch.nn.Embedding(20, 3), *words[1:])):
-        torch_loop.check_layers(each)
+        check_layers(each)
         torch_loop.check_optimizer(each, torch.optim.Adam(each.parameters()))
 
 
