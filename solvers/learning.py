@@ -52,11 +52,15 @@ def _of_regularisation(of: LearningObjective, who: Participation) -> float:
 
 def stationary_optimum(problem: QuadraticProblem) -> Optimum:
     """The noise with the smallest stationary error, by few poles, for a run of any length with single participation."""
-    noise = rational(optimal_noise(problem), TOLERANCE)
+    return judged_stationary(problem, rational(optimal_noise(problem), TOLERANCE), STATIONARY)
+
+
+def judged_stationary(problem: QuadraticProblem, noise: ToeplitzNoise, family: str) -> Optimum:
+    """The stationary error of any noise for a run of any length, with the floor of the problem."""
     return Optimum(
         noise,
         ANY_LENGTH,
-        STATIONARY,
+        family,
         noise.bracket(ANY_LENGTH),
         problem.stationary_error(noise),
         measure="stationary excess loss",
@@ -75,13 +79,19 @@ def strongly_convex_optimum(
     """
     who = ANY_LENGTH if participation is None else checks.instance("participation", participation, Participation)
     found = minimise_strongly_convex_bound(problem, budget=budget, criterion="objective")
-    noise: ToeplitzNoise = rational(found.noise, TOLERANCE)
+    return judged_by_bound(problem, rational(found.noise, TOLERANCE), STRONGLY_CONVEX, who, budget)
+
+
+def judged_by_bound(
+    problem: StronglyConvex, noise: ToeplitzNoise, family: str, participation: Participation, budget: Budget
+) -> Optimum:
+    """The bound of the stationary error of any noise for strongly convex losses."""
     return Optimum(
         noise,
-        who,
-        STRONGLY_CONVEX,
-        noise.bracket(who),
+        participation,
+        family,
+        noise.bracket(participation),
         strongly_convex_bound(problem, noise, budget=budget, criterion="objective"),
         measure="stationary excess loss",
-        certificate=f"the error is a proved upper bound, for which no floor is known; {found.reason}",
+        certificate="the error is a proved upper bound, for which no floor is known",
     )

@@ -55,6 +55,7 @@ Level = Literal["example", "client"]
 Noise = Literal["best-share", "two-buffers"]
 NOISES: tuple[Noise, ...] = ("best-share", "two-buffers")
 _UNIT = 2.0**-53
+MAX_PARTICIPATIONS = 10**6  #: of a client, and rounds, because a plan that a server sends is judged by its client
 _SIZES = "[1e-50, 1e50]"
 
 
@@ -114,6 +115,8 @@ class Plan(Record):
         if not isinstance(self.model, LinearLoss):
             self._set(model=checks.integer("model", self.model, 1))
         self._check(rounds=1, participants=1, batch=1, per_pass=1, passes=1, separation=1)
+        checks.integer("rounds", self.rounds, 1, largest=MAX_PARTICIPATIONS)
+        checks.integer("per_pass * passes", self.participations, 1, largest=MAX_PARTICIPATIONS)
         self._check(radius=_SIZES, learning_rate="(0, 1e50]", budget=Budget, unit=("example", "client"))
         checks.real("clip_norm", self.budget.clip_norm, _SIZES)
         self._check(trust=("local", "central"), guard=("norm", "centred"))

@@ -1,4 +1,4 @@
-"""The floor of a run: what no strategy is below, where it takes seconds to know it."""
+"""The floor of a run: a lower bound of the error of every strategy, for runs where it takes at most seconds."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ from corrnoise.solvers.objectives import RunObjective
 from corrnoise.solvers.optimum import Certificate
 from corrnoise.theory.mechanisms.base import LARGEST_MATRIX
 from corrnoise.theory.participation import Participation
+from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.workloads import PrefixSums
 
 LONG = "the floor is a dual bound, found in linear time, computed in float64"
 LARGEST = f"{LONG}, of the mean error, which is at most the largest"
 COARSE = "the floor is a dual bound, from the optimum of a shorter run, computed in float64"
-_LONGEST_RIGOROUS = 1024  # steps up to which the decomposition of a rigorous floor takes a second
-_LONGEST_ONCE = 100_000  # steps for which the optimum of prefix sums takes seconds, for one participation
+_LONGEST_RIGOROUS = 1024  # steps; the decomposition of a rigorous floor then takes a second at most
+_LONGEST_ONCE = 100_000  # steps; the optimum of prefix sums with one participation then takes seconds
 _LONGEST = 10_000  # the same for several epochs, if they are few
-_FEW_EPOCHS = 200_000  # steps times squared epochs, up to which they are few
+_FEW_EPOCHS = 200_000  # steps times squared epochs
+#: Most steps of a floor that takes about 0.2 s: prefix sums in one epoch, prefix sums, and everything else ...
+_QUICK_ONCE, _QUICK_PREFIX, _QUICK_STEPS = 4096, 400, 128
+_QUICK_EPOCHS, _QUICK_MODES = 16, 100  # ... with at most so many participations, and groups of eigenvalues
 
 
 def floor(objective: RunObjective, participation: Participation) -> tuple[float | None, bool, Certificate | str]:
@@ -48,3 +52,14 @@ def floor(objective: RunObjective, participation: Participation) -> tuple[float 
     if objective.kind == "max" or n > LARGEST_MATRIX:
         return None, False, f"it takes the mean error and at most {LARGEST_MATRIX} steps if no recursion is known"
     return coarse_lower_bound(objective.weights(), epochs), False, COARSE
+
+
+def is_quick(objective: RunObjective, participation: Participation) -> bool:
+    """Return whether ``floor`` takes at most about 0.2 s, judged by the size of the run alone."""
+    n, what = objective.steps, objective.what
+    prefix = isinstance(what, PrefixSums)
+    if prefix and participation.once:
+        return n <= _QUICK_ONCE
+    modes = what.modes().counts.size if isinstance(what, LearningObjective) else 1
+    most = _QUICK_PREFIX if prefix and objective.kind == "mean" else _QUICK_STEPS
+    return n <= most and in_fixed_epochs(participation).count <= _QUICK_EPOCHS and modes <= _QUICK_MODES

@@ -33,18 +33,18 @@ CORPUS = Path(__file__).parents[1] / "corpus"
 
 #: The sentence with which each file is refused.
 SENTENCES = {
-    "before-the-archive.npz": "it is no plain zip archive",
+    "before-the-archive.npz": "it is not a plain zip archive",
     "bomb.npz": r"its 2 members declare \d+ bytes, more than it has",
     "declares-more.npz": r"its 2 members declare \d+ bytes, more than it has",
     "deep-things.json": "it is nested more than 8 levels deep",
     "deep.json": "its JSON is nested more than 32 levels deep",
-    "digits.json": "its JSON has a number of 400 digits",
+    "digits.json": "its JSON has a number of more than 64 digits",
     "empty.json": "its digest is wrong",
     "empty.npz": "its digest is wrong",
-    "five-axes.npz": "its header is not that of a plain array",
+    "five-axes.npz": "its header does not describe a plain array",
     "flipped.json": "its digest is wrong",
-    "header-by-literal.npz": "its header is not that of a plain array",
-    "header-that-runs.npz": "its header is not that of a plain array",
+    "header-by-literal.npz": "its header does not describe a plain array",
+    "header-that-runs.npz": "its header does not describe a plain array",
     "huge-integer.json": "OverflowError",
     "huge-shape.npz": r"its shape \(10000000000000,\) of float64 does not fit to 16 bytes",
     "infinite.json": "1e999 is too large for a float",
@@ -55,16 +55,16 @@ SENTENCES = {
     "mechanism-is-a-list.json": "it holds no design, program or mechanism",
     "method-of-an-object.json": "step_scales must be a non-empty vector",
     "multiplier-halved.json": r"multiplier is 0\.66\d+ in it, and 1\.33\d+ when it is computed",
-    "nan.json": "NaN is no number of JSON",
-    "negative-shape.npz": "its header is not that of a plain array",
+    "nan.json": "NaN is not a number of JSON",
+    "negative-shape.npz": "its header does not describe a plain array",
     "no-end.json": "JSONDecodeError",
     "no-object.json": "its digest is wrong",
     "no-text.npz": "it has no format, version and thing",
-    "nothing-stated.json": "a design without what is stated of it",
-    "object-array.npz": "its header is not that of a plain array",
+    "nothing-stated.json": "a design without its claims",
+    "object-array.npz": "its header does not describe a plain array",
     "other-format.json": "its format must be 'corrnoise 1', got 'corrnoise 0'",
     "pickle.json": "its digest is wrong",
-    "pickle.npz": "it is no whole zip archive",
+    "pickle.npz": "it is not a whole zip archive",
     "rho-times-100.json": r"rho is 0\.1005\d+ in it, and 10\.05\d+ when it is computed",
     "scale-halved.json": r"scale is 0\.66\d+ in it, and 1\.33\d+ when it is computed",
     "sensitivity-halved.json": r"sensitivity is 0\.66\d+ in it, and 1\.33\d+ when it is computed",
@@ -80,7 +80,7 @@ SENTENCES = {
 SPECTRA = {
     "spectrum-bytes.csv": "path must be text in UTF-8",
     "spectrum-negative.csv": r"path must lie in \(0, 1e300\], got -0\.5",
-    "spectrum-pickle.npy": "its header is not that of a plain array",
+    "spectrum-pickle.npy": "its header does not describe a plain array",
     "spectrum-ragged.csv": "got 1 columns in row 2",
     "spectrum-words.csv": "got 'half' in row 3, column 1",
 }
@@ -144,7 +144,9 @@ def archive(members: dict[str, bytes]) -> bytes:
     ("content", "sentence"),
     [
         (lambda: text(b"[" * 200_000 + b"]" * 200_000), "its JSON is nested more than 32 levels deep"),
-        (lambda: text(b'"' + b'\\"' * 10**7), "its JSON has more than 1000000 commas or brackets"),
+        (lambda: text(b'"' + b'\\"' * (8 * 10**6)), "its JSON has more than 1000000 commas or brackets"),
+        (lambda: text(b"[" + b",".join([b"1" * 399] * 100_000) + b"]"), r"its JSON has \d+ bytes, more than 16777216"),
+        (lambda: text(b"[" + b",".join([b"1" * 399] * 40_000) + b"]"), "its JSON has a number of more than 64 digits"),
         (lambda: text(b'"' + b'\\"' * 10**6), "JSONDecodeError"),
         (lambda: text(b"[" + b"0," * 10**6 + b"0, 0]"), "its JSON has more than 1000000 commas or brackets"),
         (lambda: text(b"[[]" + b",[]" * (10**6 - 1) + b"]"), "its JSON has more than 1000000 commas or brackets"),
@@ -164,8 +166,8 @@ def test_large_files_are_refused_before_they_are_parsed(
 def test_what_is_no_file_is_refused_and_does_not_hang(tmp_path: Path) -> None:
     path = tmp_path / "pipe.npz"
     os.mkfifo(path)
-    refused(path, "it is no regular file")
-    refused(Path("/dev/zero"), "it is no regular file")
+    refused(path, "it is not a regular file")
+    refused(Path("/dev/zero"), "it is not a regular file")
     with pytest.raises(OSError, match="missing"):
         load(tmp_path / "missing.json")
 

@@ -102,7 +102,6 @@ def put(*keys: str, value: Any) -> Any:
         (put("stated", "rho", value=0.005), r"rho is 0\.005 in it, and 0\.5 when it is computed"),
         (put("stated", "epsilon", value=1.0), r"epsilon is 1\.0 in it, and None when it is computed"),
         (put("stated", "error", value=lambda x: x * 0.99), "error is .* in it"),
-        (put("stated", "floor", value=None), "floor is None in it"),
         (put("stated", "multiplier", value=None), "multiplier is None in it"),
         (put("stated", "multiplier", value="1"), "TypeError"),
         (lambda thing: thing.pop("stated"), "is damaged or foreign: KeyError: 'stated'"),
@@ -252,7 +251,7 @@ def test_names_and_folders_are_checked(tmp_path: Path) -> None:
         save(found, tmp_path / "design.json")
     with pytest.raises(NotADirectoryError, match="folder must be a folder"):
         save(found, _file(tmp_path))
-    with pytest.raises(TypeError, match="thing must be a design, or of a kind in"):
+    with pytest.raises(TypeError, match="thing must be a design, a mechanism, a program or its record"):
         save(object(), tmp_path / "thing.json")
 
 

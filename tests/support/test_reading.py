@@ -102,10 +102,13 @@ def test_brackets_in_strings_have_no_depth() -> None:
 def test_limits_of_json(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each refuses what the mutant, ten times as large, lets pass."""
     monkeypatch.setattr(reading, "MOST_COMMAS", 100)
+    monkeypatch.setattr(reading, "MAX_JSON_BYTES", 1000)
     for limit, good, bad, reason in (
         ("_DEPTH", b"[" * 32 + b"]" * 32, b"[" * 33 + b"]" * 33, "nested more than 32 levels"),
         ("_DEPTH", b'{"a":' * 32 + b"1" + b"}" * 32, b'{"a":' * 33 + b"1" + b"}" * 33, "nested more than 32 levels"),
-        ("_DIGITS", b"1" * 399, b"1" * 400, "a number of 400 digits"),
+        ("_MAX_DIGITS", b"1" * 64, b"1" * 65, "a number of more than 64 digits"),
+        ("_MAX_DIGITS", b"[-0." + b"1" * 64 + b"]", b"[-0." + b"1" * 65 + b"]", "a number of more than 64 digits"),
+        ("MAX_JSON_BYTES", b'"' + b"1a" * 499 + b'"', b'"' + b"1a" * 500 + b'"', "has 1002 bytes, more than 1000"),
         ("MOST_COMMAS", b"[" + b"0," * 100 + b"0]", b"[" + b"0," * 101 + b"0]", "more than 100 commas or brackets"),
         ("MOST_COMMAS", b"[]" * 100, b"[]" * 101, "more than 100 commas or brackets"),
         ("MOST_COMMAS", b'""' * 200, b'""' * 203, "more than 100 commas or brackets"),
@@ -123,8 +126,8 @@ def test_limits_of_json(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (b'{"a": 1, "a": 1}', "a name twice"),
         (b'[{"b": {"a": 1, "a": 1}}]', "a name twice"),
-        (b"[NaN]", "NaN is no number"),
-        (b"[Infinity]", "Infinity is no number"),
+        (b"[NaN]", "NaN is not a number"),
+        (b"[Infinity]", "Infinity is not a number"),
         (b"[-1e400]", "-1e400 is too large for a float"),
         (b"\xff", "can't decode"),
         (b"[1", "Expecting"),
@@ -163,10 +166,10 @@ def encrypted(data: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "no whole zip archive"),
-        (b"PK\5\6", "no whole zip archive"),
-        (b"x" + zipped({"a.npy": b""}), "no plain zip archive"),
-        (zipped({"a.npy": b""}) + b"x", "no plain zip archive"),
+        (b"", "not a whole zip archive"),
+        (b"PK\5\6", "not a whole zip archive"),
+        (b"x" + zipped({"a.npy": b""}), "not a plain zip archive"),
+        (zipped({"a.npy": b""}) + b"x", "not a plain zip archive"),
         (zipped({"a.npy": bytes(99)}, ZIP_DEFLATED), "compressed or encrypted"),
         (encrypted(zipped({"a.npy": bytes(99)})), "compressed or encrypted"),
         (zipped({"a.npy": bytes(10**6)}, ZIP_DEFLATED), r"its 1 members declare 1000000 bytes, more than it has"),
@@ -232,16 +235,16 @@ def test_arrays_are_read_as_they_were_written(value: np.ndarray) -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "no array of NumPy's format 1.0"),
-        (b"\x93NUMPY\x01\x00\xff", "no array of NumPy's format 1.0"),
-        (npy([1.0], version=(2, 0)), "no array of NumPy's format 1.0"),
-        (npy([1.0])[:60], "header is not that of a plain array"),
-        (npy([None]), "header is not that of a plain array"),
-        (npy(["a"]), "header is not that of a plain array"),
-        (npy([1j]), "header is not that of a plain array"),
-        (npy(np.zeros(1, "M8[s]")), "header is not that of a plain array"),
-        (npy(np.zeros(1, [("a", "f8")])), "header is not that of a plain array"),
-        (npy(np.zeros((1, 1, 1, 1, 1))), "header is not that of a plain array"),
+        (b"", "not an array of NumPy's format 1.0"),
+        (b"\x93NUMPY\x01\x00\xff", "not an array of NumPy's format 1.0"),
+        (npy([1.0], version=(2, 0)), "not an array of NumPy's format 1.0"),
+        (npy([1.0])[:60], "header does not describe a plain array"),
+        (npy([None]), "header does not describe a plain array"),
+        (npy(["a"]), "header does not describe a plain array"),
+        (npy([1j]), "header does not describe a plain array"),
+        (npy(np.zeros(1, "M8[s]")), "header does not describe a plain array"),
+        (npy(np.zeros(1, [("a", "f8")])), "header does not describe a plain array"),
+        (npy(np.zeros((1, 1, 1, 1, 1))), "header does not describe a plain array"),
         (npy([1.0, 2.0])[:-1], r"its shape \(2,\) of float64 does not fit to 15 bytes"),
         (npy([1.0]) + b"x", r"its shape \(1,\) of float64 does not fit to 9 bytes"),
         (npy([True])[:-1] + b"\2", "booleans are other bytes"),
@@ -257,7 +260,7 @@ def test_headers_are_not_evaluated() -> None:
     whole = npy([1.0, 2.0])
     header = whole[10:128].replace(b"(2,), }", b"(2,),\t}")
     assert ast.literal_eval(header.decode()) == {"descr": "<f8", "fortran_order": False, "shape": (2,)}
-    with pytest.raises(ValueError, match="header is not that of a plain array"):
+    with pytest.raises(ValueError, match="header does not describe a plain array"):
         array(whole[:10] + header + whole[128:])
 
 
@@ -286,11 +289,11 @@ def test_arrays_within_files_come_back(value: Any) -> None:
         (bytes(16), "<f8", [3], r"its shape \[3\] of <f8 needs 24 bytes, more than it has"),
         (bytes(16), "<f8", [10**15], "more than it has"),
         (bytes(8), "<f8", [2], "it ends within an array"),
-        (bytes(16), "|O", [2], "no array of a plain type and shape"),
-        (bytes(16), ["<f8"], [2], "no array of a plain type and shape"),
-        (bytes(16), "<f8", [-2], "no array of a plain type and shape"),
-        (bytes(16), "<f8", [2.0], "no array of a plain type and shape"),
-        (bytes(16), "<f8", 2, "no array of a plain type and shape"),
+        (bytes(16), "|O", [2], "an array of a plain type and shape"),
+        (bytes(16), ["<f8"], [2], "an array of a plain type and shape"),
+        (bytes(16), "<f8", [-2], "an array of a plain type and shape"),
+        (bytes(16), "<f8", [2.0], "an array of a plain type and shape"),
+        (bytes(16), "<f8", 2, "an array of a plain type and shape"),
         (b"\2", "|b1", [1], "its booleans are other bytes than 0 and 1"),
     ],
 )

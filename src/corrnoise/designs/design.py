@@ -262,6 +262,16 @@ class Design(Record):
         """The floor with its condition, or why there is none."""
         return self.optimum.floor_in_words(self.floor)
 
+    def with_floor(self) -> Design:
+        """Return this design with every floor computed, also where that takes seconds or minutes.
+
+        A file does not hold floors.  ``cn.load`` computes those of short runs; this method computes all of them.
+        """
+        from corrnoise.designs.judging import judged
+
+        found = judged(self.optimum, self.objective, self.budget, with_every_floor=True)
+        return replace(self, optimum=found)
+
     # -- what runs -----------------------------------------------------------------------------------------------------
 
     def program(self, form: Form | None = None, dtype: Dtype | None = None) -> Program:

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from corrnoise.designs.design import Design, Objective
+from corrnoise.designs.judging import light
 from corrnoise.solvers.catalogue import USUAL_MEMORY
 from corrnoise.solvers.learning import STATIONARY, STRONGLY_CONVEX, strongly_convex_optimum
 from corrnoise.solvers.optimal_noise import check_stable
 from corrnoise.solvers.optimise import best_within, optimise
-from corrnoise.solvers.optimum import Certificate, Optimum
 from corrnoise.solvers.sampled import ways
 from corrnoise.support.memory import memory as memory_of_this_machine
 from corrnoise.theory.numerics import checks
@@ -133,8 +133,8 @@ def design(
         if all(one.kind != "poisson" for one in tried) and (poisson := _poisson(budget, tried[0])) is not None:
             found.append(optimise(wanted, poisson, **options))
         others = [each for one in found for each in (one, *one.alternatives) if each is not best]
-        optimum = replace(best, alternatives=tuple(replace(one, alternatives=()) for one in others))
-    return Design(budget, optimum.participation, _light(optimum), wanted, tuple(notes))
+        optimum = replace(best, alternatives=tuple(replace(one, certificate="", alternatives=()) for one in others))
+    return Design(budget, optimum.participation, light(optimum), wanted, tuple(notes))
 
 
 def _ways(
@@ -198,12 +198,3 @@ def _check_long(participation: Participation, memory: float | None, family: str 
         raise ValueError(f"participation must be single for strongly convex losses, got {participation!r}")
     if memory is not None or family not in (None, STRONGLY_CONVEX):
         raise ValueError(f"memory and family must be None for strongly convex losses, got {memory!r} and {family!r}")
-
-
-def _light(optimum: Optimum) -> Optimum:
-    """The optimum without the points of its certificate, which are as large as matrices of all steps."""
-    kept = optimum.certificate
-    if isinstance(kept, Certificate):
-        kept = replace(kept, arrays=())
-    others = tuple(replace(one, certificate="") for one in optimum.alternatives)
-    return replace(optimum, certificate=kept, alternatives=others)

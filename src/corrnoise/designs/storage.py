@@ -1,14 +1,16 @@
 """Files of designs, programs and mechanisms.  A number that privacy rests on is computed again when a file is read.
 
-A *design* has a folder with ``design.npz``, which ``load`` reads, with the report, pictures, and tables for other
-programs beside it; or a single file.  Everything else has a single file: a mechanism, a program, a budget, a
-participation, or the record of a program with what is claimed of it, ``program.record(budget)``.  The container is that
-of ``support.serialise``, whose digest shows damage, not truth.
+A *design* has a single file, or a folder with ``design.npz``, which ``load`` reads, and the report, pictures, and
+tables for other programs.  Everything else has a single file: a mechanism, a program, a budget, a participation, or the
+record of a program with its claims, ``program.record(budget)``.  ``support.serialise`` writes the container; its digest
+shows damage, not truth.
 
-So claims are computed, never copied.  Sensitivities, multipliers, scales, ρ, ε and errors that a file states must agree
-with those of its mechanism, promise and budget to 10⁻⁹, or it is refused with both numbers; what ``load`` returns has
-those that were computed.  What would take long is refused before: runs and matrices of more steps than ``MOST_STEPS``,
-and mechanisms nested more than three deep.  A floor is a search of its own, and stands as it was found.
+Claims are computed, never copied.  ``load`` computes sensitivities, multipliers, scales, ρ, ε and errors from the
+mechanisms, participations and budget of the file, also for all alternatives, and returns the computed numbers.  Numbers
+that the file states must agree to 10⁻⁹; otherwise the file is refused with both numbers.  Files hold no floors: floors
+of short runs are computed again, the others are None (``designs.judging``).  An ``Optimum`` without its design is
+refused, because its error cannot be computed.  Runs and matrices of more steps than ``MOST_STEPS``, and mechanisms
+nested more than three deep, are refused before they are judged.
 """
 
 from __future__ import annotations
@@ -17,12 +19,13 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corrnoise.designs.design import Design
-from corrnoise.solvers.objectives import run_objective
-from corrnoise.solvers.optimum import Certificate, Optimum, unit_square
+from corrnoise.designs.judging import judged
+from corrnoise.solvers.optimum import Certificate, Optimum
 from corrnoise.support import serialise
 from corrnoise.support.files import whole_files
 from corrnoise.support.serialise import by_name
@@ -45,13 +48,16 @@ from corrnoise.theory.workloads import SGD, MatrixWorkload, MomentumAverage, Mom
 if TYPE_CHECKING:
     from corrnoise.designs.comparison import Comparison
 
-#: All records that a file may hold, by name.
-KINDS: dict[str, type[Any]] = NOISES | by_name(
-    *(Design, Optimum, Certificate, Program, Sensitivity, Budget, Participation),
+#: Records that a file may hold by themselves: settings, which have no derived number, and programs.
+ALONE = (
+    *NOISES.values(),
+    *(Program, Budget, Participation),
     *(SGD, PrefixSums, MomentumSGD, MomentumAverage, MatrixWorkload),
     *(LinearRegression, MeanEstimation, StronglyConvex, LearningObjective),
 )
-#: All names of files of a design.  A design need not have all of them; those of an earlier design are removed.
+#: All records that a file may hold, by name; the others are parts of a design.
+KINDS: dict[str, type[Any]] = by_name(*ALONE, Design, Optimum, Certificate, Sensitivity)
+#: All names of files of a design.  A design may lack some; files of an earlier design are removed.
 NAMES = (
     *("design.npz", "programs.json", "report.txt", "coefficients.csv", "poles.csv", "scales.csv"),
     *("design.html", "epsilon.csv"),
@@ -64,7 +70,7 @@ MOST_STEPS = {MatrixNoise: 4096, BandedNoise: 4096, object: 10**7} | dict.fromke
 
 _MAIN = "design.npz"
 _ENDINGS = (".json", ".npz")
-_SAME = 1e-9  # relative, by which a stated number may differ from the one that is computed
+_SAME = 1e-9  # relative difference allowed between a stated number and the computed one
 _NESTED = 3  # mechanisms in each other
 
 
@@ -84,14 +90,14 @@ def save(
     Parameters
     ----------
     thing
-        A design; or any of ``KINDS``, or ``program.record(budget)``.
+        A design; a mechanism, a program, ``program.record(budget)``; or an input of a design.
     path
         For a file a name that ends with ``.json`` or ``.npz``; a folder for designs otherwise, which is made if it is
         missing.
     overwrite
         Whether to replace files that are there.
     comparison
-        For the folder of a design, ``design.comparison(…)``; None for the one from the minimum, where there is one.
+        For the folder of a design, ``design.comparison(…)``; None for the comparison from the minimum, if any.
     parameters
         For the folder of a design, the size of the model, for the report.
 
@@ -129,10 +135,19 @@ def save(
 
 def _with_claims(thing: Any) -> Any:
     if isinstance(thing, Design):
-        return {"design": thing, "stated": _stated(thing)}
-    if type(thing) not in KINDS.values() and not (isinstance(thing, Mapping) and "mechanism" in thing):
-        raise TypeError(f"thing must be a design, or of a kind in {', '.join(KINDS)}, got {thing!r:.80}")
+        alternatives = tuple(map(_without_floor, thing.alternatives))
+        optimum = replace(_without_floor(thing.optimum), alternatives=alternatives)
+        return {"design": replace(thing, optimum=optimum), "stated": _stated(thing)}
+    if not isinstance(thing, ALONE) and not (isinstance(thing, Mapping) and "mechanism" in thing):
+        raise TypeError(
+            f"thing must be a design, a mechanism, a program or its record, or an input of a design, got {thing!r:.80}:"
+            " save the design of an optimum"
+        )
     return thing
+
+
+def _without_floor(optimum: Optimum) -> Optimum:
+    return replace(optimum, floor=None, rigorous=False, certificate="")
 
 
 def _stated(design: Design) -> dict[str, Any]:
@@ -146,7 +161,6 @@ def _stated(design: Design) -> dict[str, Any]:
         "multiplier": program.multiplier(budget),
         "scale": program.scale(budget),
         "error": design.error,
-        "floor": design.floor,
     }
 
 
@@ -219,7 +233,7 @@ def _made(folder: Path) -> Iterator[None]:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Read what ``save`` wrote; it is equal to what was saved, bit for bit.
+    """Read a file of ``save``; the result is equal to the saved thing, bit for bit, but for floors of long runs.
 
     Parameters
     ----------
@@ -251,28 +265,35 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def _checked(thing: Any) -> Any:
-    """The thing in a file, with its numbers computed again, if what is stated of it holds."""
+    """Return the thing in a file with its numbers computed again, if its claims hold."""
     _require_small(thing)
     if isinstance(thing, Mapping) and isinstance(design := thing.get("design"), Design):
         if not design.participation.sampled:
             _compare(thing["stated"], {"rho": design.budget.gaussian_rho})
-        for one in (design.optimum, *design.alternatives):
-            _check_optimum(one, design)
-        _compare(thing["stated"], _stated(design))
-        return design
-    if isinstance(thing, Mapping) and isinstance(thing.get("mechanism"), Mechanism):
-        again = _made_again(thing).record(thing["budget"])
-        _compare(thing, {name: again[name] for name in ("sensitivity", "multiplier", "scale", "memory")})
+        again = replace(design, optimum=judged(design.optimum, design.objective, design.budget))
+        for one, other in zip(_optima(design), _optima(again), strict=True):
+            _compare(_claims(one), _claims(other))
+        _compare(thing["stated"], _stated(again))
         return again
+    if isinstance(thing, Mapping) and isinstance(thing.get("mechanism"), Mechanism):
+        found = _made_again(thing).record(thing["budget"])
+        _compare(thing, {name: found[name] for name in ("sensitivity", "multiplier", "scale", "memory")})
+        return found
     if isinstance(thing, Program):
         program = _made_again(thing.arguments())
         _compare(thing.arguments(), {"sensitivity": program.sensitivity})
         return program
-    if isinstance(thing, Optimum):
-        _check_optimum(thing)
-    if isinstance(thing, Design) or type(thing) not in KINDS.values():
-        raise ValueError("it holds no design, program or mechanism, or a design without what is stated of it")
+    if not isinstance(thing, ALONE):
+        raise ValueError("it holds no design, program or mechanism, or a design without its claims")
     return thing
+
+
+def _optima(design: Design) -> tuple[Optimum, ...]:
+    return (design.optimum, *design.alternatives)
+
+
+def _claims(optimum: Optimum) -> dict[str, float]:
+    return {"sensitivity": optimum.sensitivity.upper, "error of the mechanism": optimum.error}
 
 
 def _require_small(thing: Any, nested: int = 0) -> None:
@@ -299,34 +320,9 @@ def _made_again(described: Mapping[str, Any]) -> Program:
 
 
 def _compare(stated: Mapping[str, Any], found: Mapping[str, Any]) -> None:
-    """Refuse stated numbers that are not those that are found."""
+    """Refuse stated numbers that differ from the computed ones."""
     for name, value in found.items():
         claimed = stated[name]
         same = claimed is value if value is None or claimed is None else math.isclose(claimed, value, rel_tol=_SAME)
         if not same:
             raise ValueError(f"{name} is {claimed!r} in it, and {value!r} when it is computed")
-
-
-def _check_optimum(optimum: Optimum, design: Design | None = None) -> None:
-    """Refuse an optimum whose sensitivity, or error for the objective of a design, is not that of its mechanism."""
-    if optimum.measure == "stationary excess loss":
-        return  # the error is computed from the mechanism whenever it is asked for
-    found = optimum.mechanism.bracket(optimum.participation)
-    _compare({"sensitivity": optimum.sensitivity.upper}, {"sensitivity": found.upper})
-    if design is None:
-        return
-    batch = design.objective.batch_size if isinstance(design.objective, SGD) else 1
-    judged = run_objective(_judged(design))
-    square = unit_square(optimum.measure, optimum.participation, found.upper)
-    error = judged.error(square * judged.power_of(optimum.mechanism)) / batch
-    _compare({"error of the mechanism": optimum.error}, {"error of the mechanism": error})
-
-
-def _judged(design: Design) -> Any:
-    """The objective of ``optimise``, with the length of the run."""
-    objective = design.objective
-    if isinstance(objective, SGD):
-        return objective.workload(design.participation.length)
-    if isinstance(objective, LinearRegression | MeanEstimation):
-        return LearningObjective(objective, design.participation.length, weights="second half")
-    return objective

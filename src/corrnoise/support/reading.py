@@ -4,9 +4,10 @@ Whatever reads a file that another program or person may have written takes it f
 failure of parsing one ``ValueError`` with the name of the file.
 
 Limits
-    A file is a regular one, of at most ``MOST_BYTES`` unless the caller says otherwise.  JSON has at most 32 levels,
-    10⁶ commas and as many brackets, no number of 400 digits, and no NaN, infinite number or name twice in an object.
-    An archive has at most 4096 members, which are not compressed or encrypted and are together no larger than the file.
+    A file is a regular one, of at most ``MOST_BYTES`` unless the caller says otherwise.  JSON has at most 16 MiB, 32
+    levels, 10⁶ commas and as many brackets, no more than 64 digits in a row, and no NaN, infinite number or name twice
+    in an object.  An archive has at most 4096 members, which are not compressed or encrypted and are together no larger
+    than the file.
     An array has a plain type, at most four axes, and exactly the bytes that its shape asks for.
 """
 
@@ -31,9 +32,11 @@ MOST_BYTES = 2**26  #: of a file
 LARGE = 2**31 - 1  #: bytes of a file of states or data of large models, the most that a plain zip archive holds
 MOST_MEMBERS = 4096  #: of an archive
 MOST_COMMAS = 10**6  #: of a JSON text, so that no list is longer
+MAX_JSON_BYTES = 2**24  #: of a JSON text
 DTYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8")  #: of arrays, by name
 
-_DEPTH, _DIGITS = 32, 400
+_DEPTH = 32
+_MAX_DIGITS = 64  # in a row: as many as a digest has, and more than any number needs
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[\[{]|[\]}]', re.DOTALL)  # strings, also without an end; brackets
 _MEMBER = re.compile(r"[A-Za-z0-9_-]+\.(?:json|npy)")
 _DTYPE = r"[<>|](?:b1|[iu][1248]|f[248])"
@@ -44,7 +47,7 @@ _HEADER = re.compile(
 
 @contextmanager
 def guarded(name: str | os.PathLike[str]) -> Iterator[None]:
-    """A block that reads what is called ``name``: every exception but OSError becomes a ValueError that names it."""
+    """A block that reads the file ``name``: every exception but OSError becomes a ValueError that names it."""
     try:
         yield
     except OSError:
@@ -69,7 +72,7 @@ def opened(path: str | os.PathLike[str], most: int) -> Iterator[tuple[BinaryIO, 
     with guarded(path), open(path, "rb", opener=_without_waiting) as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
-            raise ValueError("it is no regular file")
+            raise ValueError("it is not a regular file")
         if found.st_size > most:
             raise ValueError(f"it has {found.st_size} bytes, more than {most}")
         yield file, found.st_size
@@ -80,11 +83,13 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def check_json(data: bytes) -> None:
-    """Refuse a JSON text that has too many commas, brackets, levels or digits, before it is parsed."""
+    """Refuse a JSON text that has too many bytes, commas, brackets, levels or digits, before it is parsed."""
+    if len(data) > MAX_JSON_BYTES:
+        raise ValueError(f"its JSON has {len(data)} bytes, more than {MAX_JSON_BYTES}: arrays belong into '.npz'")
     if max(data.count(b","), data.count(b"[") + data.count(b"{"), data.count(b'"') // 4) > MOST_COMMAS:
         raise ValueError(f"its JSON has more than {MOST_COMMAS} commas or brackets")
-    if re.search(rb"\d{%d}" % _DIGITS, data):
-        raise ValueError(f"its JSON has a number of {_DIGITS} digits")
+    if re.search(rb"(?<!\d)\d{%d}" % (_MAX_DIGITS + 1), data):  # each run of digits is looked at once
+        raise ValueError(f"its JSON has a number of more than {_MAX_DIGITS} digits")
     depth = 0
     for token in _TOKEN.finditer(data):
         depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(token[0], 0)
@@ -108,7 +113,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 def _finite(text: str) -> float:
@@ -122,10 +127,10 @@ def archive(data: bytes) -> dict[str, bytes]:
     """The members of a zip archive by name, in its order."""
     end = data.rfind(b"PK\5\6")  # of the end record: the number of members, their directory, and the comment
     if not 0 <= end <= len(data) - 22:
-        raise ValueError("it is no whole zip archive")
+        raise ValueError("it is not a whole zip archive")
     *disks, here, count, size, start, comment = struct.unpack_from("<4x4H2LH", data, end)
     if any(disks) or here != count or start + size != end or end + 22 + comment != len(data):
-        raise ValueError("it is no plain zip archive")
+        raise ValueError("it is not a plain zip archive")
     if count > MOST_MEMBERS:
         raise ValueError(f"it has {count} members, more than {MOST_MEMBERS}")
     found: dict[str, bytes] = {}
@@ -150,11 +155,11 @@ def archive(data: bytes) -> dict[str, bytes]:
 def array(data: bytes) -> NDArray[Any]:
     """The array in the bytes of a file of ``numpy.save``, which it shares; it cannot be written to."""
     if data[:8] != b"\x93NUMPY\x01\x00" or len(data) < 10:
-        raise ValueError("it is no array of NumPy's format 1.0")
+        raise ValueError("it is not an array of NumPy's format 1.0")
     start = 10 + int.from_bytes(data[8:10], "little")
     header = _HEADER.fullmatch(data[10:start].decode("latin1"))
     if header is None:
-        raise ValueError(f"its header is not that of a plain array, got {data[10:start]!r:.120}")
+        raise ValueError(f"its header does not describe a plain array, got {data[10:start]!r:.120}")
     dtype = np.dtype(header[1])
     shape = tuple(map(int, re.findall(r"\d+", header[3])))
     if math.prod(shape) * dtype.itemsize != len(data) - start:
@@ -167,7 +172,7 @@ def array(data: bytes) -> NDArray[Any]:
 def array_here(file: BinaryIO, dtype: Any, shape: Any, most: int) -> NDArray[Any]:
     """The array whose bytes stand at the place of a file, of at most ``most``, in the order of C."""
     if dtype not in DTYPES or not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
-        raise ValueError(f"it has no array of a plain type and shape, got {dtype!r:.80} and {shape!r:.80}")
+        raise ValueError(f"it must have an array of a plain type and shape, got {dtype!r:.80} and {shape!r:.80}")
     if (size := math.prod(shape) * np.dtype(dtype).itemsize) > most:
         raise ValueError(f"its shape {shape!r:.80} of {dtype} needs {size} bytes, more than it has")
     found = np.empty(shape, dtype)

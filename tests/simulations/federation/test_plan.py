@@ -157,6 +157,8 @@ def test_users_are_warned() -> None:
         ({"clip_norm": 1e60}, "clip_norm must lie in"),
         ({"epsilon": 2.0}, "must be given either by rho or by epsilon and delta"),
         ({"passes": 0}, "passes must be"),
+        ({"rounds": 10**6 + 1}, r"rounds must be an integer in \[1, 1000000\]"),
+        ({"passes": 10**6}, r"per_pass \* passes must be an integer in \[1, 1000000\]"),
         ({"radius": float("nan")}, "radius must"),
     ],
 )

@@ -70,9 +70,9 @@ def pipe(home: Home) -> None:
         (checkpoint(memory=np.zeros((7, 3)), spans=SPANS), r"is damaged .* it has a memory of float64\(7, 3\)"),
         (checkpoint(x=np.zeros(3)), "checkpoint-2 is damaged or foreign: KeyError: 'spans'"),
         (settings("[" * 10**5), "settings.json is damaged or foreign: its JSON is nested more than 32 levels deep"),
-        (settings('{"rho": NaN}'), "settings.json is damaged or foreign: NaN is no number of JSON"),
+        (settings('{"rho": NaN}'), "settings.json is damaged or foreign: NaN is not a number of JSON"),
         (settings("7"), "settings.json is damaged or foreign: "),
-        (pipe, "settings.json is damaged or foreign: it is no regular file"),
+        (pipe, "settings.json is damaged or foreign: it is not a regular file"),
         (lambda home: home.journal._note(Note("b", 1, 2 + MOST_AHEAD, bytes(16))), "begins 1000001 steps"),
     ],
 )

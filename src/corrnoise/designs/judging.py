@@ -1,0 +1,80 @@
+"""All numbers of an optimum, computed again from its mechanisms, participations, objective and budget."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from corrnoise.solvers.catalogue import Search
+from corrnoise.solvers.certified.floor import is_quick
+from corrnoise.solvers.learning import judged_by_bound, judged_stationary
+from corrnoise.solvers.optimum import Certificate, Optimum
+from corrnoise.solvers.sampled import NO_FLOOR
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
+from corrnoise.theory.problems.quadratic import QuadraticProblem
+from corrnoise.theory.problems.strongly_convex import StronglyConvex
+
+SLOW_FLOOR = "it takes long for this run, and files do not hold it; design.with_floor() computes it"
+
+
+def judged(optimum: Optimum, objective: Any, budget: Budget, *, with_every_floor: bool = False) -> Optimum:
+    """Return the optimum with sensitivities, errors and floors computed again, the alternatives included.
+
+    Parameters
+    ----------
+    optimum : Optimum
+        Only mechanisms, participations and families are read.
+    objective : Objective
+        The objective of the design.
+    budget : Budget
+        The budget, for the bound of strongly convex losses, which depends on it.
+    with_every_floor : bool
+        Whether to compute the floors that take longer than about 0.2 s; they are None otherwise.
+
+    Returns
+    -------
+    Optimum
+
+    Raises
+    ------
+    ValueError, TypeError
+        A mechanism cannot be judged for the objective.
+    """
+    searches: list[Search] = []
+
+    def again(one: Optimum) -> Optimum:
+        if isinstance(objective, StronglyConvex):
+            return judged_by_bound(objective, _toeplitz(one), one.family, one.participation, budget)
+        if isinstance(objective, QuadraticProblem) and one.participation.steps is None:
+            return judged_stationary(objective, _toeplitz(one), one.family)
+        run = next((known for known in searches if known.promised == one.participation), None)
+        if run is None:
+            run = _search(objective, one.participation, with_every_floor)
+            searches.append(run)
+        return run.with_floor(run.judged(one.family, one.mechanism))
+
+    alternatives = tuple(replace(again(one), certificate="") for one in optimum.alternatives)
+    return replace(light(again(optimum)), alternatives=alternatives)
+
+
+def light(optimum: Optimum) -> Optimum:
+    """Return the optimum without the arrays of its certificate, which are as large as matrices of all steps."""
+    kept = optimum.certificate
+    return replace(optimum, certificate=replace(kept, arrays=())) if isinstance(kept, Certificate) else optimum
+
+
+def _toeplitz(one: Optimum) -> ToeplitzNoise:
+    return checks.instance("mechanism", one.mechanism, ToeplitzNoise)  # type: ignore[type-abstract]
+
+
+def _search(objective: Any, participation: Participation, with_every_floor: bool) -> Search:
+    """What judges mechanisms under a participation."""
+    run = Search(objective, participation)
+    if participation.sampled:
+        run.floor = (None, False, NO_FLOOR)
+    elif not (with_every_floor or is_quick(run.objective, run.who)):
+        run.floor = (None, False, SLOW_FLOOR)
+    return run
