@@ -7,13 +7,24 @@ begins with a decorator is a fragment.  Blocks with ``>>>`` are interactive exam
 import ast
 import contextlib
 import doctest
+import functools
+import importlib
+import importlib.util
 import io
 import re
+import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
+
+import corrnoise as cn
+from corrnoise.__main__ import COMMANDS
+from corrnoise.theory.auditing.findings import SAMPLED_TESTS, TESTS
+from tests.broken_loops import BROKEN
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
@@ -143,3 +154,252 @@ def test_a_formula_that_is_eaten_or_raw_is_noticed() -> None:
     assert not eaten("Let $\\theta^\\ast$ be *the* minimiser, *all $x_j$* positive.\n")
     assert raw("with q_t = Σ λ_i") == ["with q_t = Σ λ_i"]
     assert not raw("with $q_t = \\sum \\lambda_i$ and `a_b`")
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+_CODE_FOLDERS = ("theory", "solvers", "simulations", "figures", "paper_checks", "tools", "benchmarks", "tests", "docs")
+#: Names of other libraries.
+FOREIGN = {
+    "docs/handover.md": {"ClippedPytree", "min_separation"},
+    "docs/notation.md": {"min_separation", "minsep_sensitivity_squared"},
+}
+#: Shelves that need an extra: their names are read from the file.
+EXTRAS = ("torch", "opacus", "jax", "flower")
+
+
+def code_of(text: str) -> str:
+    """All code of a page, in blocks and in lines."""
+    return "\n".join(_CODE.findall(text))
+
+
+def lines_of_code(text: str) -> list[str]:
+    """The pieces of code within lines."""
+    return re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+
+
+@functools.cache
+def names_of_an_extra(shelf: str) -> frozenset[str]:
+    tree = ast.parse((ROOT / f"src/corrnoise/{shelf}.py").read_text(encoding="utf-8"))
+    [names] = [ast.literal_eval(one.value) for one in tree.body if isinstance(one, ast.Assign)]
+    return frozenset(names)
+
+
+def exists(name: str) -> bool:
+    """Whether ``cn.…`` is there; what an instance has is looked up in its class."""
+    first, *rest = name.removeprefix("cn.").split(".")
+    if first in EXTRAS:
+        return not rest or rest[0] in names_of_an_extra(first)
+    found: Any = cn
+    for part in (first, *rest):
+        if isinstance(found, type) and any(part in vars(one).get("__annotations__", {}) for one in found.__mro__):
+            return True
+        if not hasattr(found, part):
+            return False
+        found = getattr(found, part)
+    return True
+
+
+def is_importable(name: str) -> bool:
+    """Whether ``corrnoise.….name`` is a module or a name that stands in the text of one."""
+    parts = name.split(".")
+    for known in range(len(parts), 0, -1):
+        try:
+            found = importlib.util.find_spec(".".join(parts[:known]))
+        except ImportError:
+            continue
+        if found is not None and found.origin is not None:
+            if known == 1 and len(parts) > 1:
+                return exists(".".join(("cn", *parts[1:])))
+            text = Path(found.origin).read_text(encoding="utf-8")
+            return known == len(parts) or re.search(rf"\b{parts[known]}\b", text) is not None
+    return False
+
+
+def unknown_names(page: str, text: str) -> Iterator[str]:
+    """Dotted names in the code of a page that do not exist."""
+    code = code_of(text)
+    yield from (name for name in set(re.findall(r"(?<![\w.])cn(?:\.\w+)+", code)) if not exists(name))
+    yield from (name for name in set(re.findall(r"(?<![\w./])corrnoise(?:\.\w+)+", code)) if not is_importable(name))
+    for module, names in re.findall(r"from (corrnoise[\w.]*) import ([\w, ]+)", code):
+        whole = [f"{module}.{name.split(' as ')[0].strip()}" for name in names.split(",")]
+        yield from (name for name in whole if not is_importable(name))
+    for module in set(re.findall(r"python -m ([\w.]+)", code)):
+        folder = ROOT / module.replace(".", "/")
+        if module.split(".")[0] in _CODE_FOLDERS and not (folder.with_suffix(".py").exists() or folder.is_dir()):
+            yield module
+    commands = set(re.findall(r"^(?:\S*/)?corrnoise ([a-z]\w*)", "\n".join(lines_of_code(text)), re.MULTILINE))
+    yield from (f"corrnoise {name}" for name in commands - COMMANDS.keys())
+
+
+@functools.cache
+def words_of_the_project() -> frozenset[str]:
+    """All words of the sources, and the names of their files."""
+    files = [*ROOT.glob("src/corrnoise/*.py*"), *ROOT.glob("src/corrnoise/[cdps]*/*.py*")]
+    files += [file for folder in _CODE_FOLDERS for file in (ROOT / folder).rglob("*.py") if file != Path(__file__)]
+    words = {word for file in files for word in re.findall(r"[A-Za-z_]\w*", file.read_text(encoding="utf-8"))}
+    return frozenset(words | {part for file in files for part in file.with_suffix("").parts})
+
+
+def unknown_words(page: str, text: str) -> set[str]:
+    """Words with an underscore or an inner capital in the lines of a page that no source has."""
+    words = {word for code in lines_of_code(text) for word in re.findall(r"[A-Za-z_]\w*", code)}
+    named = {word for word in words if "_" in word.strip("_") or re.search("[a-z][A-Z]", word)}
+    return named - words_of_the_project() - FOREIGN.get(page, set())
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_names_exist(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert not list(unknown_names(page, text))
+    assert not unknown_words(page, text)
+
+
+def test_names_that_do_not_exist_are_noticed() -> None:
+    for text in (
+        "`cn.mechanisms.from_power_spectrum`",
+        "`cn.torch.train`",
+        "`cn.Participation.permuted(3)`",
+        "`corrnoise.theory.nothing`",
+        "`corrnoise.nothing`",
+        "`corrnoise simplify`",
+        "`python -m tools.nothing`",
+        "```python\nfrom corrnoise.theory.privacy import Money\n```",
+    ):
+        assert list(unknown_names("page", text)), text
+    for text in (
+        "`cn.mechanisms.NuFTRL`, `cn.torch.make_private(model)`, `cn.Participation.poisson`, `cn.Optimum.floor`",
+        "`corrnoise.flower`, `corrnoise.papers.momentum_aggregation`, `python -m benchmarks`, `corrnoise check`",
+        "```python\nimport corrnoise as cn\nfrom corrnoise.theory.privacy import Budget\n```",
+    ):
+        assert not list(unknown_names("page", text)), text
+    assert unknown_words("page", "`make_public(NuFTRM)`") == {"make_public", "NuFTRM"}
+
+
+# -- references, extras, counts ----------------------------------------------------------------------------------------
+
+
+def code_references(text: str) -> list[str]:
+    """Pages that are named as code: a reader of the site cannot follow them."""
+    return re.findall(r"`(?:docs/)?[\w-]+\.md`", text)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_are_named_by_links(page: str) -> None:
+    assert not code_references((ROOT / page).read_text(encoding="utf-8"))
+
+
+def test_a_page_that_is_code_is_noticed() -> None:
+    assert code_references("see `docs/training.md` and `CONTRIBUTING.md`") == [
+        "`docs/training.md`",
+        "`CONTRIBUTING.md`",
+    ]
+    assert not code_references("[Training](training.md), `tests/test_audit.py`")
+
+
+#: The distribution that brings a library.
+BRINGS = {
+    "sklearn": "scikit-learn",
+    "flwr": "flwr",
+    "opacus": "opacus",
+    "torch": "torch",
+    "jax": "jax",
+    "optax": "optax",
+}
+
+
+@functools.cache
+def extras() -> dict[str, set[str]]:
+    """The distributions that each extra installs, those of other extras included."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    listed: dict[str, list[str]] = project["optional-dependencies"]
+
+    def installed(name: str) -> set[str]:
+        found = set()
+        for one in listed[name]:
+            inner = re.fullmatch(r"corrnoise\[(.+)\]", one)
+            found |= set().union(*map(installed, inner[1].split(","))) if inner else {re.split(r"[>=<\[]", one)[0]}
+        return found
+
+    return {name: installed(name) for name in listed}
+
+
+REWRITTEN = {"docs/opacus.md"}  #: pages with a wrong extra until they are rewritten
+
+
+def wrong_extras(text: str) -> list[str]:
+    """Extras that do not exist, and libraries that the extras of a page do not bring and that its code imports."""
+    named = [name for group in re.findall(r"corrnoise\[([\w,]+)\]", text) for name in group.split(",")]
+    unknown = [name for name in named if name not in extras()]
+    if unknown or not named:
+        return unknown
+    there = set().union(*(extras()[name] for name in named)) | {"scikit-learn"}  # of data sets only
+    if there.isdisjoint(set(BRINGS.values()) - {"scikit-learn"}):
+        return []
+    blocks = "\n".join(re.findall(r"```py\n(.*?)```", text, re.DOTALL))
+    imported = set(re.findall(r"^(?:import|from) (\w+)", blocks, re.MULTILINE)) & BRINGS.keys()
+    imported |= {shelf for shelf in ("torch", "opacus", "jax") if f"cn.{shelf}." in blocks}
+    return sorted(name for name in imported if BRINGS[name] not in there)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_extras_bring_what_a_page_imports(page: str) -> None:
+    if page in REWRITTEN:
+        pytest.skip("it is being rewritten")
+    assert not wrong_extras((ROOT / page).read_text(encoding="utf-8"))
+
+
+def test_wrong_extras_are_noticed() -> None:
+    script = "```py\nimport torch\ncn.opacus.make_private()\n```"
+    assert wrong_extras(f"`pip install 'corrnoise[torch]'`\n{script}") == ["opacus"]
+    assert wrong_extras(f"`pip install 'corrnoise[tensorflow]'`\n{script}") == ["tensorflow"]
+    assert not wrong_extras(f"`pip install 'corrnoise[opacus]'`\n{script}")
+
+
+_COUNTED = "tests|loops|mutants|claims|figures|commands|families|test cases|benchmarks|causes|samplers"
+_NUMERAL = r"\d+|two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|thirty|forty|fifty"
+_COUNT = re.compile(rf"\b((?:{_NUMERAL})(?:\s(?!are|is|and|or|of)\w+)?\s(?:{_COUNTED}))\b", re.IGNORECASE)
+#: Every count of things of the project in a page, with the number as the project has it.
+COUNTS: dict[tuple[str, str], Callable[[], str]] = {
+    ("docs/audit.md", "73 broken loops"): lambda: f"{len(BROKEN)} broken loops",
+    ("docs/audit.md", "two claims"): lambda: "two claims",  # named in the next sentences
+}
+
+
+def counts(text: str) -> list[str]:
+    """The counts of things of the project in a page."""
+    return [" ".join(found.split()) for found in _COUNT.findall(_CODE.sub("X", text))]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_counts_are_right(page: str) -> None:
+    for found in counts((ROOT / page).read_text(encoding="utf-8")):
+        assert (page, found) in COUNTS, f"{page} says {found!r}: compute it in COUNTS, or leave it out"
+        assert COUNTS[page, found]() == found
+
+
+def test_a_count_is_noticed() -> None:
+    assert counts("Thirty tests share `level`; 42 loops; the forty\nbroken loops.") == [
+        "Thirty tests",
+        "42 loops",
+        "forty broken loops",
+    ]
+    assert not counts("the tests of four steps")
+
+
+def rows_of(text: str, heading: str) -> list[tuple[str, str]]:
+    """The first two cells of the rows of the table with this heading."""
+    table = text.split(f"| {heading} | refutes privacy |", 1)[1].split("\n\n", 1)[0]
+    return re.findall(r"^\| `(.+?)` \| (yes|no) \|", table, re.MULTILINE)
+
+
+def causes(tests: Any) -> list[tuple[str, str]]:
+    """The causes of an audit in their order, each once, with whether they refute the privacy."""
+    return list(dict.fromkeys((row.cause, "yes" if row.refutes else "no") for row in tests.values()))
+
+
+def test_the_page_of_the_audit_has_all_causes() -> None:
+    text = (ROOT / "docs/audit.md").read_text(encoding="utf-8")
+    assert rows_of(text, "cause") == causes(TESTS)
+    further = [row for row in causes(SAMPLED_TESTS) if row not in causes(TESTS)]
+    assert sorted(rows_of(text, "further cause")) == sorted(further)

@@ -69,6 +69,15 @@ def shown(found: Design, folder: Path) -> tuple[Any, ...]:
     )
 
 
+def is_close(found: Design, original: Design) -> bool:
+    """Whether an edited mechanism moves no number by more than files may differ: its last coefficients are tiny."""
+    numbers = [
+        [one.program().multiplier(one.budget), one.error, *(each.error for each in one.alternatives)]
+        for one in (found, original)
+    ]
+    return numbers[0] == pytest.approx(numbers[1], rel=2e-9, abs=0)
+
+
 def survivors(thing: Any, folder: Path, count: int | None, seed: int) -> tuple[int, list[str]]:
     """How many edits of a saved thing were tried, and a list of edits that were read and changed it.
 
@@ -92,6 +101,8 @@ def survivors(thing: Any, folder: Path, count: int | None, seed: int) -> tuple[i
             except ValueError:
                 continue
             if again == original or FREE_SETTINGS & set(map(str, place)):
+                continue
+            if "mechanism" in place and is_close(again, original):
                 continue
             if not isinstance(again, Design) or shown(again, folder / "page") != before:
                 wrong.append(f"{name} at {place}")
