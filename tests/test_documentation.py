@@ -387,6 +387,33 @@ def test_a_count_is_noticed() -> None:
     assert not counts("the tests of four steps")
 
 
+TUTORIALS = ("README.md", "docs/first-design.md", "docs/first-model.md")
+
+
+def silent_losers(text: str, namespace: dict[str, Any]) -> list[str]:
+    """The designs of an example that DP-SGD beats, where the page does not say so."""
+    said = re.search(r"DP-SGD (?:with Poisson batches )?(?:is|would be) better", " ".join(text.split()))
+    return [name for name, one in namespace.items() if isinstance(one, cn.Design) and one.beaten and not said]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", TUTORIALS)
+def test_a_tutorial_says_where_dpsgd_is_better(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    namespace: dict[str, Any] = {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(compile(example(page), page, "exec"), namespace)
+    assert any(isinstance(one, cn.Design) for one in namespace.values())
+    assert not silent_losers(text, namespace)
+
+
+def test_a_silent_loser_is_noticed() -> None:
+    beaten = cn.design(cn.Budget(epsilon=0.5, delta=1e-5), cn.Participation.fixed_epochs(24, epochs=6), memory=1)
+    assert beaten.beaten
+    assert silent_losers("Take this design.", {"design": beaten}) == ["design"]
+    assert not silent_losers("Below 2.0 DP-SGD is\nbetter.", {"design": beaten})
+
+
 def rows_of(text: str, heading: str) -> list[tuple[str, str]]:
     """The first two cells of the rows of the table with this heading."""
     table = text.split(f"| {heading} | refutes privacy |", 1)[1].split("\n\n", 1)[0]
