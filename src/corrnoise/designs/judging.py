@@ -71,7 +71,7 @@ def _toeplitz(one: Optimum) -> ToeplitzNoise:
 
 
 def _search(objective: Any, participation: Participation, with_every_floor: bool) -> Search:
-    """What judges mechanisms under a participation."""
+    """Make the search that judges mechanisms under a participation."""
     run = Search(objective, participation)
     if participation.sampled:
         run.floor = (None, False, NO_FLOOR)
