@@ -117,6 +117,32 @@ def test_links_between_documents_lead_somewhere() -> None:
         assert not missing, f"{page} names {', '.join(sorted(missing))}"
 
 
+def slug(heading: str) -> str:
+    """The anchor of a heading, as GitHub and MyST make it."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def lost_anchors(text: str, folder: Path) -> list[str]:
+    """Links to headings that their page does not have."""
+    lost = []
+    for page, anchor in set(re.findall(r"((?:docs/)?[\w-]+\.md)#([\w-]+)", text)):
+        path = next((one for one in (folder / page, ROOT / page) if one.exists()), None)
+        headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE) if path else []
+        if page not in MADE and anchor not in map(slug, headings):
+            lost.append(f"{page}#{anchor}")
+    return lost
+
+
+def test_links_to_headings_lead_there() -> None:
+    files = [ROOT / page for page in (*PAGES, "CONTRIBUTING.md", "CHANGELOG.md")]
+    files += [file for file in (ROOT / "paper_checks").rglob("*.py") if "machinery" not in file.parts]
+    found = {str(file.relative_to(ROOT)): lost_anchors(file.read_text(encoding="utf-8"), file.parent) for file in files}
+    assert {name: lost for name, lost in found.items() if lost} == {}
+    assert lost_anchors("[a](audit.md#what-is-proved), [b](audit.md#proofs)", ROOT / "docs") == [
+        "audit.md#what-is-proved"
+    ]
+
+
 # -- formulas ----------------------------------------------------------------------------------------------------------
 
 _CODE = re.compile(r"```.*?```|`[^`]*`", re.DOTALL)
@@ -315,7 +341,7 @@ def extras() -> dict[str, set[str]]:
     listed: dict[str, list[str]] = project["optional-dependencies"]
 
     def installed(name: str) -> set[str]:
-        found = set()
+        found: set[str] = set()
         for one in listed[name]:
             inner = re.fullmatch(r"corrnoise\[(.+)\]", one)
             found |= set().union(*map(installed, inner[1].split(","))) if inner else {re.split(r"[>=<\[]", one)[0]}

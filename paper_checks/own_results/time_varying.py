@@ -13,7 +13,7 @@ from corrnoise.solvers.worst_case import worst_case
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Participation
 
-PROVED = "docs/time-varying-buffers.md#what-is-proved"
+PROVED = "docs/time-varying-buffers.md#proofs"
 STEPS, BUFFERS = 6, 2
 #: Numbers of two buffers in six steps.
 NUMBERS = {
