@@ -12,16 +12,21 @@ used several times are covered.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from corrnoise.simulations.adapters.torch_branches import Branching, Live, in_passes
 from corrnoise.simulations.adapters.torch_factors import Factors
 from corrnoise.simulations.adapters.torch_items import Loss, ModelError, chosen, count_of, loss_of, mapped, outputs_of
 from corrnoise.simulations.extras import extra_module
 
 Kind = Literal["vmap", "loop"]
+
+CONTAINERS = (dict, list, set, deque)  #: of attributes of modules, whose contents are restored
 
 
 class Gradients(NamedTuple):
@@ -29,6 +34,7 @@ class Gradients(NamedTuple):
 
     losses: Any  #: shape (rows,)
     samples: list[Any]  #: tensors of shape (rows, …), or ``Factors``
+    reads: bool = False  #: whether the model has read numbers of its data
 
 
 @dataclass(frozen=True)
@@ -41,12 +47,15 @@ class Engine:
         All rows at once, or one after another.
     uses : dict
         For each weight in factors the uses that an example makes of it.
+    branches : bool
+        Whether the model branches on its data, so that a batch may take several passes.
     why : str
         Why a faster engine was not chosen; empty for the fastest.
     """
 
     kind: Kind
     uses: Mapping[str, tuple[Use, ...]] = field(default_factory=dict)
+    branches: bool = False
     why: str = ""
 
     @property
@@ -80,7 +89,9 @@ class Engine:
         if self.kind == "loop":
             return _one_by_one(model, loss, rows, trained)
         with unchanged(model):
-            return _all_at_once(model, loss, rows, trained, self.uses)
+            if self.uses:
+                return _all_at_once(model, loss, rows, trained, self.uses)
+            return _in_passes(model, loss, rows, trained)
 
 
 def trained_parameters(model: Any) -> dict[str, Any]:
@@ -93,39 +104,87 @@ def trained_parameters(model: Any) -> dict[str, Any]:
 
 @contextmanager
 def unchanged(model: Any) -> Iterator[None]:
-    """A block after which each module has the attributes and buffers of before.
+    """A block after which each module has the parameters, buffers, attributes and containers of before.
 
     Raises
     ------
-    ValueError
-        A parameter or a buffer changed in the block: what it has seen of the examples would be released without noise.
+    ModelError
+        A parameter, a buffer or a tensor of an attribute changed in the block: the examples in it would be released
+        without noise.
     """
-    tensor = extra_module("torch", "torch").Tensor
-    modules = dict(model.named_modules())
-    before = {name: (dict(each.__dict__), dict(each._buffers)) for name, each in modules.items()}
-    seen = {
-        f"{name}.{key}".lstrip("."): (value, value._version)
-        for name, each in modules.items()
-        for key, value in {**each.__dict__, **each._buffers, **each._parameters}.items()
-        if isinstance(value, tensor) and not value.is_inference()
-    }
-    replaced = []
+    modules = {name: each for name, each in model.named_modules() if not _is_scripted(each)}
+    before = [pair for each in modules.values() for _, *pair in _contents("", each.__dict__)]
+    seen = [(name, value, value._version) for name, value in tensors_of(model) if not value.is_inference()]
+    registered = {name: {**each._parameters, **each._buffers} for name, each in modules.items()}
+    replaced: list[str] = []
     try:
         yield
     finally:
         for name, each in modules.items():
-            attributes, buffers = before[name]
-            replaced += [f"{name}.{key}" for key, value in each._buffers.items() if buffers.get(key) is not value]
-            each.__dict__.clear()
-            each.__dict__.update(attributes)
-            each._buffers.clear()
-            each._buffers.update(buffers)
-    replaced += [name for name, (value, version) in seen.items() if value._version != version]
+            known = registered[name]
+            now = {**each._parameters, **each._buffers}
+            replaced += [_joined(name, key) for key in now if now[key] is not known.get(key)]
+        for container, kept in before:
+            _refill(container, kept)
+    replaced += [name for name, value, version in seen if value._version != version]
     if replaced:
         raise ModelError(
-            f"{replaced[0].lstrip('.')} of the model must not change in a forward pass, since it would be released "
-            "without noise: freeze it (module.eval(), requires_grad=False), or keep it outside of the model"
+            f"{replaced[0]} of the model must not change in a forward pass, since it would be released without noise: "
+            "freeze it (module.eval(), requires_grad=False), or keep it outside of the model"
         )
+
+
+def tensors_of(model: Any) -> list[tuple[str, Any]]:
+    """The parameters, buffers and tensors of attributes of a model, also those in its containers, with their names."""
+    tensor = extra_module("torch", "torch").Tensor
+    found = []
+    for name, each in model.named_modules():
+        if _is_scripted(each):
+            own = [*each.named_parameters(recurse=False), *each.named_buffers(recurse=False)]
+            found += [(_joined(name, key), value) for key, value in own]
+            continue
+        for place, container, _ in _contents(name, each.__dict__):
+            pairs = container.items() if isinstance(container, dict) else enumerate(container)
+            found += [(_joined(place, key), value) for key, value in pairs if isinstance(value, tensor)]
+    return found
+
+
+def _joined(place: str, key: Any) -> str:
+    """The name of a member of a module or of one of its containers."""
+    return f"{place}.{key}".lstrip(".") if isinstance(key, str) else f"{place}[{key}]"
+
+
+def _is_scripted(module: Any) -> bool:
+    """Whether the attributes of a module live in TorchScript."""
+    return isinstance(module, extra_module("torch.jit", "torch").ScriptModule)
+
+
+def _contents(name: str, container: Any) -> list[tuple[str, Any, Any]]:
+    """A container and the containers in it, each with its name and a shallow copy."""
+    found, queue, known = [], [(name, container)], set()
+    while queue:
+        place, each = queue.pop()
+        if id(each) in known:
+            continue
+        known.add(id(each))
+        found.append((place, each, copy(each)))
+        for key, inside in each.items() if isinstance(each, dict) else enumerate(each):
+            if isinstance(inside, CONTAINERS):
+                own = key in ("_parameters", "_buffers", "_modules")  # whose members are known by their own names
+                queue.append((place if own else _joined(place, key), inside))
+    return found
+
+
+def _refill(container: Any, kept: Any) -> None:
+    """Put the contents of a copy back into a container."""
+    same = len(container) == len(kept)
+    if isinstance(container, dict):
+        if not (same and all(container.get(key, container) is value for key, value in kept.items())):
+            container.clear()
+            container.update(kept)
+    elif not (same and all(one is other for one, other in zip(container, kept, strict=True))):
+        container.clear()
+        (container.update if isinstance(container, set) else container.extend)(kept)
 
 
 # -- all rows at once --------------------------------------------------------------------------------------------------
@@ -234,8 +293,30 @@ def _members(values: tuple[Any, ...]) -> Iterator[Any]:
             yield each
 
 
-def _all_at_once(model: Any, loss: Loss, rows: Any, trained: dict[str, Any], uses: Mapping[str, Any]) -> Gradients:
-    """The gradients of all rows by ``vmap``."""
+def _in_passes(model: Any, loss: Loss, rows: Any, trained: dict[str, Any]) -> Gradients:
+    """Whole gradients of all rows, in several passes if the model branches on its data."""
+    torch = extra_module("torch", "torch")
+
+    def merge(found: Gradients | None, more: Gradients, live: Any) -> Gradients:
+        if found is None:
+            return more
+        kept = torch.as_tensor(live, device=more.losses.device)
+
+        def merged(old: Any, new: Any) -> Any:
+            return torch.where(kept.to(new.device).view(-1, *[1] * (new.dim() - 1)), new, old)
+
+        samples = [merged(*pair) for pair in zip(found.samples, more.samples, strict=True)]
+        return Gradients(merged(found.losses, more.losses), samples, reads=True)
+
+    found, _ = in_passes(count_of(rows), lambda live: _all_at_once(model, loss, rows, trained, {}, live), merge)
+    gradients: Gradients = found
+    return gradients
+
+
+def _all_at_once(
+    model: Any, loss: Loss, rows: Any, trained: dict[str, Any], uses: Mapping[str, Any], live: Live | None = None
+) -> Gradients:
+    """The gradients of all rows by ``vmap``; a model with branches needs ``live``."""
     torch = extra_module("torch", "torch")
     func = extra_module("torch.func", "torch")
     values = {name: each.detach() for name, each in trained.items()}
@@ -245,6 +326,8 @@ def _all_at_once(model: Any, loss: Loss, rows: Any, trained: dict[str, Any], use
     zeros = {
         name: [torch.zeros(use.shape, dtype=use.dtype, device=device) for use in each] for name, each in uses.items()
     }
+
+    branching = Branching(live)
 
     def one(shifts: Any, free: Any, row: Any) -> tuple[Any, Any]:
         counts = dict.fromkeys(uses, 0)
@@ -257,7 +340,7 @@ def _all_at_once(model: Any, loss: Loss, rows: Any, trained: dict[str, Any], use
             return shifts[name][place]
 
         parameters = {**values, **free}
-        with Factored(names, shift) as mode:
+        with branching, Factored(names, shift) as mode:
             alone = mapped(lambda leaf: leaf.unsqueeze(0), row)
             value = loss_of(loss, outputs_of(_with_parameters(model, parameters), alone), alone)
         if mode.elsewhere:
@@ -273,7 +356,7 @@ def _all_at_once(model: Any, loss: Loss, rows: Any, trained: dict[str, Any], use
         **samples,
         **{name: Factors.of(values[name], uses[name], given.get(name, []), shifted[name]) for name in uses},
     }
-    return Gradients(losses, [found[name] for name in trained])
+    return Gradients(losses, [found[name] for name in trained], branching.reads)
 
 
 @contextmanager
@@ -339,10 +422,14 @@ def _one_by_one(model: Any, loss: Loss, rows: Any, trained: dict[str, Any]) -> G
             if value.requires_grad:
                 found = torch.autograd.grad(value, list(trained.values()), allow_unused=True)
         losses.append(value.detach())
-        samples.append([_dense(*each) for each in zip(found, trained.values(), strict=True)])
+        samples.append([_dense(name, *each) for name, *each in zip(trained, found, trained.values(), strict=True)])
     return Gradients(torch.stack(losses), [torch.stack(each) for each in zip(*samples, strict=True)])
 
 
-def _dense(gradient: Any, parameter: Any) -> Any:
+def _dense(name: str, gradient: Any, parameter: Any) -> Any:
     """The gradient at a parameter; zeros for one that the loss does not use."""
-    return parameter.detach().new_zeros(parameter.shape) if gradient is None else gradient
+    if gradient is None:
+        return parameter.detach().new_zeros(parameter.shape)
+    if gradient.is_sparse:
+        raise ModelError(f"{name} must have dense gradients, since noise is dense: use sparse=False")
+    return gradient

@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 from weakref import ref
 
+from corrnoise.simulations.adapters.torch_engines import unchanged
 from corrnoise.simulations.adapters.torch_items import ModelError, leaves, mapped
+from corrnoise.simulations.adapters.torch_random import seeded
 from corrnoise.simulations.extras import extra_module
 
 
@@ -138,8 +140,8 @@ def forward_module(run: Any) -> Any:
             if not self.training:
                 return self.module(*args, **kwargs)
             self.given = {**{f"[{k}]": each for k, each in enumerate(args)}, **kwargs}
-            with torch.no_grad():
-                return self.module(*args, **kwargs)
+            with unchanged(self.module), seeded(run.seed("forward")), torch.enable_grad():
+                return _detached(self.module(*args, **kwargs))
 
         def state_dict(self, *args: Any, **kwargs: Any) -> Any:
             return self.module.state_dict(*args, **kwargs)
@@ -148,6 +150,17 @@ def forward_module(run: Any) -> Any:
             return self.module.load_state_dict(*args, **kwargs)
 
     return Forward()
+
+
+def _detached(outputs: Any) -> Any:
+    """Outputs without their graph, as far as they are tensors, tuples, lists or dictionaries."""
+    if isinstance(outputs, extra_module("torch", "torch").Tensor):
+        return outputs.detach()
+    if type(outputs) in (tuple, list):
+        return type(outputs)(map(_detached, outputs))
+    if type(outputs) is dict:
+        return {name: _detached(each) for name, each in outputs.items()}
+    return outputs
 
 
 class Criterion:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 
-from corrnoise.simulations.adapters import torch_engines, torch_probe
+from corrnoise.simulations.adapters import torch_branches, torch_engines, torch_probe
 from corrnoise.simulations.adapters.torch_engines import Engine, Kind, unchanged
 from corrnoise.simulations.adapters.torch_items import per_example
 from corrnoise.simulations.adapters.torch_probe import Engines, engine_for
@@ -254,23 +256,101 @@ def test_a_probe_that_tries_less_misses_losses(mutant: str, monkeypatch: pytest.
 # -- engines -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_model_that_vmap_cannot_run_has_the_loop() -> None:
-    class Branch(torch.nn.Module):  # type: ignore[name-defined]
+class Branch(torch.nn.Module):  # type: ignore[name-defined]
+    """Twice the scores of examples whose inputs have a negative sum."""
+
+    def __init__(self, read: Any) -> None:
+        super().__init__()
+        self.layer = layer()
+        self.drop = torch.nn.Dropout()
+        self.read = read
+
+    def forward(self, x: Any) -> Any:
+        found = self.drop(self.layer(x))
+        return found if self.read(x.sum() > 0) else 2 * found
+
+
+@pytest.mark.parametrize("read", [bool, int, torch.Tensor.item, lambda found: bool((found & found).all())])
+def test_a_model_that_branches_on_one_example_runs_in_several_passes(read: Any) -> None:
+    """An example has the same bits whether others take its branch or not, dropout included."""
+    loss = per_example(functional.cross_entropy)
+    model = Branch(read)
+    found = engine_for(model, loss, PAIR, clipping="example")
+    assert (found.kind, found.branches) == ("vmap", True)
+    x, y = torch.randn(6, 6, generator=torch.Generator().manual_seed(1)), torch.tensor([0, 1, 2, 0, 1, 2])
+    x[::2] = x[::2].abs()
+    x[1::2] = -x[1::2].abs()
+    torch.manual_seed(5)
+    both = found.gradients(model, loss, (x, y))
+    x[1::2] = x[1::2].abs()
+    torch.manual_seed(5)
+    one = found.gradients(model, loss, (x, y))
+    for first, second in zip(both.samples, one.samples, strict=True):
+        assert torch.equal(first[::2], second[::2])
+        assert not torch.equal(first[1::2], second[1::2])
+    model.drop.eval()
+    alone = Engine("loop").gradients(model, loss, (x, y)).samples
+    for first, second in zip(found.gradients(model, loss, (x, y)).samples, alone, strict=True):
+        torch.testing.assert_close(first, second)
+
+
+def test_rows_that_disagree_by_one_bit_take_passes_of_their_own() -> None:
+    """A leader that is not a number agrees with itself, and −0 is not 0."""
+    readings = torch.tensor([0.0, -0.0, torch.nan, 1.0, 0.0])
+
+    def run_pass(live: Any) -> Any:
+        def one(value: Any) -> Any:
+            with torch_branches.Branching(live):
+                return value * 0 + float(value.item() == 1.0)
+
+        return torch.func.vmap(one)(readings)
+
+    taken = []
+    found, passes = torch_branches.in_passes(5, run_pass, lambda old, new, live: taken.append(live.copy()) or new)
+    assert passes == 4
+    assert np.array(taken).sum(0).tolist() == [1] * 5
+    assert found is not None
+
+
+@pytest.mark.parametrize("kind", [torch.nn.GRU, torch.nn.RNN, partial(torch.nn.RNN, nonlinearity="relu")])
+@pytest.mark.parametrize(
+    "options", [{}, {"bidirectional": True, "num_layers": 2}, {"bias": False}, {"batch_first": True}]
+)
+def test_recurrent_layers_run_under_vmap(kind: Any, options: dict[str, Any]) -> None:
+    class Recurrent(torch.nn.Module):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__()
-            self.layer = layer()
+            torch.manual_seed(0)
+            self.first = options.get("batch_first", False)
+            self.layer = kind(6, 3, **options)
 
         def forward(self, x: Any) -> Any:
-            found = self.layer(x)
-            return found if bool((found.detach().sum(1) > 0).all()) else 2 * found
+            outputs, last = self.layer(x if self.first else x.transpose(0, 1))
+            return outputs.square().mean((0, 2))[..., None].sum() + last.sum()
+
+    def loss(outputs: Any, _: Any) -> Any:
+        return outputs.square()
+
+    model = Recurrent()
+    found = engine_for(model, per_example(loss), (torch.zeros(4, 6), torch.tensor(0.0)))
+    assert (found.kind, found.why) == ("vmap", "")
+    rows = torch.randn(5, 4, 6), torch.zeros(5)
+    alone = Engine("loop").gradients(model, loss, rows).samples
+    for one, other in zip(found.gradients(model, loss, rows).samples, alone, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_that_vmap_cannot_run_has_the_loop() -> None:
+    def read(found: Any) -> bool:
+        return bool(found.detach().numpy().any())
 
     with pytest.raises(ValueError, match="mixes examples"):
-        engine_for(Branch(), functional.cross_entropy, PAIR)
-    found = engine_for(Branch(), per_example(functional.cross_entropy), PAIR)
+        engine_for(Branch(read), functional.cross_entropy, PAIR)
+    found = engine_for(Branch(read), per_example(functional.cross_entropy), PAIR)
     assert found.kind == "loop"
-    assert "data-dependent control flow" in found.why
+    assert found.why.startswith("RuntimeError: ")
     with pytest.raises(ValueError, match="engine must be 'loop' or 'auto' for this model, got 'vmap'"):
-        engine_for(Branch(), per_example(functional.cross_entropy), PAIR, engine="vmap")
+        engine_for(Branch(read), per_example(functional.cross_entropy), PAIR, engine="vmap")
 
 
 class Doubled(torch.autograd.Function):  # type: ignore[name-defined]
@@ -368,7 +448,7 @@ def test_values_that_made_up_rows_do_not_have_are_given_as_an_example() -> None:
             return self.layer(x)
 
     item = ((torch.zeros(6), torch.tensor(3)), torch.tensor(0))
-    with pytest.raises(ValueError, match=r"made-up rows .* ValueError: lengths start at 2.* example="):
+    with pytest.raises(ValueError, match=r"made-up example .* ValueError: lengths start at 2.* example="):
         engine_for(Lengths(), functional.cross_entropy, item)
     example = ((torch.ones(6), torch.tensor(3)), torch.tensor(0))
-    assert engine_for(Lengths(), functional.cross_entropy, item, example=example).kind == "loop"
+    assert engine_for(Lengths(), functional.cross_entropy, item, example=example).branches

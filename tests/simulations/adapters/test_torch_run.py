@@ -170,7 +170,7 @@ def test_a_gradient_leaves_the_model_and_another_batch_is_refused() -> None:
         ({"budget": Budget(rho=0.4)}, "rho was 0.5, is 0.4"),
         ({"batch_size": 25}, "batch size was 12, is 25"),
         ({"data": (data()[0] + 1e-6, data()[1])}, "began: data digest differs$"),
-        ({"data": (data()[0].double(), data()[1])}, "must work on made-up rows .* same dtype"),
+        ({"data": (data()[0].double(), data()[1])}, "must work on .* made-up example .* same dtype"),
         ({"data": (data()[0][:49], data()[1][:49])}, r"data was 'float32 \(50, 6\), int64.*is 'float32 \(49, 6\)"),
         (
             {"loss": torch.nn.functional.multi_margin_loss},
@@ -224,7 +224,7 @@ def test_a_stranger_is_told_what_is_wrong(tmp_path: Path) -> None:
     refused(plain, r"loss must return a number, a tensor without axes, got shape \(1,\)", loss=none)
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*data()), batch_size=5)
     refused(plain, r"pass loader\.dataset as data and its batch_size as batch_size", TypeError, data=loader)
-    refused(plain, "made-up rows .* unexpected keyword argument", data=Items())
+    refused(plain, "made-up example .* unexpected keyword argument", data=Items())
     for each in (torch.nn.Linear(6, 3).double(), torch.nn.Sequential(torch.nn.Embedding(20, 3), *words[1:])):
         check_layers(each)
         torch_loop.check_optimizer(each, torch.optim.Adam(each.parameters()))
