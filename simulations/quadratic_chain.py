@@ -16,12 +16,12 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from corrnoise.support.kernels import kernel
 from corrnoise.theory.numerics.checks import Array
 
-_jit = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+_jit = kernel(fastmath={"reassoc", "contract", "nsz"})
 
 
 class Inputs(NamedTuple):

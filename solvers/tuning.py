@@ -22,7 +22,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 from scipy import special
 
@@ -30,6 +29,7 @@ from corrnoise.solvers.grid_minimum import smallest_minimum
 from corrnoise.solvers.optimal_noise import check_stable, optimal_noise
 from corrnoise.solvers.rational.approximation import rational
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
+from corrnoise.support.kernels import kernel
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.sensitivity import toeplitz_sensitivity
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
@@ -268,7 +268,7 @@ def best_learning_rate(
 # -- long runs in many dimensions --------------------------------------------------------------------------------------
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _final_error(rates, weights, kurtosis, coefficients, batch_size, step_noise, residual, initial):  # type: ignore[no-untyped-def]
     """½ Σ_j w_j v_j after all steps of formula E2, where the rate x_j has the multiplicity w_j."""
     d = rates.size
@@ -294,7 +294,7 @@ def _final_error(rates, weights, kurtosis, coefficients, batch_size, step_noise,
     return total / 2
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _cascade_series(zeros, poles, series):  # type: ignore[no-untyped-def]
     """Fill ``series`` with the coefficients of Π (1 − (1 − a_i) z)/(1 − (1 − q_i) z), in float64."""
     states = np.zeros(poles.size)

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
+from corrnoise.support.kernels import kernel
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
@@ -40,7 +40,7 @@ class WorstCase(Record):
     gradients: Array  #: its gradients, unit vectors, shape (m, dimension)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _ascend(block, gradients, sweeps):  # type: ignore[no-untyped-def]
     """Coordinate ascent from ``gradients``, in place, until nothing moves; the sizes |h_i|."""
     size, dimension = gradients.shape

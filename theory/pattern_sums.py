@@ -7,13 +7,12 @@ another one.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
-_jit = numba.njit(cache=True, nogil=True, error_model="numpy")
+from corrnoise.support.kernels import kernel
 
 
-@_jit
+@kernel
 def best_pattern(values, min_sep, count):  # type: ignore[no-untyped-def]
     """The pattern with the largest sum of ``values`` >= 0: its steps.
 
@@ -37,7 +36,7 @@ def best_pattern(values, min_sep, count):  # type: ignore[no-untyped-def]
     return pattern[:size].copy()
 
 
-@_jit
+@kernel
 def row_bounds(sizes, min_sep, count, saturated):  # type: ignore[no-untyped-def]
     """v_i, the largest sum of ``sizes[i, j]`` >= 0 over the steps j of a pattern that contains i, for each i.
 

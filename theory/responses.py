@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from corrnoise.support.kernels import kernel
 from corrnoise.theory.numerics.inlined import times
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def respond(transition, entry, noise, responses):  # type: ignore[no-untyped-def]
     """Fill the first states of all groups after each step."""
     groups, m = entry.shape[1:]

@@ -31,7 +31,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
@@ -40,6 +39,7 @@ from corrnoise.solvers.families.buffers import best_buffers
 from corrnoise.solvers.objectives import run_objective
 from corrnoise.solvers.rational.approximation import rational
 from corrnoise.solvers.sampled import few_bands
+from corrnoise.support.kernels import kernel
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.matrix import BandedNoise
 from corrnoise.theory.mechanisms.product import DPSGD
@@ -60,7 +60,7 @@ _BLOCK = 4096  # elements whose states stay in the first-level cache
 _COLUMNS = 2**22  # entries transformed at once
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def fill(rng, values):  # type: ignore[no-untyped-def]
     """Standard normals, the same as ``rng.standard_normal`` gives and several times faster."""
     for j in range(values.size):
@@ -76,7 +76,7 @@ def normals_of(rng: np.random.Generator) -> Draw:
     return draw
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _cascade(values, states, gains, poles):  # type: ignore[no-untyped-def]
     """Send one step through the sections, in place: x → x + (a − q) u, u → u + (x − q u)."""
     for first in range(0, values.size, _BLOCK):
@@ -93,7 +93,7 @@ def _cascade(values, states, gains, poles):  # type: ignore[no-untyped-def]
                 state[j] = u + (x - pole * u)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _convolve(ring, newest, coefficients, values):  # type: ignore[no-untyped-def]
     """Turn w_t in ``values`` into Σ β_τ w_{t−τ}, added in the order of τ; earlier ones follow row ``newest``."""
     rows = coefficients.size
@@ -108,7 +108,7 @@ def _convolve(ring, newest, coefficients, values):  # type: ignore[no-untyped-de
                 value[j] += beta * draw[j]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _substitute(ring, step, entries, values):  # type: ignore[no-untyped-def]
     """Solve for one step, in place: (z_t − Σ_{k>=1} entries_k y_{t−k})/entries_0, where y_s is row s mod (p − 1)."""
     for first in range(0, values.size, _BLOCK):
@@ -125,7 +125,7 @@ def _substitute(ring, step, entries, values):  # type: ignore[no-untyped-def]
             ring[step % len(ring), first:last] = value
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _buffer(values, states, decays, outputs, inputs):  # type: ignore[no-untyped-def]
     """Run one step of buffers, in place: y = z − Σ o_i s_i, then s_i ← θ_i s_i + i_i y."""
     for first in range(0, values.size, _BLOCK):

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
+
+from corrnoise.support.kernels import kernel
 
 _BLOCK = 1024  # pairs whose intermediate results stay in the first-level cache
 _TURN = 2 * math.pi * 2.0**-64
@@ -30,7 +31,7 @@ _SIN = np.array([(-1.0) ** k / math.factorial(2 * k + 1) for k in range(8)])  # 
 _COS = np.array([(-1.0) ** k / math.factorial(2 * k) for k in range(9)])  # up to x¹⁶
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _logarithms(words, radii):  # type: ignore[no-untyped-def]
     """−2 log((w + ½)/2⁶⁴): with 2^k m and sqrt(½) <= m < sqrt(2), log m = 2 artanh((m − 1)/(m + 1))."""
     fraction = np.empty(words.size)
@@ -54,7 +55,7 @@ def _logarithms(words, radii):  # type: ignore[no-untyped-def]
         radii[j] = -2.0 * log
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _turned(radii, words, cosines, sines):  # type: ignore[no-untyped-def]
     """The roots of ``radii`` times cosine and sine: of the nearest quarter turn, and of the rest in [−π/4, π/4]."""
     for j in range(words.size):
@@ -79,7 +80,7 @@ def _turned(radii, words, cosines, sines):  # type: ignore[no-untyped-def]
         sines[j] = radius * other * (1.0 - 2.0 * np.float64(below))
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def philox(key, number, first, radial, angular):  # type: ignore[no-untyped-def]
     """Philox4x32-10 of the counters (first + j, number), whose four words are two words of 64 bits."""
     for j in range(radial.size):
@@ -103,7 +104,7 @@ def philox(key, number, first, radial, angular):  # type: ignore[no-untyped-def]
         angular[j] = c2 | (c3 << np.uint64(32))
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def fill(values, key, number, first):  # type: ignore[no-untyped-def]
     """Fill ``values`` with the normals of the coordinates first, first + 1, … of one key and upper half of counters."""
     radial = np.empty(_BLOCK, np.uint64)
@@ -139,7 +140,7 @@ def fill(values, key, number, first):  # type: ignore[no-untyped-def]
             done += here
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def fill_spans(values, key, number, spans):  # type: ignore[no-untyped-def]
     """Fill ``values`` with the normals of spans of coordinates, rows (first, length), one after the other."""
     done = 0

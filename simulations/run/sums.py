@@ -21,10 +21,10 @@ import math
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from corrnoise.support.kernels import kernel
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
@@ -40,8 +40,6 @@ _FARTHEST = 2.0**40  # of the noise, in units of the grid: float64 holds it to 2
 _FINEST = 2.0**-32  # of a grid, in standard deviations of the noise
 _COARSEST = 2.0**-10  # of the error of a clipped gradient, in clip norms
 _BLOCK = 4096  # coordinates whose sums stay in the cache
-
-_jit = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 @record
@@ -118,7 +116,7 @@ def grid_of(clip_norm: float, batch_size: int, size: int, deviation: float) -> G
     return Grid(k, dtype, largest)
 
 
-@_jit
+@kernel
 def add_truncated(gradients, factors, total):  # type: ignore[no-untyped-def]
     """Add trunc(s_i g_i) to integer sums, in place.
 
@@ -137,7 +135,7 @@ def add_truncated(gradients, factors, total):  # type: ignore[no-untyped-def]
                     total[j] += np.int64(gradients[i, j] * factors[i])
 
 
-@_jit
+@kernel
 def _release(total, noise, unit, noisy):  # type: ignore[no-untyped-def]
     """H (S + ⌊y/h + ½⌋), without rounding y/h + ½; the largest |y/h|."""
     farthest = 0.0

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from corrnoise.support.kernels import kernel
 from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
@@ -36,7 +36,7 @@ from corrnoise.theory.shuffled_gradients.task import TASK_LINKS, Task
 _ROUNDING = 1e-12  #: relative, of constants of records
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _weight(link, product, target):  # type: ignore[no-untyped-def]
     """The gradient of squares (1) and logistic losses (2) is this times the features."""
     if link == 1:
@@ -48,7 +48,7 @@ def _weight(link, product, target):  # type: ignore[no-untyped-def]
     return -target / (1 + math.exp(margin))
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _gradient(loss, x, row, target, clip, gradient):  # type: ignore[no-untyped-def]
     """Fill ``gradient`` with that of one record, clipped to the norm ``clip``; ``loss`` is a link and a scale."""
     link, scale = loss
@@ -72,7 +72,7 @@ def _gradient(loss, x, row, target, clip, gradient):  # type: ignore[no-untyped-
             gradient[j] *= clip / norm
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _epoch(rng, loss, x, order, private, records, public_records, rates, clip, sigma, noisy):  # type: ignore[no-untyped-def]
     """One epoch of steps on x, in place; records are features and targets, and rates those of both kinds of steps."""
     d = x.size

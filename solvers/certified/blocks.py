@@ -7,17 +7,16 @@ matrix Q of what it shows, shape (m + q, m + q): the sum of the squared errors o
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from corrnoise.support.kernels import kernel
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.inlined import dot, inlined
 
-_jit = numba.njit(cache=True, nogil=True, error_model="numpy")
 _LOST = 1e-15  # share of a squared response that is left by rounding when others are taken off
 
 
-@_jit
+@kernel
 def _pivots(gram: Array, pivots: Array) -> None:
     """Eliminate below the diagonal in place; a pivot that is left by rounding is 0, and explains nothing."""
     m = gram.shape[0]
@@ -91,7 +90,7 @@ def _add_responses(row, across, states, first, pivots, shares, columns):  # type
         _add_two(row, across[s], states[s, m:], -shares[s], columns[s])
 
 
-@_jit
+@kernel
 def joined(
     transition: Array, inputs: Array, gram: Array, basis: Array, free: bool
 ) -> tuple[Array, Array, Array, Array]:

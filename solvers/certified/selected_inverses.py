@@ -15,16 +15,15 @@ roundings.  The same holds for p.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from corrnoise.support.kernels import kernel
 from corrnoise.theory.numerics.checks import Array
 
-_jit = numba.njit(cache=True, nogil=True, error_model="numpy")
 _LANES = 8  # poles that run through the recursions side by side
 
 
-@_jit
+@kernel
 def bidiagonal_root(d: Array, e: Array, poles: Array, weights: Array) -> Array:
     """The diagonal of Σ_j w_j (L Lᵀ + c_j)⁻¹, shape (n,), in O(n m)."""
     n = d.size
@@ -52,7 +51,7 @@ def bidiagonal_root(d: Array, e: Array, poles: Array, weights: Array) -> Array:
     return diagonal
 
 
-@_jit
+@kernel
 def bidiagonal_root_matrix(d: Array, e: Array, poles: Array, weights: Array) -> Array:
     """Σ_j w_j (L Lᵀ + c_j)⁻¹ for L with positive diagonal and negative other entries, shape (n, n), in O(n² m).
 
@@ -85,7 +84,7 @@ def bidiagonal_root_matrix(d: Array, e: Array, poles: Array, weights: Array) -> 
     return root
 
 
-@_jit
+@kernel
 def banded_root(bands: Array, poles: Array, weights: Array) -> Array:
     """The diagonal of Σ_j w_j (K + c_j)⁻¹ for a symmetric positive definite band matrix K, shape (n,), in O(n p² m).
 
@@ -124,7 +123,7 @@ def banded_root(bands: Array, poles: Array, weights: Array) -> Array:
     return diagonal
 
 
-@_jit
+@kernel
 def _inverse(matrix: Array) -> Array:
     """The inverse of a symmetric positive definite matrix, by Gauss-Jordan elimination."""
     inverse = matrix.copy()
@@ -143,7 +142,7 @@ def _inverse(matrix: Array) -> Array:
     return inverse
 
 
-@_jit
+@kernel
 def _times(left: Array, right: Array) -> Array:
     """The product of small matrices."""
     k = left.shape[0]
@@ -155,7 +154,7 @@ def _times(left: Array, right: Array) -> Array:
     return result
 
 
-@_jit
+@kernel
 def _subtract(target: Array, left: Array, right: Array) -> None:
     """Subtract left · rightᵀ from ``target``."""
     k = left.shape[0]
@@ -165,7 +164,7 @@ def _subtract(target: Array, left: Array, right: Array) -> None:
                 target[i, j] -= left[i, s] * right[j, s]
 
 
-@_jit
+@kernel
 def _copy(target: Array, matrix: Array) -> None:
     k = matrix.shape[0]
     for i in range(k):
@@ -173,7 +172,7 @@ def _copy(target: Array, matrix: Array) -> None:
             target[i, j] = matrix[i, j]
 
 
-@_jit
+@kernel
 def _add(target: Array, weight: float, matrix: Array) -> None:
     """Add weight · matrix to ``target``, by loops because array expressions take ten times as long to compile."""
     k = matrix.shape[0]
@@ -182,7 +181,7 @@ def _add(target: Array, weight: float, matrix: Array) -> None:
             target[i, j] += weight * matrix[i, j]
 
 
-@_jit
+@kernel
 def _transposed(matrix: Array) -> Array:
     k = matrix.shape[0]
     result = np.zeros((k, k))
@@ -192,7 +191,7 @@ def _transposed(matrix: Array) -> Array:
     return result
 
 
-@_jit
+@kernel
 def _scaled(rows: Array, matrix: Array, columns: Array) -> Array:
     """Diag ``rows`` · matrix · diag ``columns``."""
     k = matrix.shape[0]
@@ -203,7 +202,7 @@ def _scaled(rows: Array, matrix: Array, columns: Array) -> Array:
     return result
 
 
-@_jit
+@kernel
 def ring_root(diagonal: Array, links: Array, borders: Array, weighted: Array, poles: Array, weights: Array) -> Array:
     """The diagonal blocks of Σ_j w_j (K + c_j R)⁻¹ for K block tridiagonal but for its corners, in O(b k³ m).
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numba
 import numpy as np
 
+from corrnoise.support.kernels import kernel
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.inlined import dot
 
@@ -69,7 +69,7 @@ class Descent:
         self.at, self.value, self._gradient = self.at + step, value, gradient
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _direction(gradient, scales, steps, changes, pairs, direction):  # type: ignore[no-untyped-def]
     """Fill minus the gradient times the inverse Hessian that the last of all pairs imply, shape (kept, variables)."""
     kept = len(steps)

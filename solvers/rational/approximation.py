@@ -34,11 +34,11 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 
-import numba
 import numpy as np
 from scipy import special
 
 from corrnoise.solvers.rational.pole_sums import interlacing_zeros
+from corrnoise.support.kernels import kernel
 from corrnoise.theory.mechanisms.cepstral import CepstralNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
@@ -136,7 +136,7 @@ def _rule(ends: Array, heights: Array, k: int, sine: float) -> tuple[Array, Arra
 # -- from many poles to few --------------------------------------------------------------------------------------------
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _rotate(rows):  # type: ignore[no-untyped-def]
     """Make the rows orthogonal, in place, by rotations of pairs of rows (the one-sided Jacobi method)."""
     for _ in range(60):

@@ -20,10 +20,10 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-import numba
 import numpy as np
 
 from corrnoise.solvers.rational.approximation import rational
+from corrnoise.support.kernels import kernel
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.cepstral import CepstralNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
@@ -139,7 +139,7 @@ def _percent(increase: float) -> str:
     return f"{100 * increase:.2g} %" if increase < 10 else f"{1 + increase:.2g} times"
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _invert(decay, scale, noise):  # type: ignore[no-untyped-def]
     """Replace ``noise`` by C⁻¹ times it, in the arithmetic of its own type."""
     buffers = np.zeros_like(decay)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
+from corrnoise.support.kernels import kernel
 from corrnoise.theory.numerics.checks import Array
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _fill_zeros(poles, weights, symmetric, zeros):  # type: ignore[no-untyped-def]
     """Newton's method for log(sum over the poles below) − log(sum over those above), within a bracket.
 

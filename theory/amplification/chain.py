@@ -20,12 +20,12 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-import numba
 import numpy as np
 from flint import arb
 from scipy.linalg import toeplitz
 from scipy.special import ndtr
 
+from corrnoise.support.kernels import kernel
 from corrnoise.theory.amplification.curve import Direction
 from corrnoise.theory.amplification.laws import Law, lognormal, lognormal_price, nodes, nodes_of_mean, split
 from corrnoise.theory.amplification.orders import certainly_semidefinite
@@ -33,7 +33,6 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.privacy import gaussian_deltas
 
-_jit = numba.njit(cache=True, nogil=True, error_model="numpy")
 _UNIT = 2.0**-53
 _NEGLIGIBLE = 1e-27  # masses that go to 0
 _CORRELATIONS = (0.5, 0.7, 0.8, 0.87, 0.92, 0.95, 0.975, 0.99)  #: λ
@@ -201,7 +200,7 @@ def _rising(length: int, variance: float, correlation: float, innovation: float,
 # -- the sums ----------------------------------------------------------------------------------------------------------
 
 
-@_jit
+@kernel
 def _added(mass, sums, increments, weights, points):  # type: ignore[no-untyped-def]
     """The masses of (state, S + increment) on new nodes of S, the mass above them, and the most terms of a node.
 

@@ -22,17 +22,16 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-import numba
 import numpy as np
 from flint import arb, ctx
 
+from corrnoise.support.kernels import kernel
 from corrnoise.theory.amplification.curve import Direction
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.numerics.rounding import rounded_up
 from corrnoise.theory.privacy import gaussian_deltas
 
-_jit = numba.njit(cache=True, nogil=True, error_model="numpy")
 _UNIT = 2.0**-53
 _BITS = 256  # of differences of prices, which cancel
 _UNDERFLOW = 1e-180  # more than N² 2⁻¹⁰⁷⁴ e²³⁰, which products of masses and positions may lose, for all combinations
@@ -172,7 +171,7 @@ def lognormal(variance: float, count: int, upper: bool) -> Law:
 # -- combinations ------------------------------------------------------------------------------------------------------
 
 
-@_jit
+@kernel
 def _combined(x, p, y, q, multiply, points, upper):  # type: ignore[no-untyped-def]
     """Masses, first moments and numbers of terms of nodes (cells), and the mass above the nodes, for x y or x + y."""
     size = points.size

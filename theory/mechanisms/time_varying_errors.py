@@ -11,16 +11,15 @@ items tells them: a system is (Φ, γ, w, states), with read-only arrays.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from corrnoise.support.kernels import kernel
 from corrnoise.theory.numerics.inlined import dot, inlined, sized_times, times
 
-_jit = numba.njit(cache=True, nogil=True, error_model="numpy")
 SEGMENT = 256  #: steps between two states that are kept for the gradient
 
 
-@_jit
+@kernel
 def noise(decays, outputs, inputs, scales, draws):  # type: ignore[no-untyped-def]
     """Turn draws, shape (n, size), into the noise, in place."""
     n, d = outputs.shape
@@ -83,7 +82,7 @@ def _observe(mine, step, p, r, q, work, m):  # type: ignore[no-untyped-def]
                 q[g, x, y] = total
 
 
-@_jit
+@kernel
 def covariances(phi, gamma, weights, states, theta, outputs, inputs, scales, errors, kept_p, kept_r):  # type: ignore[no-untyped-def]
     """Fill ``errors``, shape (n,), with Σ_g w_tg E (v_g)_0², and keep P and R before every ``SEGMENT``-th step.
 
@@ -104,7 +103,7 @@ def covariances(phi, gamma, weights, states, theta, outputs, inputs, scales, err
         errors[t] = dot(weights[t], q[:, 0, 0])
 
 
-@_jit
+@kernel
 def error_gradient(system, mine, slopes, kept, gradients):  # type: ignore[no-untyped-def]
     """Fill the gradients of Σ_t slopes_t errors_t in θ, o, i and δ, from what ``covariances`` has kept.
 

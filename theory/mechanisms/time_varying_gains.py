@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
+from corrnoise.support.kernels import kernel
 from corrnoise.theory.numerics.inlined import dot, inlined, times
 
-_jit = numba.njit(cache=True, nogil=True, error_model="numpy")
 _SEGMENT = 256  # steps between two states that are kept for a gradient
 
 
@@ -31,7 +30,7 @@ def _earlier(theta, o, later, q):  # type: ignore[no-untyped-def]
             q[a, b] = theta[a] * theta[b] * later[a, b] + o[a] * o[b]
 
 
-@_jit
+@kernel
 def gains(theta, outputs, inputs, bases, slopes):  # type: ignore[no-untyped-def]
     """Fill the bases, shape (n,), and the slopes, shape (n, d), of the gains of all steps."""
     n, d = outputs.shape
@@ -47,7 +46,7 @@ def gains(theta, outputs, inputs, bases, slopes):  # type: ignore[no-untyped-def
         _earlier(theta, outputs[t], q, q)
 
 
-@_jit
+@kernel
 def class_sums(theta, inputs, columns, bases, slopes, period, states, sums):  # type: ignore[no-untyped-def]
     """Fill ``sums`` with Σ X_ij over each class {r, r + b, …}, and ``states``, shape (n, d), with σ before a step."""
     n, d = inputs.shape
@@ -65,7 +64,7 @@ def class_sums(theta, inputs, columns, bases, slopes, period, states, sums):  # 
         sums[t % period] += columns[t] * total
 
 
-@_jit
+@kernel
 def pattern_sum(theta, inputs, columns, bases, slopes, pattern):  # type: ignore[no-untyped-def]
     """Σ X_ij over the steps of a pattern, in ascending order."""
     state = np.zeros(theta.size)
@@ -82,7 +81,7 @@ def pattern_sum(theta, inputs, columns, bases, slopes, pattern):  # type: ignore
     return total
 
 
-@_jit
+@kernel
 def min_sep_bound(theta, inputs, columns, bases, slopes, period, count, saturated):  # type: ignore[no-untyped-def]
     """An upper bound of Σ X_ij over patterns of at most ``count`` steps that are at least ``period`` apart.
 
@@ -117,7 +116,7 @@ def min_sep_bound(theta, inputs, columns, bases, slopes, period, count, saturate
     return best[n + period - 1]
 
 
-@_jit
+@kernel
 def reshuffled_bound(theta, inputs, columns, bases, slopes, period, count):  # type: ignore[no-untyped-def]
     """An upper bound of Σ X_ij over patterns of at most one step in each epoch, and ``count`` in all.
 
@@ -146,7 +145,7 @@ def reshuffled_bound(theta, inputs, columns, bases, slopes, period, count):  # t
     return np.sort(most)[epochs - min(count, epochs) :].sum()
 
 
-@_jit
+@kernel
 def level(theta, inputs, bases, slopes, gains, period, reshuffled, columns, states, sources):  # type: ignore[no-untyped-def]
     """Fill ``columns`` so that the gain of step t at the largest state that it can meet is ``gains[t]``.
 
@@ -181,7 +180,7 @@ def level(theta, inputs, bases, slopes, gains, period, reshuffled, columns, stat
         columns[t] = 2 * gains[t] / (total + math.sqrt(total * total + 4 * bases[t] * gains[t]))
 
 
-@_jit
+@kernel
 def level_gradient(mine, found, of_columns, of_gains, gradients):  # type: ignore[no-untyped-def]
     """Turn the gradient in the columns that ``level`` fills into that in the gains, and add to those in θ, o and i.
 
@@ -219,7 +218,7 @@ def level_gradient(mine, found, of_columns, of_gains, gradients):  # type: ignor
     _gains_gradient(theta, outputs, inputs, of_bases, of_slopes, gradients)
 
 
-@_jit
+@kernel
 def class_gradient(mine, found, period, of_sums, gradients):  # type: ignore[no-untyped-def]
     """Add the gradients of Σ_r of_sums_r g_r to those in θ, o, i and c, with g of ``class_sums``.
 
@@ -250,7 +249,7 @@ def class_gradient(mine, found, period, of_sums, gradients):  # type: ignore[no-
     _gains_gradient(theta, outputs, inputs, of_bases, of_slopes, (of_theta, of_outputs, of_inputs))
 
 
-@_jit
+@kernel
 def _gains_gradient(theta, outputs, inputs, of_bases, of_slopes, gradients):  # type: ignore[no-untyped-def]
     """Add to the gradients in θ, o and i, from those in bases and slopes."""
     of_theta, of_outputs, of_inputs = gradients

@@ -12,31 +12,31 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
-_jit = numba.njit(cache=True, nogil=True, error_model="numpy")
+from corrnoise.support.kernels import kernel
+
 _TINY = 1e-306  # smaller numbers are as good as 0, and slow
 SPLITTER = 2.0**27 + 1  #: Veltkamp's: halves the digits of a float64 in two
 
 # -- double-double arithmetic: a number is the unevaluated sum of two floats -------------------------------------------
 
 
-@_jit
+@kernel
 def _two_sum(a, b):  # type: ignore[no-untyped-def]
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
 
 
-@_jit
+@kernel
 def _fast_two_sum(a, b):  # type: ignore[no-untyped-def]
     """The same for |a| >= |b|."""
     s = a + b
     return s, b - (s - a)
 
 
-@_jit
+@kernel
 def _two_product(a, b):  # type: ignore[no-untyped-def]
     p = a * b
     t = SPLITTER * a
@@ -48,7 +48,7 @@ def _two_product(a, b):  # type: ignore[no-untyped-def]
     return p, ((a_high * b_high - p) + a_high * b_low + a_low * b_high) + a_low * b_low
 
 
-@_jit
+@kernel
 def _add(x, x_low, y, y_low):  # type: ignore[no-untyped-def]
     s, e = _two_sum(x, y)
     t, f = _two_sum(x_low, y_low)
@@ -56,26 +56,26 @@ def _add(x, x_low, y, y_low):  # type: ignore[no-untyped-def]
     return _fast_two_sum(s, e + f)
 
 
-@_jit
+@kernel
 def _times(x, x_low, a):  # type: ignore[no-untyped-def]
     p, e = _two_product(x, a)
     return _fast_two_sum(p, e + x_low * a)
 
 
-@_jit
+@kernel
 def _product(x, x_low, y, y_low):  # type: ignore[no-untyped-def]
     p, e = _two_product(x, y)
     return _fast_two_sum(p, e + (x * y_low + x_low * y))
 
 
-@_jit
+@kernel
 def _over(x, x_low, a):  # type: ignore[no-untyped-def]
     q = x / a
     p, e = _two_product(q, a)
     return _fast_two_sum(q, ((x - p) - e + x_low) / a)
 
 
-@_jit
+@kernel
 def _quotient(x, x_low, y, y_low):  # type: ignore[no-untyped-def]
     q = x / y
     p, p_low = _times(y, y_low, -q)
@@ -86,7 +86,7 @@ def _quotient(x, x_low, y, y_low):  # type: ignore[no-untyped-def]
 # -- power series ------------------------------------------------------------------------------------------------------
 
 
-@_jit
+@kernel
 def factor_series(gap, exponent, series):  # type: ignore[no-untyped-def]
     """Fill ``series`` with the coefficients of (1 − (1 − a) z)^e: the running product of (1 − a) (n − 1 − e)/n.
 
@@ -123,7 +123,7 @@ def factor_series(gap, exponent, series):  # type: ignore[no-untyped-def]
         products[0] = products[count]
 
 
-@_jit
+@kernel
 def product_series(gaps, exponents, series):  # type: ignore[no-untyped-def]
     """Fill ``series`` with the coefficients of Π (1 − (1 − a_k) z)^{e_k}.
 
@@ -148,7 +148,7 @@ def product_series(gaps, exponents, series):  # type: ignore[no-untyped-def]
         series[n] = value + value_low
 
 
-@_jit
+@kernel
 def reciprocal_series(coefficients, series):  # type: ignore[no-untyped-def]
     """Fill ``series`` with the coefficients of 1/B(z) by forward substitution, O(terms × coefficients)."""
     low = np.zeros(series.size)
@@ -160,7 +160,7 @@ def reciprocal_series(coefficients, series):  # type: ignore[no-untyped-def]
         series[t], low[t] = _over(total, total_low, coefficients[0])
 
 
-@_jit
+@kernel
 def running_sums(values, sums):  # type: ignore[no-untyped-def]
     """Fill ``sums`` with the partial sums of ``values``."""
     total, total_low = 0.0, 0.0
@@ -169,7 +169,7 @@ def running_sums(values, sums):  # type: ignore[no-untyped-def]
         sums[t] = total + total_low
 
 
-@_jit
+@kernel
 def step_down(coefficients):  # type: ignore[no-untyped-def]
     """Return ‖1/B‖² of a polynomial B by the Schur–Cohn (Levinson step-down) recursion, O(n²).
 
@@ -179,7 +179,7 @@ def step_down(coefficients):  # type: ignore[no-untyped-def]
     return _reflections(coefficients, np.empty(coefficients.size), np.empty(coefficients.size))
 
 
-@_jit
+@kernel
 def _reflections(coefficients, reflections, reflections_low):  # type: ignore[no-untyped-def]
     """Fill in k_1, …, k_n from index 1 on, and return ‖1/B‖²."""
     a = coefficients.copy()
@@ -211,7 +211,7 @@ def _reflections(coefficients, reflections, reflections_low):  # type: ignore[no
     return 1 / (total + total_low)
 
 
-@_jit
+@kernel
 def averaged_variances(coefficients, rates, variances):  # type: ignore[no-untyped-def]
     """Fill ``variances`` with b(x) = Σ β_t β_τ (1 − x)^{|t−τ|} of finitely many coefficients.
 
@@ -229,7 +229,7 @@ def averaged_variances(coefficients, rates, variances):  # type: ignore[no-untyp
         variances[i] = x * (2 - x) * squares + (1 - x) ** 2 * y * y
 
 
-@_jit
+@kernel
 def autoregressive_averages(coefficients, rates, variances):  # type: ignore[no-untyped-def]
     """Fill ``variances`` with b(x) = Σ r_l (1 − x)^{|l|}, r the autocovariances of 1/C, for a polynomial C.
 

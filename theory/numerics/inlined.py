@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-inlined = numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")
+from corrnoise.support.kernels import kernel
+
+inlined = kernel(inline="always")
 
 
 def writable(*arrays: NDArray[Any]) -> list[NDArray[Any]]:

@@ -10,15 +10,15 @@ The functions do not check their arguments.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
-_jit = numba.njit(cache=True, nogil=True, error_model="numpy")
+from corrnoise.support.kernels import kernel
+
 _TINY = 1e-250  # smaller values are set to 0: they do not matter, and their errors would be slow subnormal numbers
 SPLITTER = 2.0**27 + 1  #: factor of Veltkamp's splitting of a float64 into two halves of its digits
 
 
-@_jit
+@kernel
 def _advance(last, last_low, left, left_low, before, before_low, new, new_low, warp):  # type: ignore[no-untyped-def]
     """Compute one antidiagonal and its errors from the two before it: ``new`` = warp (last − left) + before."""
     split = SPLITTER * warp
@@ -40,7 +40,7 @@ def _advance(last, last_low, left, left_low, before, before_low, new, new_low, w
         new_low[i] = 0.0 if tiny else low + (w - (x - v)) + (before[i] - v) + before_low[i]
 
 
-@_jit
+@kernel
 def _gather(weights, values, values_low, sums, sums_low):  # type: ignore[no-untyped-def]
     """Add weights × values to ``sums``, and the errors of these additions to ``sums_low``."""
     for i in range(weights.size):
@@ -52,7 +52,7 @@ def _gather(weights, values, values_low, sums, sums_low):  # type: ignore[no-unt
         sums_low[i] += (p - (u - v)) + (q - v) + weights[i] * values_low[i]
 
 
-@_jit
+@kernel
 def unwarped(series, warp, coefficients):  # type: ignore[no-untyped-def]
     """Fill ``coefficients`` with those of Σ_m series[m] ζᵐ in powers of z, O(len(series) × len(coefficients))."""
     count = series.size

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
-_jit = numba.njit(cache=True, nogil=True, error_model="numpy")
+from corrnoise.support.kernels import kernel
 
 
-@_jit
+@kernel
 def adjoint_moments(modes, learning_rate, batch_size, weights, adjoints, gains):  # type: ignore[no-untyped-def]
     """Fill ``adjoints`` with a^{(t)}, t = 0, …, T, and ``gains`` with n w^{(t)}, t < T; both (·, d).
 
@@ -43,7 +42,7 @@ def adjoint_moments(modes, learning_rate, batch_size, weights, adjoints, gains):
     return first
 
 
-@_jit
+@kernel
 def filtered_power(rates, coefficients, gains):  # type: ignore[no-untyped-def]
     """Σ_j Σ_t w_{t,j} Σ_{s<=t} y_{s,j}², y_s = (1 − x_j) y_{s−1} + β_s, with ``gains[t, j]`` = w_{t,j}."""
     steps, d = gains.shape
@@ -57,7 +56,7 @@ def filtered_power(rates, coefficients, gains):  # type: ignore[no-untyped-def]
     return total
 
 
-@_jit
+@kernel
 def filtered_gradient(rates, coefficients, gains, gradient):  # type: ignore[no-untyped-def]
     """Fill ``gradient`` with the derivatives of ``filtered_power`` in the coefficients, shape (steps,)."""
     steps, d = gains.shape

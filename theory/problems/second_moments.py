@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
-_jit = numba.njit(cache=True, nogil=True, error_model="numpy")
+from corrnoise.support.kernels import kernel
 
 
-@_jit
+@kernel
 def _two_sum(a, b):  # type: ignore[no-untyped-def]
     """The sum and its rounding error.  A copy: numba's cache does not notice a change of a callee in another file."""
     s = a + b
@@ -22,7 +21,7 @@ def _two_sum(a, b):  # type: ignore[no-untyped-def]
     return s, (a - (s - t)) + (b - t)
 
 
-@_jit
+@kernel
 def second_moments(rates, kurtosis, coefficients, batch_size, step_noise, residual, initial, errors):  # type: ignore[no-untyped-def]
     """Fill ``errors`` with ½ Σ_j v_j(t), v_j = λ_j E(θ_t − θ*)_j², for t = 0, 1, … (formula E2).
 

@@ -21,10 +21,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from corrnoise.support.kernels import kernel
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
@@ -36,7 +36,7 @@ _ROUNDING = 1e-10  #: relative, of products of the contractions of many steps
 _LEAST = 1e-300  #: of an amplification sum: what underflows is not 0
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def _pooled(arrivals: Array, widths: Array) -> float:
     """Σ (Σ arrivals)²/(Σ widths) over the blocks of the greatest convex minorant; inf where nothing can be spent."""
     count = 0

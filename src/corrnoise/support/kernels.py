@@ -1,0 +1,67 @@
+"""Compiled functions: numba with the options of this project, and a cache where one can be written."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+
+
+def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Compile a function with numba, and keep the machine code in numba's cache.
+
+    Without a writable cache folder, the function is compiled again in each process, and the log says so once.  With
+    ``NUMBA_DISABLE_JIT=1`` Python runs the function, with the silent float arithmetic of machine code.
+
+    Parameters
+    ----------
+    function : Callable
+        The function; ``@kernel(fastmath=True)`` gives options and leaves it out.
+    **options : Any
+        Further options of ``numba.njit``.
+
+    Returns
+    -------
+    Callable
+        The compiled function.
+    """
+    if function is None:
+        return functools.partial(kernel, **options)
+    jit = functools.partial(numba.njit, nogil=True, error_model="numpy", **options)
+    if numba.config.DISABLE_JIT:
+        return _silent(function)
+    if _has_cache_home():
+        try:
+            return jit(cache=True)(function)
+        except RuntimeError as error:  # numba found no folder that it can write
+            if "cannot cache" not in str(error):
+                raise
+    _log_missing_cache()
+    return jit()(function)
+
+
+def _has_cache_home() -> bool:
+    """Whether numba's cache has an absolute path: without a home folder, numba would use ``./~/.cache``."""
+    return any(os.path.isabs(path) for path in (numba.config.CACHE_DIR, os.path.expanduser("~")))
+
+
+@functools.cache
+def _log_missing_cache() -> None:
+    logging.getLogger(__name__).warning(
+        "numba has no writable cache folder: functions are compiled again in each process, which takes some seconds; "
+        "set NUMBA_CACHE_DIR to a writable folder of your own"
+    )
+
+
+def _silent(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def silent(*args: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return function(*args)
+
+    return silent
