@@ -9,9 +9,12 @@ dates are written, and settings of the user's own are set aside.
 from __future__ import annotations
 
 import io
+import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +32,6 @@ else:
 
 __all__ = [
     "PAGE_WIDTH",
-    "STYLE",
     "Axes",
     "Data",
     "Drawing",
@@ -37,6 +39,7 @@ __all__ = [
     "Series",
     "SimulatedSeries",
     "csv_text",
+    "house_style",
     "legend_below",
     "publish",
     "read_csv",
@@ -46,7 +49,6 @@ __all__ = [
     "write_figure",
 ]
 
-STYLE = Path(__file__).with_name("corrnoise.mplstyle")
 PAGE_WIDTH = 6.75  #: inches, for three panels side by side
 
 
@@ -102,12 +104,25 @@ def publish(figure: PaperFigure, directory: str | os.PathLike[str], data: Data |
         return [directory / path.name for path in paths]
 
 
-def svg_text(figure: PaperFigure, data: Data) -> str:
-    """The drawing of ``data`` as SVG; the same data give the same text at every run."""
+@contextmanager
+def house_style() -> Iterator[None]:
+    """Draw in the style of the project, whatever the user's settings."""
+    logging.getLogger("matplotlib").addFilter(_is_not_about_its_cache)
     import matplotlib
 
+    with as_file(files("corrnoise.figures") / "corrnoise.mplstyle") as path, matplotlib.rc_context(fname=path):
+        yield
+
+
+def _is_not_about_its_cache(record: logging.LogRecord) -> bool:
+    """Whether to show a message of matplotlib; without a home folder it works, and warns of a temporary cache."""
+    return "temporary cache directory" not in str(record.msg)
+
+
+def svg_text(figure: PaperFigure, data: Data) -> str:
+    """The drawing of ``data`` as SVG; the same data give the same text at every run."""
     file = io.StringIO()
-    with matplotlib.rc_context(fname=STYLE):
+    with house_style():
         figure.draw(data).savefig(file, format="svg", metadata={"Date": None})
     return file.getvalue()
 
@@ -121,10 +136,8 @@ def csv_text(figure: PaperFigure, data: Data) -> str:
 
 def write_figure(figure: PaperFigure, data: Data, folder: Path) -> list[Path]:
     """Write the drawing of ``data`` to ``folder`` as PDF and PNG, and ``data`` as CSV; return the paths."""
-    import matplotlib
-
     pdf, png, table = (folder / f"{figure.name}.{suffix}" for suffix in ("pdf", "png", "csv"))
-    with matplotlib.rc_context(fname=STYLE):
+    with house_style():
         drawing = figure.draw(data)
         drawing.savefig(pdf, metadata={"CreationDate": None})
         drawing.savefig(png)

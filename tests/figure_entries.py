@@ -3,11 +3,10 @@
 from itertools import combinations
 from typing import Any
 
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from corrnoise.figures import COMPANIONS, NAMES
-from corrnoise.figures.publication import STYLE, Data, PaperFigure, SimulatedSeries
+from corrnoise.figures.publication import Data, PaperFigure, SimulatedSeries, house_style
 
 #: Figures whose tests compute them with smaller settings, in the files named after them.
 LONG = {
@@ -34,7 +33,7 @@ def check_entry(figure: PaperFigure, data: Data) -> None:
 
 def rendered(figure: PaperFigure, data: Data) -> Figure:
     """The drawing, in the style of the files, with all places known."""
-    with rc_context(fname=STYLE):
+    with house_style():
         drawing = figure.draw(data)
         drawing.draw_without_rendering()
     return drawing

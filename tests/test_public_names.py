@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -66,12 +67,28 @@ def disagreement(item: Any, docstrings: list[str]) -> tuple[set[str], set[str]]:
     return parameters - known, {name for name, times in own.items() if name not in parameters or times > 1}
 
 
-def test_the_stub_lists_what_users_see() -> None:
-    typed = set(re.findall(r"import \w+ as (\w+)", (FACE / "__init__.pyi").read_text(encoding="utf-8")))
-    assert typed == set(cn.__all__) == {*NAMES, *SHELVES, "__version__"}
+def test_there_are_few_public_names() -> None:
+    assert set(cn.__all__) == {*NAMES, *SHELVES, "__version__"}
     assert len(NAMES) + len(public("mechanisms").__all__) + len(PAPERS) + 3 <= 38
     with pytest.raises(AttributeError, match="nonsense"):
         _ = cn.nonsense  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("room", "stub", "package"),
+    [
+        (cn, "__init__", "corrnoise"),
+        (cn.mechanisms, "mechanisms", "corrnoise"),
+        (cn.papers, "papers/__init__", "corrnoise.papers"),
+    ],
+)
+def test_type_checkers_see_what_users_see(room: ModuleType, stub: str, package: str) -> None:
+    lines = re.findall(r"^from (\.\S*) import (\w+) as (\w+)$", (FACE / f"{stub}.pyi").read_text("utf-8"), re.M)
+    assert sorted(name for *_, name in lines) == sorted(room.__all__)
+    for place, name, public_name in lines:
+        home = importlib.import_module(place, package)
+        assert name == public_name
+        assert getattr(room, name) is (getattr(home, name, None) or importlib.import_module(f"{home.__name__}.{name}"))
 
 
 @pytest.mark.parametrize("name", [*NAMES, *shelved()])

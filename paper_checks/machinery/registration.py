@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,6 +29,8 @@ def written_claim(
 
     See ``papers.Fields``.
     """
+    if sys.flags.optimize > 1:
+        raise ImportError("the claims need their docstrings, which python -OO removes: run python without -OO")
     number, part = number_and_part(name)
     parameters = inspect.signature(function).parameters.values()
     derived: dict[str, Any] = {

@@ -15,11 +15,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from importlib.resources import files
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from corrnoise.paper_checks.machinery import wording
@@ -39,7 +39,10 @@ from corrnoise.support.version import __version__, commit
 if TYPE_CHECKING:
     from corrnoise.figures.publication import PaperFigure
 
-_HERE = Path(__file__).parent
+
+def _resource(name: str) -> str:
+    """A file of this package, which may be in a zip file."""
+    return (files("corrnoise.paper_checks.machinery") / name).read_text(encoding="utf-8")
 
 
 def report_page(outcomes: Sequence[Outcome], papers: Sequence[Paper], figures: Iterable[PaperFigure] = ()) -> str:
@@ -47,7 +50,11 @@ def report_page(outcomes: Sequence[Outcome], papers: Sequence[Paper], figures: I
     library = Library()
     drawings = Drawings()
     environment = Environment(
-        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FunctionLoader(_resource),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters["prose"] = lambda text: prose(text, library.link)
     environment.filters["paragraphs"] = lambda text: paragraphs(text, library.link)
@@ -60,8 +67,8 @@ def report_page(outcomes: Sequence[Outcome], papers: Sequence[Paper], figures: I
         version=__version__,
         commit=commit(),
         date=_today(),
-        style=Markup((_HERE / "report.css").read_text(encoding="utf-8")),
-        script=Markup((_HERE / "report.js").read_text(encoding="utf-8")),
+        style=Markup(_resource("report.css")),
+        script=Markup(_resource("report.js")),
         names={"greek": GREEK, "abbreviations": ABBREVIATIONS},
         verdicts=_counted(VERDICTS, [outcome.verdict for outcome in outcomes]),
         evidence=_counted(EVIDENCE, [outcome.claim.evidence for outcome in outcomes]),

@@ -7,4 +7,17 @@ array([ 1.       , -0.495    , -0.1225125])
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub("corrnoise", __file__)
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    "corrnoise",
+    None,
+    {
+        "solvers.rational.approximation": ["rational"],
+        "theory.mechanisms.finite": ["FiniteNoise"],
+        "theory.mechanisms.matrix": ["BandedNoise", "MatrixNoise"],
+        "theory.mechanisms.poles": ["PoleNoise"],
+        "theory.mechanisms.product": ["DPSGD", "AntiPGD", "NuFTRL", "ProductNoise"],
+        "theory.mechanisms.scaled": ["ScaledNoise"],
+        "theory.mechanisms.time_varying": ["TimeVaryingBuffers"],
+        "theory.mechanisms.tree": ["BinaryTree"],
+    },
+)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib import rc_context
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
@@ -19,7 +18,7 @@ from corrnoise.designs.figure import NOTHING, TUNED, draw, picture_data, write_p
 from corrnoise.designs.make import design
 from corrnoise.designs.memory_figure import FLOOR, alternatives_data, curve_data
 from corrnoise.designs.report import everything
-from corrnoise.figures.publication import STYLE, Data, Series, read_csv
+from corrnoise.figures.publication import Data, Series, house_style, read_csv
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.participation import Participation
@@ -36,7 +35,7 @@ def data_of(found: Design, offset: float = 0.0, points: int = 160) -> Data:
 
 
 def drawn(data: Data) -> Figure:
-    with rc_context(fname=STYLE):
+    with house_style():
         figure = draw(data)
         figure.draw_without_rendering()
     return figure

@@ -12,12 +12,12 @@ from matplotlib.figure import Figure
 
 from corrnoise.figures import paper_figure
 from corrnoise.figures.publication import (
-    STYLE,
     Data,
     PaperFigure,
     Series,
     SimulatedSeries,
     csv_text,
+    house_style,
     publish,
     read_csv,
 )
@@ -77,7 +77,7 @@ def test_unknown_names_are_refused() -> None:
 
 
 def test_every_text_is_at_least_seven_points_high() -> None:
-    with matplotlib.rc_context(fname=STYLE):
+    with house_style():
         sizes = [
             v
             for key, v in matplotlib.rcParams.items()

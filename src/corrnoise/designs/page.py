@@ -44,7 +44,7 @@ _EPSILONS = np.geomspace(0.25, 16, 9)
 
 def write_page(design: Design, folder: Path, comparison: Comparison | None, parameters: int | None) -> None:
     """Write ``design.html``, and ``epsilon.csv`` where DP-SGD was compared, to ``folder``."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 
     from corrnoise.paper_checks import machinery
@@ -61,7 +61,7 @@ def write_page(design: Design, folder: Path, comparison: Comparison | None, para
         if picture.name == "epsilon":
             (folder / "epsilon.csv").write_text(csv_text(picture, data), encoding="utf-8", newline="")
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
+        loader=FunctionLoader(lambda name: (files("corrnoise.designs") / name).read_text(encoding="utf-8")),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -12,4 +12,6 @@
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__, ["correlated_noise", "momentum_aggregation", "noise_cancellation", "shuffled_gradients"]
+)

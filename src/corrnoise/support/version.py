@@ -1,9 +1,12 @@
 """The version of the installed package, and in a checkout the commit."""
 
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-__version__ = version("corrnoise")
+try:
+    __version__ = version("corrnoise")
+except PackageNotFoundError:  # sources in a zip file or on PYTHONPATH, which are not installed
+    __version__ = "unknown"
 
 
 def commit() -> str | None:
