@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from corrnoise.support.suggestions import did_you_mean
+
 if TYPE_CHECKING:
     from corrnoise.figures.publication import PaperFigure
 
@@ -63,7 +65,7 @@ COMPANIONS = (
 def paper_figure(name: str) -> PaperFigure:
     """Return the figure called ``name``; its module is imported now."""
     if name not in NAMES:
-        raise ValueError(f"name must be one of {', '.join(NAMES)}, got {name!r}")
+        raise ValueError(f"name must be one of {', '.join(NAMES)}, got {name!r}{did_you_mean(name, NAMES)}")
     module = import_module(f"corrnoise.figures.{_HOMES[name]}")
     figure: PaperFigure = module.FIGURES[name] if hasattr(module, "FIGURES") else module.FIGURE
     return figure

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from corrnoise.support.suggestions import did_you_mean
+
 if TYPE_CHECKING:
     from corrnoise.paper_checks.machinery.papers import ListedClaim, Paper
 
@@ -22,7 +24,7 @@ NAMES = tuple(_PACKAGES)
 def paper_ledger(name: str) -> Paper:
     """Return the paper called ``name``, one of ``NAMES``; its claims are imported when they are asked for."""
     if name not in NAMES:
-        raise ValueError(f"paper must be one of {', '.join(NAMES)}, got {name!r}")
+        raise ValueError(f"paper must be one of {', '.join(NAMES)}, got {name!r}{did_you_mean(name, NAMES)}")
     paper: Paper = import_module(f"corrnoise.paper_checks.{_PACKAGES[name]}.paper").PAPER
     return paper
 

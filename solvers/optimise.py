@@ -48,6 +48,7 @@ from corrnoise.solvers.learning import (
 )
 from corrnoise.solvers.optimum import Certificate, Optimum
 from corrnoise.solvers.sampled import BUFFERS, INDEPENDENT, NO_FLOOR, NU, TOEPLITZ, sampled_family, sampled_noises
+from corrnoise.support.suggestions import did_you_mean
 from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
 from corrnoise.theory.mechanisms.base import LARGEST_MATRIX, Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD
@@ -195,7 +196,8 @@ def _sampled(run: Search, budget: Budget | None, memory: float | None, family: s
         found = run.judged(sampled_family(one.family, who), one.mechanism)
         judged.append((found.error_with(one.estimate), found))
     if not judged:
-        raise ValueError(f"family must be made for {who.kind} within memory={memory}, got {family!r}")
+        near = "" if family in FAMILIES else did_you_mean(str(family), FAMILIES)
+        raise ValueError(f"family must be made for {who.kind} within memory={memory}, got {family!r}{near}")
     return replace(best_within(judged, memory), certificate=NO_FLOOR)
 
 
@@ -245,7 +247,8 @@ def _members(run: Search, name: str, memory: float | None, show: Progress) -> It
     base, _, kind = (name, "", "") if name in FAMILIES else name.rpartition(", ")
     if base not in FAMILIES or kind not in ("", UNIT, WEIGHTED):
         names = (*FAMILIES, DENSE, STRONGLY_CONVEX)
-        raise ValueError(f"family must be one of {', '.join(names)}, or with {UNIT!r} or {WEIGHTED!r}, got {name!r}")
+        known = f"{', '.join(names)}, or with {UNIT!r} or {WEIGHTED!r}"
+        raise ValueError(f"family must be one of {known}, got {name!r}{did_you_mean(name, names)}")
     family = FAMILIES[base]
     if name in (TIME_VARYING, BANDS) and isinstance(run.what, LearningObjective):
         squared, certificate = learning_floor(run.what, run.who)

@@ -127,7 +127,8 @@ def _belong_together(papers: Sequence[Paper], name: str, following: str) -> bool
         return True
     if _papers(papers, words(name), loosely=False):
         return False
-    incomplete = _says_kind(name) and not any(map(str.isdigit, name))
+    whole = any(words(name) in called(number) for paper in papers for number in paper.numbers)
+    incomplete = _says_kind(name) and not whole and not any(map(str.isdigit, name))
     begins_anew = _says_kind(following) or _papers(papers, words(following), loosely=False)
     return bool(meaning.claims) or (incomplete and not begins_anew)
 

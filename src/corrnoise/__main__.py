@@ -1,8 +1,9 @@
 """The command line: ``corrnoise COMMAND``, where ``corrnoise --help`` shows an example of each.
 
 A command is a module: its ``SUMMARY``, an ``EXAMPLE``, ``add_arguments``, and ``run``, which returns the exit status.
-What a command needs is imported when it runs, so that help is immediate.  Exit status: 0 success, 1 an error (one line
-on stderr), 2 misuse, 130 interruption, 143 termination by SIGTERM, which ends a command as an interruption does.
+What a command needs is imported when it runs, so that help is immediate.  Errors are one line on stderr.  Exit
+status: 0 success, 1 an error or a refusal, 2 a wrong word or value on the command line, 130 interruption, 143
+termination by SIGTERM, which ends a command as an interruption does.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import threading
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 
 from corrnoise import __version__
 from corrnoise.commands import audit, check, design, federate, figures, report, simulate
-from corrnoise.commands.options import did_you_mean
+from corrnoise.commands.options import UsageError
+from corrnoise.support.suggestions import did_you_mean
 
 COMMANDS = {
     "figures": figures,
@@ -110,7 +113,29 @@ def _logged(verbose: bool) -> Iterator[None]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line with the arguments ``argv`` (None: those of the process) and return the exit status."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        _prepare_streams()
+    try:
+        status = _ran(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # the reader of our output has left, as in `corrnoise figures | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _prepare_streams() -> None:
+    """Let all texts be printed: closed streams swallow them, and other encodings replace what they lack."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, TextIOWrapper) and name == "stdout":
+            stream.reconfigure(errors="replace")
+
+
+def _ran(words: list[str]) -> int:
+    """The exit status of the command line ``words``."""
     parser = _parser()
     if "_ARGCOMPLETE" in os.environ:  # the shell asks what may come next
         import argcomplete
@@ -130,7 +155,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.error(f"unrecognized arguments: {' '.join(rest)}{near}")
         with _ended_by_termination(), _logged(arguments.verbose):
             status: int = arguments.run(arguments)
-            sys.stdout.flush()
+            return status
     except SystemExit as stop:  # argparse: help, version, misuse
         return int(stop.code or 0)
     except _Terminated:
@@ -139,13 +164,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("corrnoise: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output has left, as in `corrnoise figures | head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except BrokenPipeError:
+        raise
     except (ArithmeticError, ImportError, OSError, ValueError) as error:
         print("corrnoise: error:", " ".join(str(error).split()), file=sys.stderr)
-        return 1
-    return status
+        return 2 if isinstance(error, UsageError) else 1
 
 
 if __name__ == "__main__":

@@ -322,6 +322,7 @@ CONVEX = ("--strong-convexity", "1", "--smoothness", "2")
         ((*FAMILY, *EPOCHS, "--momentum", "0.5"), "--momentum must not come with a problem"),
         ((*EPOCHS, "--cool-down", "2"), "--cool-down must lie in"),
         ((*EPOCHS, "--family", "none"), "--family must be one of"),
+        ((*EPOCHS, "--family", "bufers"), "got 'bufers'; did you mean 'buffers'?"),
     ],
 )
 def test_wrong_input_is_refused_in_one_line(
@@ -394,7 +395,7 @@ def test_help_begins_with_few_options_and_says_what_the_budget_does_not_cover(
 
 
 def test_errors_are_one_line_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command_line.main(["design", *FAMILY, "--output", str(tmp_path / "out")]) == 1
+    assert command_line.main(["design", *FAMILY, "--output", str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err
     expected = "corrnoise: error: the budget must be given either by --rho or by --epsilon and --delta, got "
     assert error.startswith(expected)

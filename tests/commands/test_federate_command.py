@@ -69,7 +69,7 @@ def test_too_few_clients_in_the_end_are_said(tmp_path: Path, capsys: pytest.Capt
 def test_bad_values_are_one_line_and_leave_nothing(
     options: tuple[str, ...], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*SMALL, "--noise", "constant", *options, "--output", str(tmp_path / "run")]) == 1
+    assert main([*SMALL, "--noise", "constant", *options, "--output", str(tmp_path / "run")]) == 2
     output = capsys.readouterr()
     assert words in output.err.splitlines()[-1]
     assert not output.out
@@ -85,7 +85,7 @@ def test_a_budget_in_epsilon_and_delta_is_kept(tmp_path: Path) -> None:
 
 
 def test_adjacency_is_stated_by_the_caller(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["federate", "--output", str(tmp_path / "run")]) == 1
+    assert main(["federate", "--output", str(tmp_path / "run")]) == 2
     assert "--adjacency must be given" in capsys.readouterr().err
 
 
@@ -210,7 +210,7 @@ def test_a_task_of_a_cluster_touches_one_client(tmp_path: Path, monkeypatch: pyt
 def test_a_client_is_enrolled_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan_of().save(tmp_path / "plan.json")
     command = ["federate", "enrol", "--plan", str(tmp_path / "plan.json"), "--folder", str(tmp_path / "ada")]
-    assert main(command) == 1
+    assert main(command) == 2
     assert "--examples must be given" in capsys.readouterr().err
     assert main([*command, "--examples", "9"]) == 0
     shown = capsys.readouterr()

@@ -111,7 +111,7 @@ def test_a_cluster_is_refused_where_it_would_not_be_used(
 ) -> None:
     monkeypatch.setattr("corrnoise.commands.figures.require_scheduler", lambda address: None)
     arguments = ["figures", "learning_curves", "--cluster", "tcp://127.0.0.1:1", "--output", str(tmp_path)]
-    assert command_line.main(arguments) == 1
+    assert command_line.main(arguments) == 2
     error = capsys.readouterr().err
     assert error.startswith("corrnoise: error: --cluster must be left out for learning_curves, which this machine")
     assert not list(tmp_path.iterdir())

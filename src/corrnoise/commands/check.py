@@ -48,11 +48,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Check the selected claims, print the outcomes; 0 if all is as recorded, 1 if not, 2 for an unknown name."""
-    try:
-        chosen = claims.selected(arguments)
-    except ValueError as error:
-        print(f"corrnoise check: error: {error}", file=sys.stderr)
-        return 2
+    chosen = claims.selected(arguments)
     path = None if arguments.output is None else claims.output_path(arguments.output)
     outcomes = [] if arguments.list else claims.checked(chosen, arguments)
     if arguments.list:
@@ -81,7 +77,6 @@ def _json(outcomes: Sequence[Outcome], thorough: bool) -> str:
     return json.dumps(
         record | {"outcomes": [outcome_record(outcome) for outcome in outcomes]},
         indent=1,
-        ensure_ascii=False,
         allow_nan=False,
     )
 
@@ -90,7 +85,7 @@ def _listing(chosen: Sequence[ListedClaim], as_json: bool) -> str:
     if as_json:
         from corrnoise.paper_checks.machinery.records import claim_record
 
-        return json.dumps([claim_record(one.claim) for one in chosen], indent=1, ensure_ascii=False, allow_nan=False)
+        return json.dumps([claim_record(one.claim) for one in chosen], indent=1, allow_nan=False)
     rows = [["paper", "statement", "recorded", "evidence"]]
     return "\n".join(aligned(rows + [[c.paper, c.name, c.recorded, c.evidence] for c in chosen]))
 

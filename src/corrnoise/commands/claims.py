@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from corrnoise.commands.options import jobs
+from corrnoise.commands.options import UsageError, jobs
 from corrnoise.support.progress import progress_line
 
 if TYPE_CHECKING:
@@ -67,19 +67,22 @@ def add_arguments(parser: ArgumentParser) -> None:
 def selected(arguments: Namespace) -> tuple[ListedClaim, ...]:
     """The selected claims; remarks on names that mean many claims go to standard error.
 
-    Raises ``ValueError`` where no claim is selected.
+    Raises ``UsageError`` where no claim is selected.
     """
     from corrnoise.paper_checks import papers
     from corrnoise.paper_checks.machinery.selection import select
 
-    chosen, remarks = select(papers(), arguments.names)
+    try:
+        chosen, remarks = select(papers(), arguments.names)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
     for remark in remarks:
         print(f"corrnoise: note: {remark}", file=sys.stderr)
     wanted, evidence = arguments.verdict, arguments.evidence
     chosen = tuple(claim for claim in chosen if not wanted or claim.recorded in wanted)
     chosen = tuple(claim for claim in chosen if not evidence or claim.evidence in evidence)
     if not chosen:
-        raise ValueError("no claim has the requested verdict and evidence")
+        raise UsageError("no claim has the requested verdict and evidence")
     return chosen
 
 

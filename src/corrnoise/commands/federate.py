@@ -112,19 +112,19 @@ def run(arguments: Namespace) -> int:
         guarantee = plan.guarantee(arguments.delta)
         for warning in plan.warnings(arguments.machines, delta=arguments.delta):
             print(f"corrnoise: warning: {warning}", file=sys.stderr)
-        try:
-            with progress_line() as show:
-                show("starting")
-                server = run_bench(
-                    plan,
-                    data.training,
-                    folder,
-                    cluster=arguments.cluster,
-                    after_round=lambda server: show("rounds", server.state.round - 1, plan.rounds),
-                )
-        except KeyboardInterrupt:
-            print(f"corrnoise: finished rounds are kept in {folder}; the same command continues", file=sys.stderr)
-            raise
+    try:
+        with progress_line() as show:
+            show("starting")
+            server = run_bench(
+                plan,
+                data.training,
+                folder,
+                cluster=arguments.cluster,
+                after_round=lambda server: show("rounds", server.state.round - 1, plan.rounds),
+            )
+    except KeyboardInterrupt:
+        print(f"corrnoise: finished rounds are kept in {folder}; the same command continues", file=sys.stderr)
+        raise
     summary = _summary(data, plan, server) | guarantee
     _write(folder, summary, server)
     for name, value in summary.items():
@@ -165,6 +165,8 @@ def _plan(data: Images, arguments: Namespace) -> Plan:
     batch = integer("batch", arguments.batch, 1)
     passes = integer("passes", arguments.passes, 1)
     participants = integer("participants", arguments.participants, 1)
+    if participants > arguments.machines:
+        raise ValueError(f"participants must be at most machines, got {participants} of {arguments.machines}")
     per_pass = max(1, min(len(targets) for _, targets in data.training) // batch)
     all_used = max(1, len(data.training) * per_pass * passes // participants)
     rounds = all_used if arguments.rounds is None else integer("rounds", arguments.rounds, 1)

@@ -6,10 +6,11 @@ import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
-from corrnoise.commands.options import did_you_mean, jobs
+from corrnoise.commands.options import UsageError, jobs
 from corrnoise.commands.tables import aligned
 from corrnoise.support.cluster import require_scheduler
 from corrnoise.support.progress import progress_line
+from corrnoise.support.suggestions import did_you_mean
 
 SUMMARY = "draw the papers' figures from exact formulas and simulations, as PDF, PNG and CSV"
 EXAMPLE = "corrnoise figures linear_regression --output plots"
@@ -73,7 +74,7 @@ def run(arguments: Namespace) -> int:
     )
     simulated_here = [name for name in names if (one := paper_figure(name)).simulate and not one.on_cluster]
     if arguments.cluster and not arguments.no_simulation and simulated_here:
-        raise ValueError(
+        raise UsageError(
             f"--cluster must be left out for {', '.join(simulated_here)}, which this machine simulates: draw "
             f"{'it' if len(simulated_here) == 1 else 'them'} in a run of its own, or give --no-simulation"
         )

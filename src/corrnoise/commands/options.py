@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
+
+
+class UsageError(ValueError):
+    """A wrong value on the command line, which ends the command with exit status 2."""
 
 
 def jobs(text: str) -> int:
@@ -16,12 +19,6 @@ def jobs(text: str) -> int:
     return int(text)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of a message about a word that is not known: the one that is nearest, or nothing."""
-    near = get_close_matches(word, list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
-
-
 def option(name: str) -> str:
     """How an argument is typed: ``--clip-norm`` for ``clip_norm``."""
     return "--" + name.replace("_", "-")
@@ -29,9 +26,9 @@ def option(name: str) -> str:
 
 @contextmanager
 def names_as_typed(*names: str) -> Iterator[None]:
-    """Say ``--clip-norm`` in errors about ``clip_norm``, for each of ``names``."""
+    """Say ``--clip-norm`` in errors about ``clip_norm``, for each of ``names``: ``UsageError``."""
     try:
         yield
     except ValueError as error:
         pattern = rf"(^|\bby |\band |\bwith )({'|'.join(names)})\b"
-        raise ValueError(re.sub(pattern, lambda m: m[1] + option(m[2]), str(error))) from error
+        raise UsageError(re.sub(pattern, lambda m: m[1] + option(m[2]), str(error))) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser, Namespace
 from itertools import starmap
 from typing import TYPE_CHECKING
@@ -36,11 +35,7 @@ def run(arguments: Namespace) -> int:
     from corrnoise.support.files import write_whole
     from corrnoise.support.workers import leave_interrupts
 
-    try:
-        chosen = claims.selected(arguments)
-    except ValueError as error:
-        print(f"corrnoise report: error: {error}", file=sys.stderr)
-        return 2
+    chosen = claims.selected(arguments)
     path = claims.output_path(arguments.output)
     outcomes = claims.checked(chosen, arguments)
     names = [] if arguments.no_figures else [name for name in NAMES if name not in COMPANIONS]

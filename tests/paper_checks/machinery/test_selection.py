@@ -1,6 +1,7 @@
 """Selection: the claims that names mean, and that no more is imported than those claims need."""
 
 import json
+import random
 import subprocess
 import sys
 
@@ -145,6 +146,13 @@ def test_papers_are_called():
     assert papers_called(PAPERS, "O") == PAPERS
     with pytest.raises(ValueError, match=r"paper must be one of one-paper, other-paper, got 'Lemma C\.21'"):
         papers_called(PAPERS, "Lemma C.21")
+
+
+def test_whole_names_mean_the_same_in_any_order():
+    every, rng = papers(), random.Random(0)
+    numbers = [number for paper in every for number in paper.numbers]
+    for pair in [("Appendix G", "N1"), *(rng.sample(numbers, 2) for _ in range(100))]:
+        assert select(every, pair).claims == select(every, pair[::-1]).claims, pair
 
 
 # -- the ledger --------------------------------------------------------------------------------------------------------
