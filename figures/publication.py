@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from corrnoise.figures.series import Data, Series, SimulatedSeries, read_csv, series_text
 from corrnoise.support.files import whole_files
 from corrnoise.support.version import __version__
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,6 +91,7 @@ def legend_below(figure: Drawing, axes: Axes, columns: int | None = None) -> Non
     figure.legend(handles, labels, loc="outside lower center", ncols=columns or len(labels) // 2)
 
 
+@usual_float_errors
 def publish(figure: PaperFigure, directory: str | os.PathLike[str], data: Data | None = None) -> list[Path]:
     """Draw ``figure`` and write PDF, PNG and CSV to ``directory``, which is made where it is missing; return the paths.
 
@@ -119,6 +121,7 @@ def _is_not_about_its_cache(record: logging.LogRecord) -> bool:
     return "temporary cache directory" not in str(record.msg)
 
 
+@usual_float_errors
 def svg_text(figure: PaperFigure, data: Data) -> str:
     """The drawing of ``data`` as SVG; the same data give the same text at every run."""
     file = io.StringIO()

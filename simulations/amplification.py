@@ -35,6 +35,7 @@ from corrnoise.theory.amplification.curve import DIRECTIONS, Amplified, Bound, D
 from corrnoise.theory.amplification.orders import certainly_semidefinite
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.participation import Indices, Participation
 
@@ -356,6 +357,7 @@ def _verified(delta_at: Callable[[float, float], float], target: float, beta: fl
     return math.inf if end else 0.0
 
 
+@usual_float_errors
 def amplified(
     mechanism: accountant.Makes,
     visits: Participation,

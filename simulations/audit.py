@@ -40,6 +40,7 @@ from corrnoise.theory.auditing.findings import SAMPLED_TESTS, TESTS, Audit, judg
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.privacy import Budget
 
 Signs = NDArray[np.int8]
@@ -55,6 +56,7 @@ _SAMPLED_RUNS = 4  # of a loop that draws its batches, by default
 _NUMBERS = 2**25  # of all releases together, at most by default
 
 
+@usual_float_errors
 def audit(
     loop: Release | type[Stepwise],
     claim: Any,

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 
 
 class Table(NamedTuple):
@@ -84,6 +85,7 @@ DATA_SETS = {
 }
 
 
+@usual_float_errors
 def load(name: str, *, download: bool = False, cache: str | None = None) -> Table:
     """The records of a data set.
 
@@ -116,6 +118,7 @@ def load(name: str, *, download: bool = False, cache: str | None = None) -> Tabl
         raise OSError(f"{name} could not be fetched from OpenML ({error}){instead}") from error
 
 
+@usual_float_errors
 def standardised(columns: Array) -> Array:
     """``columns``, shape (n, d), with mean 0 and variance 1; constant ones become 0.
 

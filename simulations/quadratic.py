@@ -39,6 +39,7 @@ from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, checked_noise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.participation import ANY_LENGTH, Participation
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
@@ -232,6 +233,7 @@ def _edges(steps: int, batches: int) -> NDArray[np.int64]:
     return np.array([steps * b // batches for b in range(batches + 1)], dtype=np.int64)
 
 
+@usual_float_errors
 def simulate(
     problem: QuadraticProblem,
     noise: ToeplitzNoise,
@@ -349,7 +351,7 @@ def _refuse_unstable(problem: QuadraticProblem, moments: InputMoments) -> None:
         warnings.warn(
             "the fourth moments of the iterates diverge at this learning rate: standard errors mean nothing",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=4,  # of the caller of ``simulate``, which has a decorator
         )
 
 

@@ -30,6 +30,7 @@ from corrnoise.simulations.random_numbers import Seed, generator
 from corrnoise.support.memory import fits_into_memory
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.numerics.records import Record, record
 
 _VANISHING = 1e-7  # of a new direction beside the matrix, in which rounding errors of float32 products are all there is
@@ -166,6 +167,7 @@ def _lanczos(product: Callable[[Array], ArrayLike], probe: Array, steps: int) ->
     return np.array(diagonal), np.array(others)
 
 
+@usual_float_errors
 def hessian_spectrum(
     model: Any,
     loss: Callable[..., Any],

@@ -28,12 +28,14 @@ from corrnoise.theory.mechanisms.product import NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.discrete_measures import condensed
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 from corrnoise.theory.problems.quadratic import QuadraticProblem
 
 _MOST_RATES = 500
 
 
+@usual_float_errors
 def optimal_noise(problem: object, *, budget: Budget = UNIT_BUDGET) -> ToeplitzNoise:
     """The noise with the smallest stationary error.
 

@@ -54,6 +54,7 @@ from corrnoise.theory.mechanisms.base import LARGEST_MATRIX, Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.numerics.memory import return_free_memory
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
@@ -67,6 +68,7 @@ USUAL_SLACK = 0.01  #: by which its error may then exceed the least, for less me
 _LARGEST_TREE = 1024  # steps, at O(n³)
 
 
+@usual_float_errors
 def optimise(
     objective: Objective | None = None,
     visits: Participation | None = None,

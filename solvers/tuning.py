@@ -36,6 +36,7 @@ from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.discrete_measures import condensed
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.participation import ANY_LENGTH, Participation
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 from corrnoise.theory.problems.quadratic import QuadraticProblem, checked_quadratic
@@ -61,6 +62,7 @@ def _at(problem: QuadraticProblem, learning_rate: float) -> QuadraticProblem:
 # -- noise -------------------------------------------------------------------------------------------------------------
 
 
+@usual_float_errors
 def stationary_nu(
     problem: QuadraticProblem | StronglyConvex,
     *,
@@ -124,6 +126,7 @@ def _best_nu(error: Callable[[NuFTRL], float], rates: tuple[float, float], spaci
     return min(max(2 * float(special.expit(place)), low), high)
 
 
+@usual_float_errors
 def stationary_noise(problem: QuadraticProblem, *, participation: Participation = ANY_LENGTH) -> ToeplitzNoise:
     """Noise with a small stationary error for a participation, whatever the budget.
 
@@ -142,6 +145,7 @@ def stationary_noise(problem: QuadraticProblem, *, participation: Participation 
     return min(candidates, key=lambda noise: problem.stationary_error(noise, participation=participation))
 
 
+@usual_float_errors
 def stationary_damping(problem: QuadraticProblem) -> float:
     """The damping in (0, 2) with which anti-PGD has the smallest stationary error.
 
@@ -191,6 +195,7 @@ class TunedRun:
     noise: ToeplitzNoise
 
 
+@usual_float_errors
 def best_learning_rate(
     problem: QuadraticProblem,
     participation: Participation,

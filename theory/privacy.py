@@ -50,6 +50,7 @@ from scipy import special
 
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.numerics.rounding import rounded_up
 
@@ -304,6 +305,7 @@ def _is_private(rho: float, epsilon: float, delta: float) -> bool:
     return _at_most(lambda: _gaussian_curve(rho, epsilon), delta)
 
 
+@usual_float_errors
 def gaussian_delta(rho: float, epsilon: float) -> float:
     """The exact δ(ε) of one Gaussian mechanism, rounded up.
 
@@ -335,6 +337,7 @@ def gaussian_delta(rho: float, epsilon: float) -> float:
     return float(delta)
 
 
+@usual_float_errors
 def gaussian_epsilon(rho: float, delta: float) -> float:
     """The smallest ε at which one Gaussian mechanism is (ε, δ)-DP, rounded up.
 
@@ -365,6 +368,7 @@ def gaussian_epsilon(rho: float, delta: float) -> float:
     return _switch(lambda epsilon: _is_private(rho, epsilon, delta))[1]
 
 
+@usual_float_errors
 def gaussian_rho(epsilon: float, delta: float) -> float:
     """The largest ρ at which one Gaussian mechanism is (ε, δ)-DP, rounded down.
 
@@ -423,6 +427,7 @@ def _gain(a: arb, delta: float) -> arb:
     return (1 / a).log1p() - a * _best_rho(a, delta)
 
 
+@usual_float_errors
 def zcdp_to_approx_dp(rho: float, delta: float) -> float:
     """An ε for which every ρ-zCDP mechanism is (ε, δ)-DP.
 
@@ -455,6 +460,7 @@ def zcdp_to_approx_dp(rho: float, delta: float) -> float:
     return float(epsilon)
 
 
+@usual_float_errors
 def approx_dp_to_zcdp(epsilon: float, delta: float) -> float:
     """A ρ for which every ρ-zCDP mechanism is (ε, δ)-DP: the zCDP budget that an (ε, δ) target allows.
 

@@ -51,6 +51,7 @@ from corrnoise.paper_checks.machinery.quantifiers import Family, Meanings, Quant
 from corrnoise.paper_checks.machinery.search import Worst, worst_case
 from corrnoise.paper_checks.machinery.sharpness import Interval, equality, interval
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 
 _NUDGE = 1e-6  #: relative change of one side that makes the mutant of an identity without other mutants
 FEW = 64  #: a finite domain with at most this many points is evaluated completely
@@ -283,6 +284,7 @@ class Claim(Named):
 
     # -- the check -----------------------------------------------------------------------------------------------------
 
+    @usual_float_errors
     def check(self, thorough: bool = False) -> Outcome:
         """Check the claim: worst case or certificate, counterexample, mutants, and the recorded ratios of the sides.
 

@@ -19,6 +19,7 @@ from corrnoise.simulations.run.engines import engine, step_scale
 from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 
 Examples = tuple[Array, Array]  #: features and targets of one client
 Algorithm = Literal["corrections", "gradients"]
@@ -42,6 +43,7 @@ def split_examples(features: Array, targets: Array, clients: int) -> list[Exampl
     return [(features[i::clients], targets[i::clients]) for i in range(clients)]
 
 
+@usual_float_errors
 def simulate_federation(
     plan: Plan,
     examples: Sequence[Examples],

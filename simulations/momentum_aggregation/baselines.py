@@ -18,12 +18,14 @@ from corrnoise.theory.losses import EmpiricalRisk, MarginLoss, TwoLayerNetwork
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
 _PROVED = (MarginLoss, TwoLayerNetwork)  #: losses, subclasses not among them, whose stated bound is a theorem
 
 
+@usual_float_errors
 def private_gradient_descent(
     risk: EmpiricalRisk,
     budget: Budgets | None,
@@ -80,6 +82,7 @@ def mean_clipped_gradients(risk: EmpiricalRisk, points: Array, examples: Array, 
     return total / len(examples)
 
 
+@usual_float_errors
 def private_sgd(
     risk: EmpiricalRisk,
     budget: Budgets | None,

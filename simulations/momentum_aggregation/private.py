@@ -39,12 +39,14 @@ from corrnoise.theory.momentum_aggregation.calibration import published_node_std
 from corrnoise.theory.momentum_aggregation.published_reduced_noise import published_reduced_noise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
 Budgets = Budget | Sequence[Budget] | NDArray[np.object_]  #: one for all settings, or an array that is broadcast
 
 
+@usual_float_errors
 def private_momentum(
     risk: EmpiricalRisk,
     budget: Budgets | None,
@@ -109,6 +111,7 @@ def private_momentum(
     return _momentum(plan, chosen, stds, "momentum", progress)
 
 
+@usual_float_errors
 def published_momentum(
     risk: EmpiricalRisk,
     budget: Budgets,
@@ -160,6 +163,7 @@ def _momentum(
     return plan.run(step, plan.steps, name, progress)
 
 
+@usual_float_errors
 def private_reduced_momentum(
     risk: EmpiricalRisk,
     budget: Budgets | None,

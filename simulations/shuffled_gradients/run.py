@@ -27,6 +27,7 @@ from corrnoise.support.kernels import kernel
 from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
@@ -105,6 +106,7 @@ class SimulatedRun(Record):
     released: Array
 
 
+@usual_float_errors
 def shuffled_run(
     task: Task,
     run: ShuffledGradients,

@@ -47,6 +47,7 @@ from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.discrete_measures import condensed
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 
 _STEP = 0.3  # of the trapezoidal rule, for an integrand that is analytic for |Im u| < π/2
 _MARGIN = 38.0  # exp(−38) is below rounding
@@ -245,6 +246,7 @@ def _check(noise: ProductNoise) -> None:
             raise ValueError(f"noise must have exponents in [-{_MOST_POLES}, {_MOST_POLES}], got {exponent!r}")
 
 
+@usual_float_errors
 def rational(noise: ToeplitzNoise, tolerance: float) -> PoleNoise | FiniteNoise:
     """Approximate correlated noise by noise with few poles, which takes O(poles) memory and time a step.
 

@@ -33,6 +33,7 @@ from corrnoise.theory.mechanisms.spectra import spectrum_of
 from corrnoise.theory.mechanisms.toeplitz import UNIT, ToeplitzNoise, checked_noise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.participation import ANY_LENGTH
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
@@ -87,6 +88,7 @@ class _Candidate:
     suboptimality: float
 
 
+@usual_float_errors
 def strongly_convex_bound(
     problem: StronglyConvex,
     noise: ToeplitzNoise,
@@ -145,6 +147,7 @@ def strongly_convex_bound(
     ).value
 
 
+@usual_float_errors
 def strongly_convex_certificate(
     problem: StronglyConvex,
     noise: ToeplitzNoise,

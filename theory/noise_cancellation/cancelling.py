@@ -32,9 +32,11 @@ from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.workloads import MatrixWorkload
 
 
+@usual_float_errors
 def cancelling_noise(participations: int, *, share: float = 1.0, growth: float = 0.0) -> Mechanism:
     """Noise with the prefix noise y_k = (1 − a) y_{k−1} + k^{g/2} z_k, of which a machine keeps one vector, or none.
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, dataclass_transform
 import numpy as np
 
 from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.float_errors import with_usual_float_errors
 
 Kind = TypeVar("Kind", bound="Record")
 
@@ -21,7 +22,14 @@ def record(kind: type[Kind]) -> type[Kind]:
 
 
 class Record:
-    """Base of frozen dataclasses whose fields may be arrays; each is declared with the decorator ``record``."""
+    """Base of frozen dataclasses whose fields may be arrays; each is declared with the decorator ``record``.
+
+    Public methods compute in NumPy's default error state, whatever the caller's.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        with_usual_float_errors(cls)
 
     def arguments(self) -> dict[str, Any]:
         """The arguments that rebuild this record: ``type(self)(**self.arguments())`` equals it."""

@@ -15,6 +15,7 @@ from corrnoise.solvers.optimise import best_within, optimise
 from corrnoise.solvers.sampled import ways
 from corrnoise.support.memory import memory as memory_of_this_machine
 from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
@@ -30,6 +31,7 @@ LARGEST_LEARNING = 4_000_000  #: largest product of steps and dimension for whic
 _BYTES_A_STEP = 600  # memory of coefficients, their transforms and their text
 
 
+@usual_float_errors
 def design(
     budget: Budget,
     visits: Participation | Sequence[Participation] | Literal["best"],

@@ -37,6 +37,7 @@ from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.sensitivity import Sensitivity
 from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.mechanisms.tree import BinaryTree
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.numerics.records import Record
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
@@ -77,6 +78,7 @@ _NESTED = 3  # mechanisms in each other
 # -- saving ------------------------------------------------------------------------------------------------------------
 
 
+@usual_float_errors
 def save(
     thing: Any,
     path: str | os.PathLike[str],
@@ -232,6 +234,7 @@ def _made(folder: Path) -> Iterator[None]:
 # -- loading -----------------------------------------------------------------------------------------------------------
 
 
+@usual_float_errors
 def load(path: str | os.PathLike[str]) -> Any:
     """Read a file of ``save``; the result is equal to the saved thing, bit for bit, but for floors of long runs.
 
