@@ -26,6 +26,12 @@ class Table(NamedTuple):
     targets: NDArray[Any]
     columns: list[str]
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Table) and all(map(np.array_equal, self, other))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
 
 @dataclass(frozen=True)
 class DataSet:

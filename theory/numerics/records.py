@@ -44,12 +44,7 @@ class Record:
                 self._set(**{name: view})
 
     def _key(self) -> tuple[Any, ...]:
-        def hashable(value: Any) -> Any:
-            if isinstance(value, np.ndarray):
-                return value.shape, value.tobytes()
-            return tuple(value.items()) if isinstance(value, Mapping) else value
-
-        return tuple(hashable(value) for value in self.arguments().values())
+        return tuple(_hashable(value) for value in self.arguments().values())
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self._key() == other._key()
@@ -88,3 +83,14 @@ class Record:
         """Set fields of a frozen record while it is being made."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
+
+
+def _hashable(value: Any) -> Any:
+    """The value of a field, with arrays as bytes also within sequences and mappings."""
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype.str, value.tobytes()
+    if isinstance(value, tuple | list):
+        return type(value), tuple(map(_hashable, value))
+    if isinstance(value, Mapping):
+        return tuple((key, _hashable(kept)) for key, kept in value.items())
+    return value

@@ -93,7 +93,7 @@ def write_page(design: Design, folder: Path, comparison: Comparison | None, para
 
 
 def set_of(rows: list[Optimum]) -> list[Optimum]:
-    """The rows without repetitions; records that hold arrays have no hash."""
+    """The rows without repetitions, by identity: hashes of long runs take time."""
     return [one for k, one in enumerate(rows) if all(one is not other for other in rows[:k])]
 
 

@@ -42,6 +42,21 @@ def test_other_values_shapes_and_kinds_differ(other):
     assert Curve(np.array([1.0, 2.0])) != other
 
 
+NESTED = (np.array([1.0, 2.0]), [np.array([3.0])], {"a": np.array([4.0])})
+
+
+def nested(*changes: float) -> Record:
+    """A record with arrays at three depths, each of which may be changed."""
+    first, second, third = (*changes, 0.0, 0.0, 0.0)[:3]
+    return Curve((NESTED[0] + first, [NESTED[1][0] + second], {"a": NESTED[2]["a"] + third}))
+
+
+def test_arrays_within_sequences_and_mappings_are_compared():
+    assert nested() == nested()
+    assert hash(nested()) == hash(nested())
+    assert len({nested(), nested(1.0), nested(0.0, 1.0), nested(0.0, 0.0, 1.0), Curve(NESTED[0].astype(int))}) == 5
+
+
 def test_a_record_is_shown_and_rebuilt_by_its_arguments():
     record = Curve(np.array([0.1, 1 / 3]), "a'b")
     assert repr(record) == 'Curve(values=[0.1               , 0.3333333333333333], label="a\'b")'
