@@ -15,9 +15,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.optimize import minimize
 
 from corrnoise.solvers.objectives import RunObjective
+from corrnoise.solvers.quasi_newton import bfgs
 from corrnoise.theory.mechanisms import buffered
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.numerics import checks
@@ -90,13 +90,7 @@ def _searched(objective: RunObjective, participation: Participation, count: int)
         value = math.log(square[0].real) + math.log(power[0].real)
         return value, np.asarray(square.imag / square.real / _STEP + power.imag / power.real / _STEP)
 
-    def stop_if_merged(variables: Array) -> None:
-        if not separate(*gaps_of(variables)):
-            raise StopIteration
-
     smallest = max(_REACH * math.log(objective.steps), 2 * _FIRST)
     start = np.log(np.diff(np.linspace(_FIRST, smallest, 2 * count), prepend=0.0))
     with np.errstate(all="ignore"):
-        options = _ENDS[objective.precise]
-        found = minimize(loss, start, jac=True, method="BFGS", callback=stop_if_merged, options=options)
-        return gaps_of(found.x)
+        return gaps_of(bfgs(loss, start, _ENDS[objective.precise], lambda point: not separate(*gaps_of(point))))

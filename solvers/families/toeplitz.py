@@ -38,6 +38,7 @@ from scipy.optimize import minimize, minimize_scalar
 
 from corrnoise.solvers.objectives import RunObjective
 from corrnoise.solvers.optimum import Certificate
+from corrnoise.solvers.quasi_newton import bfgs
 from corrnoise.theory.mechanisms import buffered
 from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
@@ -182,7 +183,7 @@ def banded_inverse(
     for _ in range(restarts if count > 1 else 0):  # the bound has kinks, at which the search may stop early
         with np.errstate(over="ignore", invalid="ignore"):
             before, _ = loss(tail)
-            tail = minimize(loss, tail, jac=True, method="BFGS", options=_OF_NOISE[objective.precise]).x
+            tail = bfgs(loss, tail, _OF_NOISE[objective.precise])
             if before - loss(tail)[0] < _STATIONARY:
                 break
     return FiniteNoise(np.concatenate([[1.0], tail]))

@@ -10,7 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.simulations.datasets import Table
+from corrnoise.solvers.optimise import optimise
+from corrnoise.solvers.optimum import Certificate
 from corrnoise.theory.numerics.records import Record
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.workloads import SGD
 from tests.design_examples import CASES, made
 from tests.strategies import mechanisms, participations, regressions, workloads
 
@@ -41,6 +45,13 @@ def test_all_records_of_a_design_equal_their_copies(name: str) -> None:
         assert one == copied(one)
         assert hash(one) == hash(copied(one))
         assert one != repr(one)
+
+
+@pytest.mark.parametrize("family", [None, "dense"])
+def test_an_optimum_equals_its_copy(family: str | None) -> None:
+    found = list(within(optimise(SGD(), Participation.fixed_epochs(16, epochs=4), memory=1, family=family)))
+    assert any(isinstance(one, Certificate) and one.arrays for one in found) or family is None
+    assert all(one == copied(one) and hash(one) == hash(copied(one)) for one in found)
 
 
 @given(st.one_of(mechanisms(), regressions(), workloads(), participations()))
