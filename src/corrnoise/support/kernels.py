@@ -37,7 +37,11 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         return _silent(function)
     if _has_cache_home():
         try:
-            return jit(cache=True)(function)
+            cached = jit(cache=True)(function)
+            os.makedirs(cached.stats.cache_path, exist_ok=True)  # numba does not check it for functions in zip files
+            return cached
+        except OSError:
+            pass
         except RuntimeError as error:  # numba found no folder that it can write
             if "cannot cache" not in str(error):
                 raise
