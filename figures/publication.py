@@ -1,9 +1,9 @@
 """The common part of the figures: one entry for each figure, and files that are whole or not there.
 
 A figure is two functions: one computes its data, as records of plain arrays, and one draws them.  A third may simulate
-what the data state exactly; its records are drawn and written beside the others.  ``publish`` writes the drawing as PDF
-and PNG and the data as CSV, under the style ``corrnoise.mplstyle``.  The same data give the same bytes at every run: no
-dates are written, and settings of the user's own are set aside.
+random quantities whose exact values are the data; its records are drawn and written, too.  ``publish`` writes the
+drawing as PDF and PNG and the data as CSV, under the style ``corrnoise.mplstyle``.  The same data give the same bytes
+at every run: no dates are written, and settings of the user's own are set aside.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ class PaperFigure:
 
     name: str  #: its name here, which its files bear
     source: str  #: where it stands
-    title: str  #: what it shows
+    title: str  #: its subject
     panels: Mapping[str, str]  #: for each panel what x and y are, with units
     parameters: Sequence[str]  #: the settings, a line each
     data: Callable[[], Data]  #: computes the records that are drawn
     draw: Callable[[Data], Drawing]  #: draws them
-    report: Callable[[Data], str]  #: what the paper states beside these records, where the two differ, and why
-    simulate: Callable[[SimulationRun], Simulated] | None = None  #: what the records state exactly, if it is random
+    report: Callable[[Data], str]  #: statements of the paper next to these records: differences, and why
+    simulate: Callable[[SimulationRun], Simulated] | None = None  #: simulates the exact records
     on_cluster: bool = False  #: whether the simulation can run on the workers of a cluster
     on_original_data: Callable[[], PaperFigure] | None = None  #: on the paper's data, fetched, if this is on stand-ins
 
@@ -95,8 +95,8 @@ def legend_below(figure: Drawing, axes: Axes, columns: int | None = None) -> Non
 def publish(figure: PaperFigure, directory: str | os.PathLike[str], data: Data | None = None) -> list[Path]:
     """Draw ``figure`` and write PDF, PNG and CSV to ``directory``, which is made where it is missing; return the paths.
 
-    All three are complete before the first takes its name, so an error or an interruption leaves what was there.  An
-    ``OSError`` says that the directory cannot be made or written to.  ``data`` are the records; None for
+    All three are complete before the first takes its name, so an error or an interruption leaves earlier files as they
+    are.  An ``OSError`` says that the directory cannot be made or written to.  ``data`` are the records; None for
     ``figure.data()``, without simulations.
     """
     directory = Path(directory)

@@ -1,4 +1,4 @@
-"""Claims of papers, each checked by machine: what is printed, whether it is true, and what is true instead."""
+"""Claims of papers, each checked by machine: the printed statement, its truth, and a true statement in its place."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def papers() -> tuple[Paper, ...]:
 def claims(paper: str | None = None, *, name: str | None = None) -> tuple[ListedClaim, ...]:
     """The claims of one paper, or of all, in the order of the papers.
 
-    Raises ``ValueError`` where there is no such paper or claim.  Raises ``TypeError`` where ``paper`` or ``name`` is
+    Raises ``ValueError`` for unknown papers and claims.  Raises ``TypeError`` where ``paper`` or ``name`` is
     not a string.
 
     Parameters
     ----------
     paper : ``"correlated-noise"`` or ``"2310.06771"``, ``"shuffled-gradients"`` or ``"2502.03652"``,
         ``"noise-cancellation"``, ``"momentum-aggregation"`` or ``"2210.06328"``, ``"corrnoise"`` for the results of
-        this project; None for all of them
+        this project; None for every paper
     name : the claims whose names begin like this, as on the command line: ``"Lemma C.21"``, ``"eq. 5"``, ``"Thm 2.1"``;
-        None for all of them
+        None for every claim
 
     Returns
     -------

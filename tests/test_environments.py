@@ -1,7 +1,7 @@
 """Environments of the host: containers, clusters, encodings, options of Python.  Every test starts a process.
 
-The slow tests run a design, a run in a folder, a check and a figure in each environment; the others run what an
-environment broke before.
+The slow tests run a design, a run in a folder, a check and a figure in each environment; the others run the
+calls that once failed there.
 """
 
 import os
@@ -242,7 +242,7 @@ def test_a_reader_who_leaves_causes_no_message(words: tuple[str, ...], archive: 
     done = run(COMMAND, ENVIRONMENTS["usual"], archive, place, *words, stdout=writer, stderr=subprocess.PIPE)
     os.close(writer)
     assert not done.stderr
-    assert done.returncode in (0, 1)  # argparse ignores errors of the file to which it prints help
+    assert done.returncode in (0, 1)  # argparse ignores errors when it prints help
 
 
 def test_a_check_without_docstrings_names_what_is_missing(archive: Path, place: Path) -> None:

@@ -37,4 +37,4 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "theory.workloads": ["SGD"],
     },
 )
-logging.getLogger(__name__).addHandler(logging.NullHandler())  # what is logged is shown where a program asks for it
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # programs choose whether to show the log

@@ -1,7 +1,7 @@
 """The command line: ``corrnoise COMMAND``, where ``corrnoise --help`` shows an example of each.
 
 A command is a module: its ``SUMMARY``, an ``EXAMPLE``, ``add_arguments``, and ``run``, which returns the exit status.
-What a command needs is imported when it runs, so that help is immediate.  Errors are one line on stderr.  Exit
+A command imports its libraries when it runs, so that help is immediate.  Errors are one line on stderr.  Exit
 status: 0 success, 1 an error or a refusal, 2 a wrong word or value on the command line, 130 interruption, 143
 termination by SIGTERM, which ends a command as an interruption does.
 """
@@ -59,24 +59,24 @@ def _parser() -> ArgumentParser:
 
 
 def _unknown(word: str) -> str:
-    """The message about a first word that is no command."""
+    """The message about an unknown first word."""
     if word.startswith("-"):
         return f"COMMAND must come before its options, got {word!r}{did_you_mean(word, _BEFORE_COMMANDS)}"
     return f"COMMAND must be one of {', '.join(COMMANDS)}, got {word!r}{did_you_mean(word, COMMANDS)}"
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM, with which schedulers of clusters and containers end a process."""
+    """SIGTERM, by which schedulers of clusters and containers end a process."""
 
 
 @contextmanager
 def _ended_by_termination() -> Iterator[None]:
-    """A block that SIGTERM ends by an exception, once, where nobody else has asked for the signal."""
+    """A block that SIGTERM ends by an exception, once, unless the program handles the signal itself."""
     ours = os.getpid()
 
     def end(*_: object) -> None:
         if os.getpid() == ours:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # what is left is cleaned up
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # let the command clean up
             raise _Terminated
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # in a process that was forked
         os.kill(os.getpid(), signal.SIGTERM)
@@ -112,7 +112,7 @@ def _logged(verbose: bool) -> Iterator[None]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line with the arguments ``argv`` (None: those of the process) and return the exit status."""
+    """Run the command line with the arguments ``argv`` (None: of the process) and return the exit status."""
     if argv is None:
         _prepare_streams()
     try:
@@ -137,7 +137,7 @@ def _prepare_streams() -> None:
 def _ran(words: list[str]) -> int:
     """The exit status of the command line ``words``."""
     parser = _parser()
-    if "_ARGCOMPLETE" in os.environ:  # the shell asks what may come next
+    if "_ARGCOMPLETE" in os.environ:  # the shell asks for completions
         import argcomplete
 
         argcomplete.autocomplete(parser)

@@ -140,8 +140,8 @@ def test_filters(papers, capsys):
             ("--evidence", "sure"),
             "'sure' is none of machine-checked, proved, certified, cited, exact, computed, searched, simulated",
         ),
-        (("--jobs", "0"), "'0' is no number of processes, which is 1, 2, ... or -1 for one a core"),
-        (("--jobs", "x"), "'x' is no number of processes"),
+        (("--jobs", "0"), "'0' must be a number of processes, 1, 2, ... or -1 for one a core"),
+        (("--jobs", "x"), "'x' must be a number of processes"),
     ],
 )
 def test_misuse_is_explained_and_ends_with_status_two(papers, capsys, arguments, message):

@@ -87,7 +87,7 @@ def test_failures_are_named_and_the_rest_is_drawn(
 @pytest.mark.parametrize(
     ("options", "status", "message"),
     [
-        (["--jobs", "0"], 2, "'0' is no number of processes, which is 1, 2, ... or -1 for one a core"),
+        (["--jobs", "0"], 2, "'0' must be a number of processes, 1, 2, ... or -1 for one a core"),
         (["--seed", "-1"], 1, "seed must be an integer >= 0, got -1"),
         (["--cluster", "127.0.0.1:1"], 1, "none answers at '127.0.0.1:1'"),
     ],

@@ -73,7 +73,7 @@ def test_disagreement_is_on_the_page_and_in_the_status(
         (("Lemma 99",), 2, "corrnoise: error: there is no paper or claim 'Lemma 99'"),
         (("--verdict", "false", "Property C.7"), 2, "no claim has the requested verdict and evidence"),
         (("--output", "missing/page.html"), 1, "--output must be a file in an existing folder, got missing/page.html"),
-        (("--jobs", "0"), 2, "'0' is no number of processes"),
+        (("--jobs", "0"), 2, "'0' must be a number of processes"),
     ],
 )
 def test_misuse_is_refused_before_the_work(

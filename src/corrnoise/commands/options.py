@@ -15,7 +15,7 @@ class UsageError(ValueError):
 def jobs(text: str) -> int:
     """A number of processes, or −1 for one a core."""
     if not re.fullmatch(r"-1|[1-9]\d*", text):
-        raise ArgumentTypeError(f"{text!r} is no number of processes, which is 1, 2, ... or -1 for one a core")
+        raise ArgumentTypeError(f"{text!r} must be a number of processes, 1, 2, ... or -1 for one a core")
     return int(text)
 
 
