@@ -27,7 +27,9 @@ class Table(NamedTuple):
     columns: list[str]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Table) and all(map(np.array_equal, self, other))
+        return isinstance(other, Table) and all(
+            np.array_equal(mine, yours) for mine, yours in zip(self, other, strict=True)
+        )
 
     def __ne__(self, other: object) -> bool:
         return not self == other

@@ -1,6 +1,7 @@
 """The BFGS search finds minima, stops when told to, and ends where its line search fails, whatever the filters."""
 
 import warnings
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -22,14 +23,19 @@ def test_the_minimum_of_a_bowl_is_found() -> None:
 
 
 def test_the_search_stops_at_the_first_iterate_that_says_so() -> None:
-    seen = []
-    found = bfgs(bowl, np.array([3.0, -2.0]), {}, lambda x: seen.append(x) or True)
+    seen: list[np.ndarray] = []
+
+    def stop(point: np.ndarray) -> bool:
+        seen.append(point)
+        return True
+
+    found = bfgs(bowl, np.array([3.0, -2.0]), {}, stop)
     assert len(seen) == 1
     np.testing.assert_array_equal(found, seen[0])
 
 
 @pytest.mark.parametrize("action", ["error", "always"])
-def test_a_failing_line_search_ends_the_search(action: str) -> None:
+def test_a_failing_line_search_ends_the_search(action: Literal["error", "always"]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter(action)  # SciPy's own filter is set aside below, as another thread may do
         with pytest.MonkeyPatch.context() as patch:

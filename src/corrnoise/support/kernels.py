@@ -11,6 +11,8 @@ from typing import Any
 import numba
 import numpy as np
 
+_CONFIG: Any = numba.config  # its settings are made at run time
+
 
 def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Compile a function with numba, and keep the machine code in numba's cache.
@@ -33,11 +35,11 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     if function is None:
         return functools.partial(kernel, **options)
     jit = functools.partial(numba.njit, nogil=True, error_model="numpy", **options)
-    if numba.config.DISABLE_JIT:
+    if _CONFIG.DISABLE_JIT:
         return _silent(function)
     if _has_cache_home():
         try:
-            cached = jit(cache=True)(function)
+            cached: Any = jit(cache=True)(function)
             os.makedirs(cached.stats.cache_path, exist_ok=True)  # numba does not check it for functions in zip files
             return cached
         except OSError:
@@ -51,7 +53,7 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 def _has_cache_home() -> bool:
     """Whether numba's cache has an absolute path: without a home folder, numba would use ``./~/.cache``."""
-    return any(os.path.isabs(path) for path in (numba.config.CACHE_DIR, os.path.expanduser("~")))
+    return any(os.path.isabs(path) for path in (_CONFIG.CACHE_DIR, os.path.expanduser("~")))
 
 
 @functools.cache

@@ -45,10 +45,15 @@ def test_other_values_shapes_and_kinds_differ(other):
 NESTED = (np.array([1.0, 2.0]), [np.array([3.0])], {"a": np.array([4.0])})
 
 
+@record
+class Nested(Record):
+    parts: tuple
+
+
 def nested(*changes: float) -> Record:
     """A record with arrays at three depths, each of which may be changed."""
     first, second, third = (*changes, 0.0, 0.0, 0.0)[:3]
-    return Curve((NESTED[0] + first, [NESTED[1][0] + second], {"a": NESTED[2]["a"] + third}))
+    return Nested((NESTED[0] + first, [NESTED[1][0] + second], {"a": NESTED[2]["a"] + third}))
 
 
 def test_arrays_within_sequences_and_mappings_are_compared():
