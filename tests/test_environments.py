@@ -39,6 +39,20 @@ import corrnoise as cn
 program = cn.mechanisms.DPSGD().program(cn.Participation.poisson(200, 0.1))
 print(program.multiplier(cn.Budget(epsilon=1.0, delta=1e-5)))
 """
+NOISE = """
+import hashlib
+import numpy as np
+import corrnoise as cn
+from corrnoise.simulations.run.normals import fill
+from corrnoise.simulations.run.stream import Stream
+values = np.empty(1001)
+fill(values, np.uint64(0x123456789ABCDEF0), np.uint64(2**63 + 5), 5)
+digest = hashlib.sha256(values.tobytes())
+for noise in (cn.mechanisms.FiniteNoise([1, -0.5]), cn.mechanisms.AntiPGD(0.2), cn.mechanisms.BinaryTree(8)):
+    for one in Stream(noise.program(cn.Participation.fixed_epochs(8, epochs=2)), (33,), rng=7):
+        digest.update(one.tobytes())
+print(digest.hexdigest())
+"""
 EVERYTHING = """
 from pathlib import Path
 import numpy as np, corrnoise as cn
@@ -197,6 +211,13 @@ def test_kernels_compile_without_a_cache_and_the_log_says_so_once(
 def test_kernels_run(environment: Environment, archive: Path, place: Path) -> None:
     done = run(KERNEL, environment, archive, place)
     assert (done.returncode, done.stdout) == (0, "3.401387132393663\n"), done.stderr
+
+
+def test_noise_has_the_same_bits_without_the_compiler(archive: Path, place: Path) -> None:
+    compiled, plain = (run(NOISE, ENVIRONMENTS[name], archive, place) for name in ("usual", "NUMBA_DISABLE_JIT"))
+    assert compiled.returncode == plain.returncode == 0, plain.stderr
+    assert compiled.stdout == plain.stdout
+    assert not plain.stderr
 
 
 @pytest.mark.parametrize("environment", cases("np.seterr", "-W error"))
