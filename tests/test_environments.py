@@ -10,9 +10,10 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numba
 import pytest
@@ -132,7 +133,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def place(tmp_path: Path) -> Iterator[Path]:
     """A folder that every user may write, also below folders that only their owner reads."""
     folder = Path("/tmp") if os.name == "posix" else tmp_path
     made = tmp_path if folder is tmp_path else folder / f"corrnoise-{os.getpid()}-{tmp_path.name}"
@@ -143,13 +144,13 @@ def place(tmp_path: Path) -> Path:
 
 
 def run(
-    code: str, environment: Environment, archive: Path, place: Path, *arguments: str, **settings: object
+    code: str, environment: Environment, archive: Path, place: Path, *arguments: str, **settings: Any
 ) -> subprocess.CompletedProcess[str]:
     """Run Python code in an environment."""
     source = shutil.copy(archive, place) if environment.zipped else SOURCES
     program = f"{LIBRARIES}; sys.path.insert(0, {str(source)!r})\n{environment.before}\n{code}"
     variables = {**os.environ, **environment.variables}
-    options = {
+    options: dict[str, Any] = {
         "env": {name: value for name, value in variables.items() if value is not None},
         "cwd": place,
         "capture_output": "stdout" not in settings,
@@ -162,15 +163,15 @@ def run(
         options |= {"user": STRANGER, "group": STRANGER, "extra_groups": []}
         interpreter = readable_interpreter(options)
     command = [interpreter, *environment.options, "-c", program, *arguments]
-    return subprocess.run(command, **options | settings)  # type: ignore[call-overload,no-any-return]
+    return subprocess.run(command, **options | settings)
 
 
-def readable_interpreter(options: Mapping[str, object]) -> str:
+def readable_interpreter(options: dict[str, Any]) -> str:
     """An interpreter of this version that another user can start; skip where none reads this installation."""
     probe = f"{LIBRARIES}; open({str(SOURCES / 'corrnoise/__init__.py')!r}); import numba"
     for interpreter in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
         try:
-            subprocess.run([interpreter, "-c", probe], **options | {"check": True})  # type: ignore[call-overload]
+            subprocess.run([interpreter, "-c", probe], **options | {"check": True})
         except (OSError, subprocess.CalledProcessError):
             continue
         return interpreter

@@ -9,12 +9,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+_INSIDE = ContextVar("_INSIDE", default=False)  #: whether a call of this thread has set the state
 _ENTRIES = ("__init__", "__post_init__", "__call__")  # special methods that compute
 
 
@@ -34,8 +36,14 @@ def usual_float_errors(function: Callable[Arguments, Result]) -> Callable[Argume
 
     @functools.wraps(function)
     def usual(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
+        if _INSIDE.get():  # the outermost call has set the state
             return function(*args, **kwargs)
+        token = _INSIDE.set(True)
+        try:
+            with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
+                return function(*args, **kwargs)
+        finally:
+            _INSIDE.reset(token)
 
     return usual
 

@@ -12,7 +12,7 @@ import corrnoise as cn
 from corrnoise.theory.numerics.float_errors import usual_float_errors, with_usual_float_errors
 from corrnoise.theory.numerics.records import Record, record
 
-SHELVES = [cn, cn.mechanisms, cn.privacy, cn.losses, *(getattr(cn.papers, name) for name in cn.papers.__all__)]
+SHELVES: list[Any] = [cn, cn.mechanisms, cn.privacy, cn.losses, *(getattr(cn.papers, name) for name in dir(cn.papers))]
 WITHOUT_NUMBERS = {"claims", "batches"}
 
 
@@ -20,7 +20,7 @@ is_generator = inspect.isgeneratorfunction  #: its state would be that of its ca
 
 
 def is_guarded(function: Callable[..., Any]) -> bool:
-    return function.__code__ is usual_float_errors(print).__code__  # type: ignore[attr-defined]
+    return function.__code__ is usual_float_errors(print).__code__
 
 
 def computing(thing: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
