@@ -23,15 +23,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock
 from numpy.typing import NDArray
 
 from corrnoise.simulations.federation import keys
 from corrnoise.simulations.federation.messages import Presence, Refusal, Reply, Request, well_formed
 from corrnoise.simulations.federation.plan import Plan
 from corrnoise.simulations.federation.rounds import clipped, guarded
-from corrnoise.simulations.run import draws, spans
+from corrnoise.simulations.run import draws, owned, spans
 from corrnoise.simulations.run.engines import engine, step_scale
+from corrnoise.simulations.run.secret import Secret
 from corrnoise.support.files import sync_folder, unfinished_folder
 from corrnoise.support.reading import LARGE
 from corrnoise.support.serialise import by_name, digest, load, save
@@ -144,10 +144,16 @@ class FederatedClient:
     @contextmanager
     def _locked(self) -> Iterator[ClientState]:
         """The state, while no other object or process answers from this folder."""
-        if not (self.folder / STATE).exists():
+        path = self.folder / STATE
+        if not path.exists():
             raise FileNotFoundError(f"folder must have the state of a client that was enrolled, got {self.folder}")
-        with FileLock(self.folder / _LOCK, timeout=_PATIENCE):
-            yield load(self.folder / STATE, _KINDS, most_bytes=LARGE, check=self._checked)
+        owned.check_folder(self.folder)
+        lock = owned.locked(self.folder / _LOCK, f"{self.folder} is in use by another process", _PATIENCE)
+        try:
+            owned.check_file(path)
+            yield load(path, _KINDS, most_bytes=LARGE, check=self._checked)
+        finally:
+            lock.release()
 
     def _checked(self, state: object) -> ClientState:
         """Refuse a state that this client has not written."""
@@ -258,7 +264,7 @@ class FederatedClient:
 
 def fresh_noise(plan: Plan, position: int, memory: Array) -> tuple[Array, Array]:
     """The noise of the step ``position`` from 0, with draws of the operating system, and the memory after it."""
-    secret = draws.fresh(32)  # of the operating system, for this step alone
+    secret = Secret(draws.fresh(draws.KEY_BYTES))  # of the operating system, for this step alone
 
     def draw(values: NDArray[Any]) -> None:
         draws.filler(secret, 0, spans.checked(None, plan.dimension))(values)

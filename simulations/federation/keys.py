@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from corrnoise.simulations.extras import extra_module
+from corrnoise.simulations.run.owned import read_bytes
 from corrnoise.support.files import write_whole
-from corrnoise.support.reading import read_bytes
 
 _FILE = "key"
 _EXTRA = "keys"

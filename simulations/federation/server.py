@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock, Timeout
 from scipy.stats import chi2
 
 from corrnoise.simulations.federation import keys
@@ -25,6 +24,7 @@ from corrnoise.simulations.federation.client import fresh_noise
 from corrnoise.simulations.federation.messages import Refusal, Reply, Request, well_formed
 from corrnoise.simulations.federation.plan import Plan
 from corrnoise.simulations.federation.rounds import moved
+from corrnoise.simulations.run import owned
 from corrnoise.simulations.run.engines import engine
 from corrnoise.support.reading import LARGE
 from corrnoise.support.serialise import by_name, load, save
@@ -84,14 +84,16 @@ class FederatedServer:
         if len(self.roster) < plan.participants:
             raise ValueError(f"roster must have at least {plan.participants} clients, got {len(self.roster)}")
         self.folder = Path(folder)
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lock = FileLock(self.folder / "lock", timeout=0)
+        owned.make_folder(self.folder)
+        owned.check_folder(self.folder)
         try:
-            self._lock.acquire()
-        except Timeout as error:
+            self._lock = owned.locked(self.folder / "lock", "")
+        except BlockingIOError as error:
             raise RuntimeError(f"folder must not be in use by another server, got {self.folder}") from error
         try:
             path = self.folder / STATE
+            if path.exists():
+                owned.check_file(path)
             held = load(path, _KINDS, most_bytes=LARGE, check=self._checked) if path.exists() else None
             self.state = self._beginning(start) if held is None else held
         except BaseException:

@@ -71,7 +71,9 @@ class Arithmetic:
             self.grid = grid_of(clip_norm, largest_batch, size, scale * deviation(program))
 
     def checked(self, total: Any, noise: NoiseMaker, step: int, examples: int | None) -> Any:
-        """A sum of clipped gradients, if the noise of the run covers it.
+        """A copy of a sum of clipped gradients, if the noise of the run covers it.
+
+        What is checked is the copy, because another thread may write into the sum.
 
         Parameters
         ----------
@@ -87,7 +89,7 @@ class Arithmetic:
         """
         if noise.device is not None and getattr(total, "device", None) != noise.device:
             raise ValueError(f"total must be an array on {noise.device}, got {type(total).__name__}")
-        values: Any = np.asarray(total) if noise.device is None else total
+        values: Any = noise.copied(total)
         shape = tuple(values.shape)
         dtype: Any = str(values.dtype).removeprefix("torch.")
         kinds: tuple[str, ...] = ("float32", "float64") if self.grid is None else (self.grid.dtype,)

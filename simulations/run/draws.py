@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from corrnoise.simulations.run.normals import fill, fill_spans, philox
-from corrnoise.support.serialise import digest
+from corrnoise.simulations.run.secret import Key, Secret
 from corrnoise.theory.numerics import checks
 
 KEY_BYTES = 32  #: of the key of a run
@@ -39,44 +39,53 @@ def fresh(size: int) -> bytes:
     return secrets.token_bytes(size)
 
 
-def keyed(secret: bytes, size: int, data: bytes = b"") -> hashlib.blake2b:
+def _bytes_of(key: Key) -> bytes:
+    return key.reveal() if isinstance(key, Secret) else key
+
+
+def keyed(secret: Key, size: int, data: bytes = b"") -> hashlib.blake2b:
     """The keyed hash of data, which may be continued, of ``size`` bytes."""
-    return hashlib.blake2b(data, key=secret, digest_size=size, person=b"corrnoise")
+    return hashlib.blake2b(data, key=_bytes_of(secret), digest_size=size, person=b"corrnoise")
 
 
-def checked_key(name: str, key: object) -> bytes:
+def checked_key(name: str, key: object) -> Key:
     """Return a key of 16 to 64 bytes; ``ValueError`` for anything else."""
-    if not isinstance(key, bytes):
+    if not isinstance(key, Key):
         raise ValueError(f"{name} must be {_FEWEST} to {_MOST} bytes, got {type(key).__name__}")
-    if not _FEWEST <= len(key) <= _MOST:
-        raise ValueError(f"{name} must be {_FEWEST} to {_MOST} bytes, got {len(key)}")
+    if not _FEWEST <= len(_bytes_of(key)) <= _MOST:
+        raise ValueError(f"{name} must be {_FEWEST} to {_MOST} bytes, got {len(_bytes_of(key))}")
     return key
 
 
-def derived(secret: bytes, purpose: bytes, *parts: bytes, size: int = 16) -> bytes:
+def derived(secret: Key, purpose: bytes, *parts: bytes, size: int = 16) -> bytes:
     """A keyed hash of ``size`` bytes of ``parts``, none of which can take bytes of its neighbours."""
     text = purpose + b"".join(len(part).to_bytes(8, "little") + part for part in parts)
     return keyed(secret, size, text).digest()
 
 
-def _seed(secret: bytes, step: int, draw: int, nonce: bytes) -> int:
-    """The key of Philox, and above it the upper half of its counter."""
+def _seed(secret: Key, step: int, draw: int, nonce: bytes) -> bytes:
+    """The key of Philox and the upper half of its counter, 16 bytes that give the draws: no frame keeps them."""
     place = step.to_bytes(8, "little") + draw.to_bytes(8, "little")
-    return int.from_bytes(keyed(secret, 16, b"draws" + place + nonce).digest(), "little")
+    return keyed(secret, 16, b"draws" + place + nonce).digest()
 
 
-def filler(secret: bytes, step: int, spans: NDArray[np.int64], nonce: bytes = b"") -> Callable[..., None]:
+def _halves(seed: bytes) -> tuple[np.uint64, np.uint64]:
+    """The key of Philox, and the upper half of its counter."""
+    low, high = np.frombuffer(seed, "<u8").astype(np.uint64)
+    return low, high
+
+
+def filler(secret: Key, step: int, spans: NDArray[np.int64], nonce: bytes = b"") -> Callable[..., None]:
     """A function of a vector and the number of a draw that fills it with normals of a step in spans (first, length)."""
 
     def draw(values: NDArray[Any], number: int = 0) -> None:
-        seed = _seed(secret, step, number, nonce)
-        fill_spans(values, np.uint64(seed & 0xFFFFFFFFFFFFFFFF), np.uint64(seed >> 64), spans)
+        fill_spans(values, *_halves(_seed(secret, step, number, nonce)), spans)
 
     return draw
 
 
 def seeds(
-    secret: bytes, steps: Iterable[int], *, draw: int = 0, nonces: Sequence[bytes] | None = None
+    secret: Key, steps: Iterable[int], *, draw: int = 0, nonces: Sequence[bytes] | None = None
 ) -> NDArray[np.uint32]:
     """The table of seeds of compiled loops, shape (T, 4): key low, key high, number low, number high, for each step.
 
@@ -95,13 +104,12 @@ def seeds(
     if len(of_steps) != len(places):
         raise ValueError(f"nonces must be one for each of the {len(places)} steps, got {len(of_steps)}")
     number = checks.integer("draw", draw, 0, largest=_LAST)
-    made = [_seed(secret, step, number, nonce) for step, nonce in zip(places, of_steps, strict=True)]
-    table = b"".join(seed.to_bytes(16, "little") for seed in made)
+    table = b"".join(_seed(secret, step, number, nonce) for step, nonce in zip(places, of_steps, strict=True))
     return np.frombuffer(table, "<u4").reshape(-1, 4).astype(np.uint32)
 
 
 def normals(
-    secret: bytes,
+    secret: Key,
     step: int,
     first: int,
     count: int,
@@ -138,12 +146,11 @@ def normals(
     if values.dtype not in (np.float32, np.float64):
         raise ValueError(f"dtype must be float32 or float64, got {values.dtype}")
     place = (checks.integer("step", step, 0, largest=_LAST), checks.integer("draw", draw, 0, largest=_LAST))
-    seed = _seed(secret, *place, nonce)
-    fill(values, np.uint64(seed & 0xFFFFFFFFFFFFFFFF), np.uint64(seed >> 64), start)
+    fill(values, *_halves(_seed(secret, *place, nonce)), start)
     return values
 
 
-def words(secret: bytes, purpose: bytes, step: int, count: int, *, attempt: int = 0) -> NDArray[np.uint64]:
+def words(secret: Key, purpose: bytes, step: int, count: int, *, attempt: int = 0) -> NDArray[np.uint64]:
     """Uniform integers of 64 bits, those of the first ``count`` examples at a step.
 
     Parameters
@@ -158,13 +165,6 @@ def words(secret: bytes, purpose: bytes, step: int, count: int, *, attempt: int 
         How many.
     """
     place = step.to_bytes(8, "little") + attempt.to_bytes(8, "little")
-    seed = int.from_bytes(keyed(secret, 16, purpose + b"\0" + place).digest(), "little")
     halves = np.empty((2, -(-count // 2)), np.uint64)
-    philox(np.uint64(seed & 0xFFFFFFFFFFFFFFFF), np.uint64(seed >> 64), np.uint64(0), halves[0], halves[1])
+    philox(*_halves(keyed(secret, 16, purpose + b"\0" + place).digest()), np.uint64(0), halves[0], halves[1])
     return halves.T.reshape(-1)[:count].copy()
-
-
-def fingerprint() -> str:
-    """A hash of sixteen draws under a public key: a run is continued only where it is that of its start."""
-    values = normals(bytes(KEY_BYTES), 0, 0, 16)
-    return digest(values.astype("<f8").tobytes())[:32]

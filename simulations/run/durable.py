@@ -13,14 +13,14 @@ from typing import Any, NamedTuple, Protocol
 
 from numpy.typing import NDArray
 
-from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.batches import AnyBatches, Batches
-from corrnoise.simulations.run.engines import TOLERANCE, streaming
-from corrnoise.simulations.run.folder import Arrays, Folder, Home, Sealed, check_agreement
-from corrnoise.simulations.run.noise import NoiseMaker
+from corrnoise.simulations.run.engines import streaming
+from corrnoise.simulations.run.folder import FORMAT, Arrays, Folder, Home, Sealed, check_agreement, json_bytes
+from corrnoise.simulations.run.noise import NoiseMaker, fingerprint
 from corrnoise.simulations.run.ranks import Alone, Ranks
+from corrnoise.simulations.run.secret import Secret
 from corrnoise.simulations.run.spans import gathered
-from corrnoise.support.reading import guarded
+from corrnoise.support.reading import LARGE, guarded, json_value
 from corrnoise.support.serialise import digest, packed, plain, unpacked
 from corrnoise.support.version import __version__
 from corrnoise.theory.mechanisms.base import Mechanism
@@ -30,8 +30,8 @@ from corrnoise.theory.numerics.rounding import Dtype
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
-_FORMAT = "corrnoise run 1"
 _MOST_KEPT = 256e6  # bytes of kept releases between two checkpoints
+_SAME = 1e-9  # relative, by which a multiplier that is computed again may exceed the one in the folder
 
 
 class Carry(Protocol):
@@ -45,9 +45,8 @@ class Carry(Protocol):
 
 
 class _Found(NamedTuple):
-    """The content of the folder of a run: the key, the last checkpoint, and the steps that were begun."""
+    """The content of the folder of a run: the last checkpoint, and the steps that were begun."""
 
-    secret: bytes
     head: dict[str, Any]
     free: int
     finished: bool
@@ -79,7 +78,7 @@ class Durable:
         self._every = folder.checkpoint_every or _interval(participation)
         self.skipped = self._saved = self._begun = self._noted = 0
         self._nonces: dict[int, bytes] = {}
-        self.home = Sealed(Path(folder.path), b"")
+        self.home = Sealed(Path(folder.path), Secret(b""))
 
         def held() -> bool:
             self.home = Home(folder)
@@ -91,15 +90,13 @@ class Durable:
 
         self.keeps = self._ranks.share(held)
         self._settings: dict[str, Any] = {
-            **({} if settings is None else settings),
-            "format": _FORMAT,
+            **({} if settings is None else json_value(json_bytes("settings", settings))),  # as they are read again
+            "format": FORMAT,
             "version": __version__,
             **{name: plain(value) for name, value in budget.arguments().items()},
             "participation": repr(participation),
             "size": size,
             "kept releases": self.keeps,
-            "tolerance": TOLERANCE,
-            "generator": draws.fingerprint(),
         }
         self._files: dict[str, bytes] = {}
 
@@ -146,68 +143,100 @@ class Durable:
             return Batches(given.participation, self._own.order(), given.batch_size, drawn=True)
         return given
 
-    def program(self, mechanism: Mechanism | None, dtype: Dtype | None) -> Program:
-        """The program with which the run began, or that of a new one."""
-        asked_runs = mechanism is not None and bool(
-            getattr(mechanism, "noise", mechanism).forms()
-        )  # and not noise that is found in its place
-        named = None if mechanism is None else f"{mechanism!r:.60} {digest(plain(mechanism))[:16]}"
+    def program(self, mechanism: Mechanism | None, asked: str | None, dtype: Dtype | None) -> Program:
+        """The program with which the run began, or that of a new one.
+
+        A mechanism that a search has found is taken from the folder: the one in place of noise with a long memory, the
+        default, and the one of a design whose search was ``asked`` the same.  Any other must have the same numbers.
+        """
+        runs = mechanism is not None and bool(getattr(mechanism, "noise", mechanism).forms())
+        compared = runs and asked is None
+        if mechanism is None:
+            named = None
+        elif asked is None:
+            named = f"{mechanism!r:.60} {digest(plain(mechanism))[:16]}"
+        else:
+            named = f"the one of the search {asked:.32}"
         self._settings["mechanism"] = named
-        made = self._ranks.share(lambda: self._made(mechanism, dtype, asked_runs))
-        if not asked_runs:
-            self._files["noise.npz"] = packed(made.mechanism, KINDS)
+        made = self._ranks.share(lambda: self._made(mechanism, dtype, runs=runs, compared=compared))
         self._program = made
         self._settings |= {"arithmetic": made.dtype, "noise": digest(plain(made.mechanism))[:32]}
         return made
 
-    def _made(self, mechanism: Mechanism | None, dtype: Dtype | None, asked_runs: bool) -> Program:
+    def _made(self, mechanism: Mechanism | None, dtype: Dtype | None, *, runs: bool, compared: bool) -> Program:
+        """The program; a mechanism that ``runs`` here is kept as it was given, and its numbers may be ``compared``."""
         if (stored := self._own.settings) is not None:
             check_agreement(stored, self._settings)
-            if not asked_runs:
-                mechanism = unpacked(self._own.file("noise.npz"), KINDS, name=str(self.home.path / "noise.npz"))
+            if not compared:
+                name = "noise.npz"
+                mechanism = unpacked(self._own.file(name), KINDS, name=str(self.home.path / name))
             dtype = stored.get("arithmetic") if dtype is None else dtype
-        return streaming(mechanism, self._participation, dtype)
+        made = streaming(mechanism, self._participation, dtype)
+        if stored is None and not compared:
+            self._files["noise.npz"] = packed(mechanism if runs else made.mechanism, KINDS, most_bytes=LARGE)
+        return made
 
     def multiplier(self, budget: Budget) -> float:
-        """The multiplier of the program; of sampled batches the one with which the run began, if it is verified again.
+        """The multiplier with which the run began, if it covers the program; that of the program in a new run.
 
         Parameters
         ----------
         budget
             That of the run, which agrees with the folder.
+
+        Raises
+        ------
+        ValueError
+            The program needs more noise.
         """
         return self._ranks.share(lambda: self._verified(budget))
 
     def _verified(self, budget: Budget) -> float:
-        stored = None if self._own.settings is None else self._own.settings.get("multiplier")
-        covered = budget.epsilon is not None and budget.adjacency == "zero-out"
-        if self._participation.sampled and isinstance(stored, float) and covered:
+        if self._own.settings is None:
+            return self._program.multiplier(budget)
+        stored = self._own.settings.get("multiplier")
+        if not isinstance(stored, float):
+            raise ValueError(f"{self.home.path} is damaged or foreign: its multiplier is {stored!r:.80}")
+        if self._participation.sampled and budget.epsilon is not None and budget.adjacency == "zero-out":
             from corrnoise.theory.amplification.curve import delta_of
 
             # To find it again takes several times as long; its last factor 1 + 2⁻⁵⁰ is not counted (``Program``).
-            assert budget.epsilon is not None
             found = delta_of(self._program.curve, budget.epsilon, stored / (1 + 2.0**-50))
             if budget.delta is not None and found.upper <= budget.delta:
                 return stored
-        return self._program.multiplier(budget)
+        needed = self._program.multiplier(budget)
+        if not needed <= stored * (1 + _SAME):
+            raise ValueError(
+                f"the multiplier of the run in {self.home.path} must be at least {needed!r}, got {stored!r}: its noise "
+                "is too small by what this version knows; begin a new run, and add its ρ"
+            )
+        return stored
 
     def start(
-        self, noise: NoiseMaker, multiplier: float, make: Callable[[bytes, int, bytes], Any], steps: int | None
+        self,
+        noise: NoiseMaker,
+        multiplier: float,
+        make: Callable[[Secret, int, bytes], Any],
+        steps: int | None,
+        *,
+        wide: bool,
     ) -> int:
         """Begin the run, or go on with it, and with the noise to its place; the first step that is to be handed out.
 
-        ``make`` makes the noise of a step, of the key, the step and its nonce.
+        ``make`` makes the noise of a step, of the key, the step and its nonce; it is ``wide`` where it is float64.
         """
         self._noise = noise
         self._steps = steps
         self._settings["multiplier"] = multiplier
+        self._settings["fingerprint"] = fingerprint(self._program, self._size, wide=wide)
         check_agreement(self._ranks.share(lambda: self._settings), self._settings)
         new = self._ranks.share(lambda: self._own.settings is None)
         if new:
             carried = self._carried()
             self._ranks.share(lambda: self._own.begin(self._settings, self._files, self._order, carried))
         arrays: dict[str, NDArray[Any]] = {}
-        secret, head, free, finished, self._nonces = self._ranks.share(lambda: self._found(arrays))
+        head, free, finished, self._nonces = self._ranks.share(lambda: self._found(arrays))
+        secret = Secret(self._ranks.share(lambda: self._own.secret.reveal()))
         position = self._saved = head["position"]
         if self._ranks.rank:
             self.home = Sealed(self.home.path, secret)
@@ -216,6 +245,7 @@ class Durable:
             self._load(head, arrays)
         self._begun = self._noted = free
         if finished:
+            self.skipped = free - position  # none, unless the last checkpoint cannot be read
             self.home.close()
             return free
         if self.keeps:
@@ -237,11 +267,11 @@ class Durable:
             check_agreement(home.settings, self._settings)
             home.go_on()
         head, found = home.read_checkpoint()
-        home.tidy(head["position"])
+        home.tidy()
         arrays.update(found)
         journal = home.journal
         nonces = journal.nonces(self._oldest(head["position"]))
-        return _Found(home.secret, head, journal.free, journal.finished, nonces)
+        return _Found(head, journal.free, journal.finished, nonces)
 
     def _oldest(self, position: int) -> int:
         """The first step whose draw the memory after so many steps has, where draws make it again."""
@@ -318,6 +348,7 @@ class Durable:
         """Note that the run is over, and give the folder back."""
         if not self._ranks.rank:
             self._own.journal.finish()
+            self._own.tidy()
         self.home.close()
 
     def clean(self) -> None:

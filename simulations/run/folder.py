@@ -1,53 +1,71 @@
 """The folder of a run: all that a run needs to go on, and what refuses to go on where noise would be made twice.
 
 ==========================  ========================================================================================
-file                        what it holds
+file                        content
 ==========================  ========================================================================================
-``settings.json``           what the run is; the command that goes on must say the same
+``beginning``               a marker, only while the folder is being made
+``settings.json``           what the run is, which the command of a restart must repeat; written last
 ``key``                     the secret key, 32 bytes
 ``order``                   the order of the examples, where the run has batches
-``noise.npz``               the noise that was found in place of one with a long memory
+``noise.npz``               the mechanism that runs, where a search has found it
 ``journal``, ``mark``       which steps were begun (``journal``)
-``lock``                    is locked while a process uses the run; never deleted
+``lock``                    is locked while a process uses the run; empty, and never deleted
 ``checkpoint-<position>``   the memory of the noise and what ``carry`` saves, after so many steps; the last two
 ``shard-<position>-<rank>`` the memory of another process of the run, which belongs to this checkpoint
-``release-<step>``          with kept releases: the noisy sum of a step, until the next checkpoint
+``release-<step>``          with kept releases: the noisy sum of a step since the older checkpoint
 ==========================  ========================================================================================
 
-The outside mark, and a second lock, stand in the user's state folder under the identity of the run, which follows from
-the key.  So a copy of the folder is noticed on the same machine.  The folder is made beside its place and renamed: it
-is there completely or not at all.  It is as secret as the data, and only its owner may read it.
+The outside mark, and a second lock, lie in the user's state folder under the identity of the run, which follows from
+the key.  So a copy of the folder is noticed on the same machine.
+
+**A run is begun inside its folder**, under the lock: the marker, the files, the outside mark, the names of all of them
+synchronised, and then ``settings.json``, which makes it a run.  A folder that has the marker and no ``settings.json``
+is begun again.  Nothing is removed but files of these names, in a folder that has the marker or the settings of a run.
+The folder is as secret as the data, and belongs to one user (``owned``).
 """
 
 from __future__ import annotations
 
-import contextlib
 import hmac
 import json
 import os
+import re
+import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from filelock import FileLock, Timeout
+from filelock import FileLock
 from numpy.typing import NDArray
 
-from corrnoise.simulations.run import draws
+from corrnoise.simulations.run import draws, owned
 from corrnoise.simulations.run.journal import MOST_AHEAD, Journal
-from corrnoise.support.files import sync_folder, write_whole
-from corrnoise.support.reading import DTYPES, array_here, guarded, json_value, opened, read_bytes
+from corrnoise.simulations.run.secret import Secret
+from corrnoise.support.files import NEW, sync_folder, write_whole
+from corrnoise.support.reading import DTYPES, LARGE, MOST_BYTES, array_here, check_json, guarded, json_value
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
 
 Arrays = Mapping[str, NDArray[Any]]
 
+FORMAT = "corrnoise run 2"  #: of the folder
+
 _MAC = 32  # bytes at the end of a checkpoint and of a release
 _CHUNK = 2**22
-_MOST_BYTES = 2**38  # of a checkpoint, whose arrays are read one by one
-_MOST_HEAD = 2**20  # bytes before the arrays
-_PATIENCE = 10.0  # seconds for another process that makes a folder
+_MAX_FILE_BYTES = 2**38  # of a checkpoint, whose arrays are read one by one
+_MAX_HEAD_BYTES = 2**26  # before the arrays
+_SETTINGS, _MARKER, _LOCK = "settings.json", "beginning", "lock"
+_MARKER_CONTENT = b"corrnoise run 2 is begun here\n"
+_FIRST_FILES = frozenset({"key", "order", "noise.npz", "journal", "mark", "checkpoint-0"})  # before the settings
+_NUMBER = r"(0|[1-9]\d{0,17})"
+_NUMBERED = re.compile(rf"(?:(checkpoint|release)-{_NUMBER}|(shard)-{_NUMBER}-{_NUMBER})", re.ASCII)
+_MARKS_ADVICE = (
+    "give cn.Folder(path, marks=…) a folder outside of that of the run, on the same volume if need be, or set "
+    "XDG_STATE_HOME"
+)
 
 
 @record
@@ -58,13 +76,15 @@ class Folder(Record):
 
     Parameters
     ----------
-    path : the folder, of one run alone; made if it does not exist
+    path : the folder, of one run alone; made if it does not exist.  An empty one of this user may be a symbolic link,
+        a mount point or ``"."``
     ahead : how many steps one record of the journal covers, at most 10⁶; a crash skips at most so many steps
     checkpoint_every : steps between two checkpoints; None for an epoch, or a tenth of a run without epochs
     keep_releases : whether each noisy sum is kept on the disk before it is returned, so that a crash loses nothing;
         needs ``carry`` and ``ahead=1``.  None for yes where this takes at most 256 MB between two checkpoints.
-    marks : the folder of the outside marks; None for ``$XDG_STATE_HOME/corrnoise``, ``~/.local/state/corrnoise`` or
-        ``%LOCALAPPDATA%\corrnoise``
+    marks : the folder of the outside marks, outside of that of the run; None for ``$XDG_STATE_HOME/corrnoise``,
+        ``~/.local/state/corrnoise`` or ``%LOCALAPPDATA%\corrnoise``.  On a volume that outlives its machine it may lie
+        in the same folder as that of the run, which notices less (docs/security.md)
     moved : True states that the folder comes from another machine, and that the run does not go on there
     data : a name of the data, which a restart compares in place of what the data hold; None for a digest, where the run
         has its data
@@ -96,18 +116,50 @@ class Folder(Record):
         if self.data is not None and not isinstance(self.data, str):
             raise TypeError(f"data must be a name or None, got {type(self.data).__name__}")
         marks = _state_folder() if self.marks is None else Path(self.marks)
-        self._set(path=Path(self.path).absolute(), marks=marks.absolute())
+        self._set(path=Path(self.path).resolve(), marks=marks.resolve())
         if self.marks.is_relative_to(self.path):  # type: ignore[union-attr]  # a path by now
             raise ValueError(f"marks must be outside of the folder of the run, got {self.marks}")
 
 
 def _state_folder() -> Path:
     """The folder of the user for what programs remember between their runs."""
-    if os.name == "nt":
-        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData/Local"
-    else:
-        base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
-    return Path(base, "corrnoise")
+    name, usual = ("LOCALAPPDATA", "AppData/Local") if os.name == "nt" else ("XDG_STATE_HOME", ".local/state")
+    base = Path(os.environ.get(name, ""))
+    if base.is_absolute():  # a relative one is void
+        return base / "corrnoise"
+    with suppress(RuntimeError):
+        if (home := Path.home()).is_absolute():
+            return home / usual / "corrnoise"
+    raise RuntimeError(f"this user has no home folder, which keeps the outside mark of a run: {_MARKS_ADVICE}")
+
+
+def _make_marks(path: Path) -> None:
+    """Make the folder of the outside marks, and check that this user alone writes there."""
+    try:
+        owned.make_folder(path)
+        owned.check_folder(path)
+        if not os.access(path, os.W_OK):
+            raise PermissionError(f"{path} must be writable")
+    except OSError as error:
+        raise type(error)(f"the outside mark of the run cannot be kept: {error}; {_MARKS_ADVICE}") from error
+
+
+def json_bytes(name: str, value: Any, most: int = MOST_BYTES) -> bytes:
+    """Write a value of JSON types as text that ``json_value`` reads, of at most so many bytes.
+
+    Raises
+    ------
+    ValueError, TypeError
+        It has other types, a number that is not finite, or more than a reader takes.
+    """
+    try:
+        text = json.dumps(value, indent=1, allow_nan=False).encode()
+        if len(text) > most:
+            raise ValueError(f"it takes {len(text)} bytes, more than {most}")
+        check_json(text)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name} must be of JSON types and not too large: {error}") from error
+    return text
 
 
 class Sealed:
@@ -126,23 +178,34 @@ class Sealed:
 
     closed = False
 
-    def __init__(self, path: Path, secret: bytes) -> None:
+    def __init__(self, path: Path, secret: Secret) -> None:
         self.path = path
         self._secret = secret
 
     @property
-    def secret(self) -> bytes:
+    def secret(self) -> Secret:
         """The key of the run."""
         return self._secret
 
     def write(self, name: str, head: Mapping[str, Any], arrays: Arrays) -> None:
-        """Write a head and arrays, and a keyed hash of all bytes and the name."""
+        """Write a head and arrays, and a keyed hash of all bytes and the name.
+
+        Raises
+        ------
+        ValueError, TypeError
+            ``read`` would refuse the file: an array is of another type, or there is too much.
+        """
         mac = self._hash(name)
         members = {label: _little_endian(label, array) for label, array in arrays.items()}
         described = {label: [array.dtype.str, list(array.shape)] for label, array in members.items()}
+        text = json.dumps({"head": head, "arrays": described}).encode() + b"\n"
+        size = len(text) + sum(array.nbytes for array in members.values()) + _MAC
+        with guarded(f"{self.path / name} is not written, which"):
+            if len(text) > _MAX_HEAD_BYTES or size > _MAX_FILE_BYTES:
+                raise ValueError(f"it has {len(members)} arrays of {size} bytes, whose names take {len(text)}")
+            check_json(text)
 
         def parts() -> Iterator[bytes | memoryview]:
-            text = json.dumps({"head": head, "arrays": described}).encode() + b"\n"
             contents: list[Any] = [array.reshape(-1).view(np.uint8).data for array in members.values()]
             for part in (text, *contents):
                 mac.update(part)
@@ -151,19 +214,41 @@ class Sealed:
 
         write_whole(self.path / name, parts(), secret=True)
 
-    def _hash(self, name: str) -> Any:
-        key = draws.derived(self._secret, b"file", name.partition("-")[0].encode(), size=_MAC)
-        return draws.keyed(key, _MAC)
+    def write_checked(self, name: str, head: Mapping[str, Any], arrays: Arrays) -> None:
+        """Write the same and read it again, while the run is there to write it once more.
 
-    def read(self, path: Path, *needed: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """The head and the arrays of a file whose keyed hash is right; nothing is parsed before."""
-        with opened(path, _MOST_BYTES) as (stream, size):
+        Raises
+        ------
+        OSError
+            The file has other bytes than were written; it is removed.
+        """
+        self.write(name, head, arrays)
+        path = self.path / name
+        try:
+            with self._verified(path) as (_, described, _):
+                if described["head"] != head:
+                    raise ValueError(f"its head is {described['head']!r:.200}")
+        except (OSError, ValueError) as error:
+            path.unlink(missing_ok=True)
+            raise OSError(f"{path} was written, and cannot be read again: {error}") from error
+
+    def _hash(self, name: str) -> Any:
+        purpose = name.partition("-")[0].encode()
+        return draws.keyed(Secret(draws.derived(self._secret, b"file", purpose, size=_MAC)), _MAC)
+
+    @contextmanager
+    def _verified(self, path: Path) -> Iterator[tuple[BinaryIO, dict[str, Any], int]]:
+        """A file whose keyed hash is right, at its first array; its description, and the bytes of its arrays."""
+        with owned.stream(path, _MAX_FILE_BYTES) as (stream, size):
             if not self._is_whole(stream, path.name):
                 raise ValueError("its keyed hash is wrong")
             stream.seek(0)
-            text = stream.readline(_MOST_HEAD)
-            described = json_value(text)
-            rest = size - _MAC - len(text)
+            text = stream.readline(_MAX_HEAD_BYTES)
+            yield stream, json_value(text), size - _MAC - len(text)
+
+    def read(self, path: Path, *needed: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """The head and the arrays of a file whose keyed hash is right; nothing is parsed before."""
+        with self._verified(path) as (stream, described, rest):
             found = {}
             for name, (dtype, shape) in described["arrays"].items():
                 found[name] = array_here(stream, dtype, shape, rest)
@@ -182,14 +267,12 @@ class Sealed:
 
     def write_shard(self, head: Mapping[str, Any], rank: int, arrays: Arrays) -> None:
         """Write what a process other than the first has of a checkpoint."""
-        self.write(f"shard-{head['position']}-{rank}", head, arrays)
+        self.write_checked(f"shard-{head['position']}-{rank}", head, arrays)
 
     def shards(self, head: Mapping[str, Any]) -> Iterator[dict[str, NDArray[Any]]]:
         """The arrays of the other processes that belong to a checkpoint with this head, one after the other."""
         for rank in range(1, head["shards"]):
             path = self.path / f"shard-{head['position']}-{rank}"
-            if not path.exists():
-                raise ValueError(f"{path.name} is missing")
             found, arrays = self.read(path)
             if found != head:
                 raise ValueError(f"{path.name} is of another checkpoint, {found}")
@@ -201,107 +284,153 @@ class Sealed:
 
 
 class Home(Sealed):
-    """The folder of one run, locked for this process; ``opened`` makes or opens it.
+    """The folder of one run, locked for this process; it is made by ``begin``, or opened here.
 
-    ``settings`` is what the run is, as it was begun; None for a folder that is not there yet.  ``journal`` is there
-    after ``begin`` or ``go_on``, and ``closed`` says whether the locks were given back.
+    ``settings`` is what the run is, as it was begun; None for a folder that has no run yet.  ``journal`` is there after
+    ``begin`` or ``go_on``, and ``closed`` says whether the locks were given back.
     """
 
     journal: Journal
 
     def __init__(self, folder: Folder) -> None:
-        self.path = Path(folder.path)
+        super().__init__(Path(folder.path), Secret(b""))
         self.moved = folder.moved
         self._marks = Path(folder.marks)  # type: ignore[arg-type]  # a path after __post_init__
         self._locks: list[FileLock] = []
-        self._marks.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._unreadable: set[int] = set()  # the positions of checkpoints
         self.settings: dict[str, Any] | None = None
-        if not self._there():
+        _make_marks(self._marks)
+        if not self._names():
             return
-        self._lock(self.path / "lock")
+        begun = self._is_begun()
+        owned.check_folder(self.path)
+        if begun:
+            self._read_settings()  # names the version of an older format, whose files have other modes
         try:
+            self._lock(self.path / _LOCK)
+            if not self._is_begun():
+                return
             self._secret = self._read_key()
-            self._lock(self._marks / f"{self.identity}.lock")
-            self._text = read_bytes(self.path / "settings.json")
-            with guarded(self.path / "settings.json"):
-                self.settings = dict(json_value(self._text))
+            self._lock(self._outside_lock)
+            self.settings = self._read_settings()
         except BaseException as error:
             self.close()
             if isinstance(error, FileNotFoundError):
                 raise ValueError(f"{self.path} is no whole folder of a run: {error.filename} is missing") from error
             raise
 
-    def _there(self) -> bool:
-        """Whether there is a run in the folder; an empty folder has none."""
-        if not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir())):
+    def _names(self) -> set[str]:
+        """The names in the folder; a volume has a folder ``lost+found`` from the start, which does not count."""
+        if not self.path.exists():
+            return set()
+        if not self.path.is_dir():
+            raise ValueError(f"folder must be a folder, got the file {self.path}")
+        return {each.name for each in self.path.iterdir() if each.name != "lost+found" or not each.is_dir()}
+
+    def _is_begun(self) -> bool:
+        """Whether a run is in the folder; False where it is empty, or was left while it was made.
+
+        Raises
+        ------
+        ValueError
+            The folder holds anything else.
+        """
+        names = self._names()
+        if _SETTINGS in names:
+            return True
+        others = {name.removesuffix(NEW) for name in names} - {_LOCK, _MARKER}
+        marker = owned.read_bytes(self.path / _MARKER) if _MARKER in names else b""
+        empty = _LOCK not in names or (self.path / _LOCK).lstat().st_size == 0
+        unfinished = marker == _MARKER_CONTENT and others <= _FIRST_FILES | {_SETTINGS}
+        if empty and (unfinished or (not others and _MARKER_CONTENT.startswith(marker))):
             return False
-        if not (self.path / "key").exists():
-            raise ValueError(f"folder must be new, empty or that of a run, got {self.path}")
-        return True
+        raise ValueError(
+            f"folder must be new, empty or that of a run (with {_SETTINGS}), got {self.path} with "
+            f"{min(names - {_LOCK}, default=_LOCK)}: take a folder in it"
+        )
+
+    def _read_settings(self) -> dict[str, Any]:
+        """What the run is; ``ValueError`` where the folder is of another format."""
+        path = self.path / _SETTINGS
+        self._text = owned.read_bytes(path)
+        with guarded(path):
+            found = dict(json_value(self._text))
+        if found.get("format") != FORMAT:
+            raise ValueError(
+                f"{self.path} has the format {found.get('format')!r:.40}, this version of corrnoise has {FORMAT!r}: "
+                f"finish the run with corrnoise {found.get('version')!s:.20}, which began it"
+            )
+        return found
 
     @property
     def identity(self) -> str:
         """A name of the run that is not secret, 32 hexadecimal digits."""
         return draws.derived(self._secret, b"identity").hex()
 
-    def _read_key(self) -> bytes:
+    @property
+    def _outside_lock(self) -> Path:
+        return self._marks / f"{self.identity}.lock"
+
+    def _read_key(self) -> Secret:
         path = self.path / "key"
-        if os.name == "posix" and (mode := path.stat().st_mode) & 0o077:
-            raise PermissionError(
-                f"{path} must be readable by its owner alone (mode 0600), got mode {mode & 0o777:04o}"
-            )
-        secret = read_bytes(path)
-        if len(secret) != draws.KEY_BYTES:
-            raise ValueError(f"{path} is damaged: a key has {draws.KEY_BYTES} bytes, got {len(secret)}")
+        secret = Secret(owned.read_bytes(path))
+        if len(secret.reveal()) != draws.KEY_BYTES:
+            raise ValueError(f"{path} is damaged: a key has {draws.KEY_BYTES} bytes, got {len(secret.reveal())}")
         return secret
 
     def _lock(self, path: Path) -> None:
-        self._locks.append(_locked(path, 0.0, f"{self.path} is in use by another process or another run"))
+        self._locks.append(owned.locked(path, f"{self.path} is in use by another process or another run"))
 
     def begin(
         self, settings: Mapping[str, Any], files: Mapping[str, bytes], order: NDArray[Any] | None, kept: Arrays
     ) -> None:
         """Make the folder with these files, the order of the examples, if there is one, and the first checkpoint."""
-        lock = _locked(self._marks / "lock", _PATIENCE, "another process is making a folder of a run")
-        try:
-            if self._there():
-                raise RuntimeError(f"{self.path} has just been made by another process: start again to go on with it")
-            self._secret = draws.fresh(draws.KEY_BYTES)
-            self._text = json.dumps(settings, indent=1).encode()
-            mark = Journal.start(self._secret, self._text)
-            place, self.path = self.path, self.path.with_name(f"{self.path.name}.new")
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for leftover in self.path.iterdir():
-                leftover.unlink()
-            own = {"settings.json": self._text, "key": self._secret, "journal": b"", "mark": mark, "lock": b""}
-            for name, content in {**own, **files}.items():
-                write_whole(self.path / name, content, secret=True)
-            if order is not None:
-                self.write("order", {}, {"order": order})
-            self.write("checkpoint-0", _head(0, 0, mark.split()[1].decode(), 1), kept)
-            write_whole(self._marks / self.identity, mark, secret=True)
-            if place.exists():
-                place.rmdir()
-            self.path.rename(place)
-            self.path = place
-            sync_folder(place.parent)
-            self._lock(self.path / "lock")
-            self._lock(self._marks / f"{self.identity}.lock")
-        finally:
-            lock.release()
+        self._text = json_bytes("settings", settings)
+        owned.make_folder(self.path)
+        if not self._locks:
+            self._lock(self.path / _LOCK)
+        owned.close_to_others(self.path)
+        if self._is_begun():
+            raise RuntimeError(f"{self.path} has just been made by another process: start again to go on with it")
+        self._clear()
+        owned.create(self.path / _MARKER, _MARKER_CONTENT)
+        sync_folder(self.path)
+        self._secret = Secret(draws.fresh(draws.KEY_BYTES))
+        self._lock(self._outside_lock)
+        mark = Journal.start(self._secret, self._text)
+        write_whole(self.path / "key", self._secret.reveal(), secret=True)
+        for name, content in {"journal": b"", "mark": mark, **files}.items():
+            write_whole(self.path / name, content, secret=True)
+        if order is not None:
+            self.write_checked("order", {}, {"order": order})
+        self.write_checked("checkpoint-0", _head(0, 0, mark.split()[1].decode(), 1), kept)
+        write_whole(self._marks / self.identity, mark, secret=True)
+        write_whole(self.path / _SETTINGS, self._text, secret=True)
         self.go_on()
 
+    def _clear(self) -> None:
+        """Remove what a process has left that was killed while it made the folder; the marker goes last."""
+        names = self._names()
+        for name in sorted(names - {_LOCK, _MARKER}):
+            (self.path / name).unlink()
+        sync_folder(self.path)
+        (self.path / _MARKER).unlink(missing_ok=True)
+
     def go_on(self) -> None:
-        """Open the journal of a run that was begun; what a process left that was killed while it wrote is removed."""
-        for leftover in self.path.glob("*.new"):
-            leftover.unlink()
+        """Open the journal of a run that was begun; what a killed process has left unfinished is removed."""
+        for name in self._names():
+            stem = name.removesuffix(NEW)
+            if name == _MARKER or (
+                stem != name and (stem in _FIRST_FILES or stem == _SETTINGS or _NUMBERED.fullmatch(stem))
+            ):
+                (self.path / name).unlink()
         self.journal = Journal(
             self.path / "journal", self._marks / self.identity, self._secret, self._text, moved=self.moved
         )
 
     def file(self, name: str) -> bytes:
         """The content of a further file."""
-        return read_bytes(self.path / name)
+        return owned.read_bytes(self.path / name, LARGE)
 
     def order(self) -> NDArray[Any]:
         """The order of the examples."""
@@ -326,30 +455,59 @@ class Home(Sealed):
         return _head(position, self.journal.length, link.hex(), shards)
 
     def write_checkpoint(self, head: Mapping[str, Any], kept: Arrays) -> None:
-        """Write a checkpoint, whose shards are there; the last two stay, and releases before it go."""
-        self.write(f"checkpoint-{head['position']}", head, kept)
-        self.tidy(head["position"])
+        """Write a checkpoint, whose shards are there; the last two stay, and releases before the older one go."""
+        self.write_checked(f"checkpoint-{head['position']}", head, kept)
+        self._unreadable.discard(head["position"])
+        self.tidy()
 
-    def tidy(self, position: int) -> None:
-        """Remove what the checkpoint after ``position`` steps replaces."""
-        for number in self._numbers("checkpoint")[:-2]:
-            for path in (self.path / f"checkpoint-{number}", *self.path.glob(f"shard-{number}-*")):
-                path.unlink(missing_ok=True)
-        for step in self._numbers("release"):
-            if step < position:
-                (self.path / f"release-{step}").unlink()
+    def tidy(self) -> None:
+        """Remove what the last two checkpoints that can be read replace; releases also where the run is finished."""
+        numbers = sorted(number for kind, number, _ in self._numbered() if kind == "checkpoint")
+        first = ([0] + [number for number in numbers if number not in self._unreadable])[-2:][0]
+        for kind, number, path in self._numbered():
+            if number < first or (kind == "release" and self.journal.finished):
+                path.unlink()
 
     def read_checkpoint(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """The head and the arrays of the last checkpoint; position 0 and nothing without one."""
-        numbers = self._numbers("checkpoint")
-        if not numbers:
-            return _head(0, 0, "", 1), {}
-        path = self.path / f"checkpoint-{numbers[-1]}"
+        """Return the head and the arrays of the last checkpoint that can be read; a warning names those that cannot.
+
+        Raises
+        ------
+        ValueError
+            There are checkpoints, and none can be read.
+        PermissionError
+            One is not of this user alone.
+        """
+        problems = []
+        for number in sorted((n for kind, n, _ in self._numbered() if kind == "checkpoint"), reverse=True):
+            try:
+                found = self._checkpoint(number)
+            except PermissionError:
+                raise
+            except (OSError, ValueError) as error:
+                problems.append(str(error))
+                self._unreadable.add(number)
+                continue
+            if problems:
+                warnings.warn(f"{'; '.join(problems)}: the run goes on from checkpoint-{number}", stacklevel=2)
+            return found
+        if problems:
+            raise ValueError(f"no checkpoint can be read: {'; '.join(problems)}")
+        return _head(0, 0, "", 1), {}
+
+    def _checkpoint(self, position: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """The head and the arrays of a checkpoint of this run, whose shards are there."""
+        path = self.path / f"checkpoint-{position}"
         head, arrays = self.read(path)
         number, shards = head.get("records"), head.get("shards")
         known = self.journal.link(number) if isinstance(number, int) else None
-        if known is None or not isinstance(shards, int) or head != _head(numbers[-1], number, known.hex(), shards):
+        if known is None or not isinstance(shards, int) or head != _head(position, number, known.hex(), shards):
             raise ValueError(f"{path} is not of this run, or of a part of it that the journal does not know")
+        for rank in range(1, shards):
+            shard = self.path / f"shard-{position}-{rank}"
+            with self._verified(shard) as (_, described, _):
+                if described["head"] != head:
+                    raise ValueError(f"it is of another checkpoint, {described['head']}")
         return head, arrays
 
     # -- releases ------------------------------------------------------------------------------------------------------
@@ -368,10 +526,11 @@ class Home(Sealed):
             raise ValueError(f"{path} is not the release of this step, as the journal knows it")
         return arrays["noisy"]
 
-    def _numbers(self, kind: str) -> list[int]:
-        """The numbers of the files of a kind, in their order."""
-        names = (path.name.partition("-")[2] for path in self.path.glob(f"{kind}-*"))
-        return sorted(int(name) for name in names if name.isdecimal())
+    def _numbered(self) -> Iterator[tuple[str, int, Path]]:
+        """The files with numbers: their kind, their first number, and their path."""
+        for name in sorted(self._names()):
+            if (found := _NUMBERED.fullmatch(name)) is not None:
+                yield found[1] or found[3], int(found[2] or found[4]), self.path / name
 
 
 def _head(position: int, records: int | None, link: str, shards: int) -> dict[str, Any]:
@@ -388,21 +547,20 @@ def _little_endian(name: str, array: NDArray[Any]) -> NDArray[Any]:
     return found.astype(dtype, copy=False)
 
 
-def _locked(path: Path, patience: float, message: str) -> FileLock:
-    """A lock of a file that is ours, or ``BlockingIOError``."""
-    lock = FileLock(path, timeout=patience, thread_local=False, fallback_to_soft=False, preserve_lock_file=True)
-    with contextlib.suppress(Timeout):
-        lock.acquire()
-        return lock
-    raise BlockingIOError(message)
-
-
 def check_agreement(stored: Mapping[str, Any], own: Mapping[str, Any]) -> None:
-    """Refuse settings that are not those with which a run began, and list each difference; digests are not shown."""
+    """Refuse settings that are not those with which a run began, and list each difference; digests are not shown.
+
+    The version is not compared.  What it may change, draws and the recurrence of the noise, is in the fingerprint.
+    """
     found = [
         f"{name} differs" if name.endswith("digest") else f"{name} was {stored.get(name)!r}, is {value!r}"
         for name, value in own.items()
-        if stored.get(name) != value
+        if name not in ("version", "fingerprint") and stored.get(name) != value
     ]
     if found:
         raise ValueError(f"the settings must be those with which the run began: {'; '.join(found)}")
+    if "fingerprint" in own and stored.get("fingerprint") != own["fingerprint"]:
+        raise ValueError(
+            "this version of corrnoise makes other noise here than the run began with (the fingerprint differs): "
+            f"finish it with corrnoise {stored.get('version')!s:.20}, which began it"
+        )

@@ -24,21 +24,22 @@ So no step is released twice as long as one of journal, mark and outside mark is
 
 from __future__ import annotations
 
+import hmac
 import os
 import re
 from pathlib import Path
 from typing import NamedTuple
 
-from corrnoise.simulations.run import draws
+from corrnoise.simulations.run import draws, owned
+from corrnoise.simulations.run.secret import Secret
 from corrnoise.support.files import write_whole
-from corrnoise.support.reading import LARGE, read_bytes
+from corrnoise.support.reading import LARGE
 from corrnoise.support.serialise import digest
 
 _LINE = re.compile(r"([bcfm]) (0|[1-9]\d{0,17}) (0|[1-9]\d{0,17}) ([0-9a-f]{32}) ([0-9a-f]{32})", re.ASCII)
 _MARK = re.compile(r"(0|[1-9]\d{0,17}) ([0-9a-f]{32}) ([0-9a-f]{8}) *\n", re.ASCII)
 MOST_AHEAD = 10**6  #: steps that one record covers
 _SLOT = 64  # bytes of a slot of a mark, which is written at once
-_BINARY = getattr(os, "O_BINARY", 0)  # on Windows
 _NO_NONCE = bytes(draws.NONCE_BYTES)
 
 
@@ -64,14 +65,14 @@ class Journal:
     Raises ``ValueError`` where journal and marks do not belong together.
     """
 
-    def __init__(self, path: Path, outside: Path, secret: bytes, settings: bytes, *, moved: bool = False) -> None:
+    def __init__(self, path: Path, outside: Path, secret: Secret, settings: bytes, *, moved: bool = False) -> None:
         self.path = path
         self._outside = outside
         self._secret = secret
         self.notes: list[Note] = []
         self._links = [draws.derived(secret, b"link", settings)]
-        content = read_bytes(path, LARGE)
-        self._file = os.open(path, os.O_RDWR | os.O_APPEND | _BINARY)
+        content = owned.read_bytes(path, LARGE)
+        self._file = owned.opened(path, os.O_RDWR | os.O_APPEND)
         try:
             whole = content.rpartition(b"\n")[0]
             self._size = len(whole) + 1 if whole else 0
@@ -90,7 +91,7 @@ class Journal:
             raise
 
     @staticmethod
-    def start(secret: bytes, settings: bytes) -> bytes:
+    def start(secret: Secret, settings: bytes) -> bytes:
         """The mark of a journal without records."""
         return 2 * _slot(0, draws.derived(secret, b"link", settings).hex())
 
@@ -104,7 +105,7 @@ class Journal:
                 raise ValueError(f"{self.path} is damaged: line {number + 1} begins {note.end - note.first} steps")
             self._links.append(self._link(note))
             self.notes.append(note)
-            if self._links[-1].hex() != found[5]:
+            if not hmac.compare_digest(self._links[-1].hex(), found[5]):
                 raise ValueError(
                     f"{self.path} is damaged or foreign: line {number + 1} does not follow from the others"
                 )
@@ -114,7 +115,7 @@ class Journal:
 
     def _number(self, mark: Path) -> int | None:
         """The number of records of a mark whose link is that of the journal; None for any other."""
-        text = read_bytes(mark).decode("latin-1")
+        text = owned.read_bytes(mark).decode("latin-1")
         slots = [text[k : k + _SLOT] for k in (0, _SLOT)]
         whole = [
             (int(found[1]), found[2])
@@ -124,7 +125,7 @@ class Journal:
         if not whole:
             raise ValueError(f"{mark} is damaged: it is no mark of a run")
         number, link = max(whole)
-        there = number < len(self._links) and self._links[number].hex() == link
+        there = number < len(self._links) and hmac.compare_digest(self._links[number].hex(), link)
         return number if there else None
 
     def _check(self, mark: Path, *, moved: bool) -> None:
@@ -133,8 +134,8 @@ class Journal:
             if moved:
                 return
             raise ValueError(
-                f"{mark} is missing: the folder is a copy or comes from another machine, where the run may go on; if "
-                "it does not, moved=True says so"
+                f"{mark} is missing: the folder is a copy, or comes from another machine, where the run may go on. If "
+                "it does not, moved=True says so, once; marks=… on the volume of the folder keeps the mark with it"
             )
         number = self._number(mark)
         if number is None:
@@ -202,6 +203,8 @@ class Journal:
         self._check_file()
         link = self._link(note)
         line = f"{note.text} {link.hex()}\n".encode()
+        if self._size + len(line) > LARGE:
+            raise ValueError(f"{self.path} is full: begin a new run with Folder(path, ahead=…), and add its ρ")
         if os.write(self._file, line) != len(line):
             raise OSError(f"{self.path} cannot be written: no space is left")
         os.fsync(self._file)
@@ -223,7 +226,7 @@ class Journal:
             if not mark.exists():
                 write_whole(mark, 2 * slot, secret=True)
                 continue
-            file = os.open(mark, os.O_RDWR | _BINARY)
+            file = owned.opened(mark, os.O_RDWR)
             try:
                 os.lseek(file, number % 2 * _SLOT, os.SEEK_SET)
                 os.write(file, slot)

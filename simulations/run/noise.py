@@ -20,15 +20,20 @@ from numpy.typing import NDArray
 
 from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.engines import Memory, engine, step_scale
+from corrnoise.simulations.run.secret import Key
 from corrnoise.simulations.run.spans import Spans, checked, parts
 from corrnoise.simulations.run.sums import Grid, released, values_of
 from corrnoise.support.memory import fits_into_memory
+from corrnoise.support.serialise import digest
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 
 _PART = 65_536
 _LOOKED_AT = 256  # steps, and 16 coordinates, whose noise shows how large it is
+_FINGERPRINT_STEPS = 64  # of a fingerprint, at least
+_FEW_ROWS = 64  # of memory, up to which a fingerprint has more than ``_PART`` coordinates
+_BLOCK_ENDS = 4096 + 16  # coordinates that reach beyond the blocks of the draws and of the engines
 
 
 class NoiseMaker(ABC):
@@ -51,8 +56,15 @@ class NoiseMaker(ABC):
     memory: Any  #: what later steps need, shape (rows, coordinates), on the host; may be set between two steps
 
     @abstractmethod
-    def made(self, secret: bytes, step: int, nonce: bytes, scale: float, *, wide: bool = False) -> Any:
-        """The noise of a step, by the normals of ``draws`` times ``scale``."""
+    def made(self, secret: Any, step: int, nonce: bytes, scale: float, *, wide: bool = False) -> Any:
+        """The noise of a step, by the normals of ``draws`` times ``scale``; the secret is a ``Key``."""
+
+    def copied(self, total: Any) -> Any:
+        """Copy a sum to a vector that nothing else can change, which the release may take."""
+        if self.device is None:
+            return np.array(total)
+        clone = getattr(total, "clone", None)  # arrays of JAX are never changed
+        return total if clone is None else clone()
 
     @abstractmethod
     def norm(self, total: Any) -> float:
@@ -64,7 +76,7 @@ class NoiseMaker(ABC):
 
     @abstractmethod
     def noisy(self, total: Any, noise: Any, grid: Grid | None, *, on_grid: bool) -> Any:
-        """The noisy sum of a step."""
+        """The noisy sum of a step, which may take the place of ``total``."""
 
     @abstractmethod
     def on_host(self, values: Any) -> NDArray[Any]:
@@ -74,7 +86,7 @@ class NoiseMaker(ABC):
     def on_device(self, values: NDArray[Any]) -> Any:
         """An array of NumPy as a vector where the noise is made."""
 
-    def prefetch(self, secret: bytes, step: int, nonce: bytes, *, wide: bool = False) -> None:  # noqa: B027
+    def prefetch(self, secret: Any, step: int, nonce: bytes, *, wide: bool = False) -> None:  # noqa: B027
         """Begin to draw the normals of a step: nothing, where a device works beside the host anyway."""
 
     def close(self) -> None:  # noqa: B027
@@ -118,7 +130,7 @@ class ModelNoise(NoiseMaker):
         self._threads = os.cpu_count() or 1 if threads is None else checks.integer("threads", threads, 1)
         self._pool: ThreadPoolExecutor | None = None
         self._replays = memory == "replay"
-        self._ready: dict[tuple[bytes, int, bytes], list[Future[NDArray[Any]]]] = {}
+        self._ready: tuple[Key, int, bytes, list[Future[NDArray[Any]]]] | None = None
 
     @property
     def memory(self) -> Array:
@@ -130,7 +142,7 @@ class ModelNoise(NoiseMaker):
         for each, place in zip(self._engines, self._places, strict=True):
             each.memory = np.array(rows[:, place], each.memory.dtype)
 
-    def made(self, secret: bytes, step: int, nonce: bytes, scale: float, *, wide: bool = False) -> NDArray[Any]:
+    def made(self, secret: Key, step: int, nonce: bytes, scale: float, *, wide: bool = False) -> NDArray[Any]:
         """The noise of a step, by the normals of ``draws`` times ``scale``; steps come one after the other.
 
         It is float32, or float64 where it is ``wide``.  Wide noise is made in float64, and the memory alone is rounded
@@ -140,7 +152,8 @@ class ModelNoise(NoiseMaker):
         """
         factor = step_scale(self._program, scale, step)
         found = np.empty(self.size, np.float64 if wide else np.float32)
-        ready = self._ready.pop((secret, step, nonce), None)
+        known, self._ready = self._ready, None
+        ready = known[-1] if known is not None and known[:-1] == (secret, step, nonce) else None
 
         def part(number: int) -> None:
             target = found[self._places[number]]
@@ -158,7 +171,7 @@ class ModelNoise(NoiseMaker):
             list(self._workers().map(part, range(len(self._parts))))
         return found
 
-    def prefetch(self, secret: bytes, step: int, nonce: bytes, *, wide: bool = False) -> None:
+    def prefetch(self, secret: Key, step: int, nonce: bytes, *, wide: bool = False) -> None:
         """Begin to draw the normals of a step, while the caller does something else; the memory stays as it is.
 
         They take the place of a vector in memory.  Noise that takes several draws a step, or takes them again, is not
@@ -173,7 +186,7 @@ class ModelNoise(NoiseMaker):
             draws.filler(secret, step, spans, nonce)(values)
             return values
 
-        self._ready = {(secret, step, nonce): [self._workers().submit(part, k) for k in range(len(self._parts))]}
+        self._ready = (secret, step, nonce, [self._workers().submit(part, k) for k in range(len(self._parts))])
 
     def _workers(self) -> ThreadPoolExecutor:
         if self._pool is None:
@@ -190,10 +203,10 @@ class ModelNoise(NoiseMaker):
         return int(total.min()), int(total.max())
 
     def noisy(self, total: NDArray[Any], noise: NDArray[Any], grid: Grid | None, *, on_grid: bool) -> NDArray[Any]:
-        """The noisy sum of a step."""
+        """The noisy sum of a step, of floats in the place of ``total``."""
         if grid is None:
-            found: NDArray[Any] = total + noise
-            return found
+            total += noise
+            return total
         return released(total, noise, grid) if on_grid else values_of(total, grid) + noise
 
     def on_host(self, values: Any) -> NDArray[Any]:
@@ -221,3 +234,36 @@ def deviation(program: Program) -> float:
     largest = max(float(np.square(made.made(bytes(32), step, b"", 1.0, wide=True)).mean()) for step in range(steps))
     factors = [each for each in (program.step_scales, program.draw_scales) if each is not None]
     return float(np.sqrt(largest) * np.prod([each.max() / each[:steps].max() for each in factors]))
+
+
+def fingerprint(program: Program, size: int, *, wide: bool) -> str:
+    """Return a digest of the noise that this version makes here with a public key: what a restart must find again.
+
+    Two pieces of noise are in it.  One has 16 coordinates at the end of a block of draws, and two steps more than the
+    memory has rows, so that a ring has gone round.  The other has two steps, and as many coordinates as the model up to
+    the end of a block of the engines, or of a part.
+
+    Parameters
+    ----------
+    program : Program
+        The program of the run.
+    size : int
+        The number of parameters of the model.
+    wide : bool
+        Whether the run makes its noise in float64.
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits.
+    """
+    narrow = ModelNoise(program, 2056, 1, spans=[(2040, 16)])
+    ends = min(size, _PART + 16 if narrow.rows <= _FEW_ROWS else _BLOCK_ENDS)
+    pieces = ((narrow, max(narrow.rows + 2, _FINGERPRINT_STEPS)), (ModelNoise(program, ends, 1), 2))
+    length = program.participation.steps
+    found = [
+        digest(made.made(bytes(draws.KEY_BYTES), step, b"", 1.0, wide=wide).astype("<f8").tobytes())
+        for made, steps in pieces
+        for step in range(steps if length is None else min(steps, length))
+    ]
+    return digest(found)[:32]

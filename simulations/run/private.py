@@ -26,7 +26,7 @@ handed      add_noise       the sum is sound                                 rea
 handed      an exception    while the step is noted or the noise is made     broken: only ``close``
 ready       close                                                            closed for ever
 finished    iterate                                                          finished, without a batch
-any         any             another process, a copy                          refused
+any         any             another process, a copy, a call from within      refused
 ==========  ==============  ===============================================  ===========================
 """
 
@@ -34,7 +34,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -51,8 +50,10 @@ from corrnoise.simulations.run.guard import Guarded
 from corrnoise.simulations.run.noise import ModelNoise, NoiseMaker
 from corrnoise.simulations.run.ranks import Alone, Ranks
 from corrnoise.simulations.run.sampled import SampledBatches
+from corrnoise.simulations.run.secret import Secret
 from corrnoise.simulations.run.sums import Grid, Release, Sums
 from corrnoise.simulations.run.termination import Termination
+from corrnoise.support.process import this_process
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
@@ -92,6 +93,10 @@ class PrivateRun(Guarded):
     settings
         What else the command must say again to go on with the run, such as signs of its data: values of JSON types by
         their names.  A message shows two that differ, but not those whose name ends with "digest".
+    asked
+        A digest of the arguments of the search that found the mechanism, such as ``design.asked``.  A restart with the
+        same one goes on with the mechanism in the folder, because a search may find other last digits on another
+        processor.  None for a mechanism that is compared bit for bit.
     dtype
         ``"float32"`` or ``"float64"`` for the memory of the noise; None for the shorter that is proved to do.
     threads
@@ -146,6 +151,7 @@ class PrivateRun(Guarded):
         folder: str | os.PathLike[str] | Folder | None = None,
         carry: Carry | None = None,
         settings: Mapping[str, Any] | None = None,
+        asked: str | None = None,
         dtype: Dtype | None = None,
         threads: int | None = None,
         memory: Memory = "ring",
@@ -158,9 +164,10 @@ class PrivateRun(Guarded):
         super().__init__()
         self._budget = checks.instance("budget", budget, Budget)
         promised = checks.instance("participation", participation, Participation)
-        asked = mechanism
-        if asked is not None:
-            checks.instance("mechanism", asked, Mechanism)  # type: ignore[type-abstract]
+        if mechanism is not None:
+            checks.instance("mechanism", mechanism, Mechanism)  # type: ignore[type-abstract]
+        if asked is not None and (checks.instance("asked", asked, str) == "" or not asked.isalnum()):
+            raise ValueError(f"asked must be a digest, of letters and digits, or None, got {asked!r:.80}")
         self._size = checks.integer("size", size, 1)
         check_kept(batches, promised)
         self._batches = batches
@@ -184,7 +191,7 @@ class PrivateRun(Guarded):
             None if where is None else Durable(where, carry, self._budget, promised, self._size, said, self._ranks)
         )
         try:
-            self._open(promised, asked, dtype, partial(maker, threads=threads, memory=memory))
+            self._open(promised, mechanism, asked, dtype, partial(maker, threads=threads, memory=memory))
         except BaseException:
             if self._durable is not None:
                 self._durable.home.close()
@@ -193,27 +200,29 @@ class PrivateRun(Guarded):
     def _open(
         self,
         promised: Participation,
-        asked: Mechanism | None,
+        mechanism: Mechanism | None,
+        asked: str | None,
         dtype: Dtype | None,
         noise_of: Callable[..., NoiseMaker],
     ) -> None:
         """Make the noise of a new run, or that of the folder."""
         durable = self._durable
         if durable is None:
-            self._program = self._ranks.share(lambda: streaming(asked, promised, dtype))
+            self._program = self._ranks.share(lambda: streaming(mechanism, promised, dtype))
             self._batches = self._ranks.share(lambda: self._batches)
         else:
             self._batches = durable.batches(self._batches)
-            self._program = durable.program(asked, dtype)
+            self._program = durable.program(mechanism, asked, dtype)
         chosen = self._program if durable is None else durable
         self._multiplier = chosen.multiplier(self._budget)
         largest = None if self._batches is None else self._batches.largest_batch
         self._arithmetic.bound(self._program, self.scale, self._budget.clip_norm, largest, self._size)
         self._noise = noise_of(self._program, self._size, spans=self._ranks.spans)
         if durable is None:
-            self._secret = self._ranks.share(lambda: draws.fresh(draws.KEY_BYTES))
+            self._secret = Secret(self._ranks.share(lambda: draws.fresh(draws.KEY_BYTES)))
         else:
-            self._position = durable.start(self._noise, self._multiplier, self._made, self._steps)
+            wide = self._arithmetic.on_grid
+            self._position = durable.start(self._noise, self._multiplier, self._made, self._steps, wide=wide)
             self._secret = durable.home.secret
         if isinstance(self._batches, SampledBatches):
             self._batches = self._batches.bound(self._secret)
@@ -378,24 +387,52 @@ class PrivateRun(Guarded):
         return self.steps - self.position
 
     def __iter__(self) -> Iterator[Any]:
-        """The batches of the steps to come, numbers of examples; without batches the numbers of the steps."""
-        with nullcontext() if self._durable is None else self._termination:
+        """Yield the batches of the steps to come, numbers of examples; without batches the numbers of the steps.
+
+        Where a run with a folder is sent SIGTERM in the loop, and the process has no handler of its own, the run ends
+        cleanly before the next step, with ``SystemExit(143)``.  Where the loop ends before that, the signal ends the
+        process.  A ``break`` writes a checkpoint first, with what ``carry.save`` then returns; in a run of several
+        processes it does not.
+        """
+        if self._durable is not None:
+            self._termination.begin()
+        try:
             with self._alone():
                 self._handed = False  # a batch that an earlier loop left is handed out again
-            while not self._over():
-                batch = self.next_batch()
+            while (batch := self._following()) is not None:
                 step = self.position
                 yield batch
                 if self.position != step + 1:
                     raise RuntimeError(f"step {step} has got no noise, or another loop uses this run")
+        except GeneratorExit:  # the loop was left, by ``break`` or an exception
+            if self._termination.sent and self._ranks.count == 1:
+                self._close(saves=True)
+            raise
+        finally:
+            if self._durable is not None:
+                self._termination.end()
 
-    def _over(self) -> bool:
-        """Whether all steps were made; what is due between two steps is done."""
+    def _following(self) -> Any:
+        """Hand out the batch of the next step; None after the last one."""
         with self._alone():
-            if self._durable is None or not self._durable.home.closed:
-                self._check_open()
-                self._between_steps()
-            return self.position == self.steps
+            step = self.position
+            if self._handed:
+                raise RuntimeError(f"the batch of step {step} has got no noise: noise is added once to each batch")
+            if self._is_over():
+                return None
+            self._handed = True
+            if self._batches is None:
+                return step
+            batch = self._batches.batch(step)
+            self._examples = batch.size
+            return batch
+
+    def _is_over(self) -> bool:
+        """Whether all steps were made; what is due between two steps is done."""
+        if self._durable is None or not self._durable.home.closed:
+            self._check_open()
+            self._between_steps()
+        return self.position == self.steps
 
     def next_batch(self) -> Any:
         """The batch of the next step, whose noise is then to be made; the number of the step without batches.
@@ -405,20 +442,10 @@ class PrivateRun(Guarded):
         RuntimeError
             All steps were made, or the batch that was handed out last has got no noise.
         """
-        with self._alone():
-            step = self.position
-            if self._handed:
-                raise RuntimeError(f"the batch of step {step} has got no noise: noise is added once to each batch")
-            if self._over():
-                raise RuntimeError(
-                    f"the run has made its {self.steps} steps: a further one is not covered by its noise"
-                )
-            self._handed = True
-            if self._batches is None:
-                return step
-            batch = self._batches.batch(step)
-            self._examples = batch.size
-            return batch
+        batch = self._following()
+        if batch is None:
+            raise RuntimeError(f"the run has made its {self.steps} steps: a further one is not covered by its noise")
+        return batch
 
     def _check_open(self) -> None:
         if self._closed:
@@ -434,7 +461,8 @@ class PrivateRun(Guarded):
             with self._making():
                 self._durable.finish()
         if self._ranks.share(lambda: self._termination.sent):
-            self.close()
+            self._termination.obey()
+            self._end(saves=True)
             raise SystemExit(_TERMINATED)
 
     def add_noise(self, total: Any, *, examples: int | None = None) -> NDArray[Any]:
@@ -472,7 +500,7 @@ class PrivateRun(Guarded):
                 self._handed = False
             return noisy
 
-    def _made(self, secret: bytes, step: int, nonce: bytes) -> NDArray[Any]:
+    def _made(self, secret: Secret, step: int, nonce: bytes) -> NDArray[Any]:
         """The noise of a step."""
         return self._noise.made(secret, step, nonce, self.scale, wide=self._arithmetic.on_grid)
 
@@ -496,38 +524,43 @@ class PrivateRun(Guarded):
     def close(self) -> None:
         """End cleanly between two steps: a checkpoint is written, and steps noted ahead are free again.
 
-        What ``carry.save`` returns must be the state after the last step.  The object cannot be used again.
+        What ``carry.save`` returns must be the state after the last step.  The object cannot be used again.  A SIGTERM
+        that was sent in a loop, and that no step has obeyed, then ends the process.
         """
-        self._end(saves=True)
+        self._close(saves=True)
+
+    def _close(self, *, saves: bool) -> None:
+        if this_process() != self._process:
+            return  # the files are those of the other process
+        try:
+            with self._entered():
+                self._end(saves=saves)
+        finally:
+            self._termination.stop()
+            self._termination.deliver()
 
     def _end(self, *, saves: bool) -> None:
-        if os.getpid() != self._process:
-            return  # the files are those of the other process
-        with self._lock:
-            durable = None if self._closed else self._durable
-            self._closed = True
-            self._noise.close()
-            if durable is None or durable.home.closed:
-                return
-            try:
-                if not self._broken:
-                    if saves:
-                        durable.save(self.position)
-                    durable.clean()
-                    if saves and self.position == self.steps:
-                        durable.finish()
-            finally:
-                durable.home.close()
+        """Give the folder back, after a checkpoint where it ``saves``."""
+        durable = None if self._closed else self._durable
+        self._closed = True
+        self._noise.close()
+        if durable is None or durable.home.closed:
+            return
+        try:
+            if not self._broken:
+                if saves:
+                    durable.save(self.position)
+                durable.clean()
+                if saves and self.position == self.steps:
+                    durable.finish()
+        finally:
+            durable.home.close()
 
     def __enter__(self) -> PrivateRun:
-        if self._durable is not None:
-            self._termination.__enter__()
         return self
 
     def __exit__(self, kind: object, *error: object) -> None:
-        if self._durable is not None:
-            self._termination.__exit__()
-        self._end(saves=kind is None)
+        self._close(saves=kind is None)
 
     def __repr__(self) -> str:
         return (

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.run import draws
+from corrnoise.simulations.run.secret import Key, Secret
 from corrnoise.support.serialise import digest
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
@@ -80,7 +81,7 @@ class SampledBatches(Record):
             )
         self._set(participation=who, examples=count, batch_size=size, _sampler=None, _last=(-1, None), _bins=(-1, None))
 
-    def bound(self, secret: bytes) -> SampledBatches:
+    def bound(self, secret: Key) -> SampledBatches:
         """The same batches, drawn from a secret.
 
         Parameters
@@ -89,7 +90,7 @@ class SampledBatches(Record):
             The key of a run, 16 to 64 bytes.
         """
         found = SampledBatches(**self.arguments())
-        found._set(_sampler=draws.derived(secret, b"batches", size=draws.KEY_BYTES))
+        found._set(_sampler=Secret(draws.derived(secret, b"batches", size=draws.KEY_BYTES)))
         return found
 
     @property

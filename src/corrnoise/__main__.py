@@ -21,6 +21,7 @@ from io import TextIOWrapper
 from corrnoise import __version__
 from corrnoise.commands import audit, check, design, federate, figures, report, simulate
 from corrnoise.commands.options import UsageError
+from corrnoise.support.process import this_process
 from corrnoise.support.suggestions import did_you_mean
 
 COMMANDS = {
@@ -72,10 +73,10 @@ class _Terminated(KeyboardInterrupt):
 @contextmanager
 def _ended_by_termination() -> Iterator[None]:
     """A block that SIGTERM ends by an exception, once, unless the program handles the signal itself."""
-    ours = os.getpid()
+    ours = this_process()
 
     def end(*_: object) -> None:
-        if os.getpid() == ours:
+        if this_process() == ours:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # let the command clean up
             raise _Terminated
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # in a process that was forked

@@ -135,7 +135,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, *names: str) -> list[tuple[str, An
 def test_content_and_then_name_are_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = recorded(monkeypatch, "fsync", "replace")
     write_whole(tmp_path / "a", b"\0\r\n")
-    assert calls == [("fsync", False), ("replace", "a.new"), ("fsync", True)]
+    assert calls == [("fsync", False), ("replace", "a.corrnoise-new"), ("fsync", True)]
     assert (tmp_path / "a").read_bytes() == b"\0\r\n"
     calls.clear()
     with whole_files(tmp_path) as staging:
@@ -154,7 +154,7 @@ def test_a_folder_is_not_opened_on_windows(tmp_path: Path, monkeypatch: pytest.M
 @posix
 def test_a_secret_is_never_readable_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a killed process left a file that others may read."""
-    (tmp_path / "key.new").write_text("left")
+    (tmp_path / "key.corrnoise-new").write_text("left")
     modes: list[int] = []
     real = os.fsync
 
@@ -190,7 +190,7 @@ def test_one_file_that_cannot_be_written_leaves_what_was_there(
     (tmp_path / "folder").mkdir()
     with pytest.raises(OSError, match="folder"):
         write_whole(tmp_path / "folder", "x")
-    assert not (tmp_path / "folder.new").exists()
+    assert not (tmp_path / "folder.corrnoise-new").exists()
 
 
 _KILLED = """
@@ -206,7 +206,7 @@ with whole_files(sys.argv[1]) as staging:
 def test_what_a_killed_process_left_is_removed_and_what_another_one_writes_is_not(tmp_path: Path) -> None:
     killed = subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path)], check=False)
     assert killed.returncode == -signal.SIGKILL
-    (left,) = tmp_path.glob(".unfinished-*")
+    (left,) = tmp_path.glob(".corrnoise-unfinished-*")
     with whole_files(tmp_path) as first:
         assert not left.exists()
         (first / "a").write_text("first")

@@ -72,6 +72,10 @@ class Design(Record):
         What was minimised: ``SGD``, a workload, a problem, or the objective of learning.
     notes
         Sentences that the report repeats.
+    asked
+        A digest of the arguments of ``design``.  A run with a folder that is restarted with the same one goes on with
+        the noise with which it began, because a search may find other last digits on another processor.  None where no
+        search is known, and the noise of a restart must have the same numbers.
 
     Raises
     ------
@@ -96,6 +100,7 @@ class Design(Record):
     optimum: Optimum
     objective: Objective = SGD()
     notes: tuple[str, ...] = ()
+    asked: str | None = None
 
     def __post_init__(self) -> None:
         checks.instance("budget", self.budget, Budget)
@@ -106,6 +111,8 @@ class Design(Record):
                 "objective must be SGD, a workload, LinearRegression, MeanEstimation, StronglyConvex or "
                 f"LearningObjective, got {self.objective!r:.80}"
             )
+        if self.asked is not None:
+            checks.instance("asked", self.asked, str)
         if self.optimum.participation != self.participation:
             raise ValueError(
                 f"optimum must be for the participation of the design, {self.participation!r}, got one for "
@@ -362,7 +369,14 @@ class Design(Record):
                 raise ValueError("examples must be given, the size of the data from which the run draws its batches")
             batches = sampled_batches(self.participation, examples)
         return PrivateRun(
-            self.budget, self.participation, self.mechanism, size, batches=batches, folder=folder, carry=carry
+            self.budget,
+            self.participation,
+            self.mechanism,
+            size,
+            batches=batches,
+            folder=folder,
+            carry=carry,
+            asked=self.asked,
         )
 
     def stream(self, shape: int | tuple[int, ...], rng: Seed = None) -> Stream:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from corrnoise.solvers.optimal_noise import check_stable
 from corrnoise.solvers.optimise import best_within, optimise
 from corrnoise.solvers.sampled import ways
 from corrnoise.support.memory import memory as memory_of_this_machine
+from corrnoise.support.serialise import digest, plain
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.participation import Participation
@@ -99,6 +101,7 @@ def design(
     0.0932
     """
     checks.instance("budget", budget, Budget)
+    arguments = (budget, visits, objective, examples, batch_size, epochs, memory, family)
     wanted = SGD() if objective is None else objective
     if not isinstance(wanted, Objective):
         raise TypeError(f"objective must be SGD, a workload, a problem or LearningObjective, got {wanted!r:.80}")
@@ -136,7 +139,14 @@ def design(
             found.append(optimise(wanted, poisson, **options))
         others = [each for one in found for each in (one, *one.alternatives) if each is not best]
         optimum = replace(best, alternatives=tuple(replace(one, certificate="", alternatives=()) for one in others))
-    return Design(budget, optimum.participation, light(optimum), wanted, tuple(notes))
+    return Design(budget, optimum.participation, light(optimum), wanted, tuple(notes), _digest_of(arguments))
+
+
+def _digest_of(arguments: tuple[object, ...]) -> str | None:
+    """A digest of the arguments of a search; None where an objective of the user cannot be written."""
+    with suppress(TypeError):
+        return digest(plain(arguments))[:32]
+    return None
 
 
 def _ways(

@@ -1,8 +1,9 @@
 """Atomic files: a file is written completely or not at all, also after an error, an interruption or a power failure.
 
 ``write_whole`` writes one file, which only one process may write at a time; ``whole_files`` writes several together,
-also beside other processes.  A process that is killed may leave ``<name>.new`` or a folder ``.unfinished-…`` behind,
-which nothing reads: the next ``write_whole`` of the name, or ``whole_files`` in the folder, removes it.
+also beside other processes.  A process that is killed may leave ``<name>.corrnoise-new`` or a folder
+``.corrnoise-unfinished-…`` behind, which nothing reads: the next ``write_whole`` of the name, or ``whole_files`` in the
+folder, removes it.  Files and folders of other names are not touched.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ try:
 except ImportError:  # Windows, where a folder cannot be locked: what a killed process left stays there
     flock = None  # type: ignore[assignment]
 
-_PREFIX = ".unfinished-"
+NEW = ".corrnoise-new"  #: at the end of the name of a file that is being written
+
+_PREFIX = ".corrnoise-unfinished-"
 _CREATED = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
@@ -33,7 +36,7 @@ def write_whole(
     name.  What was there stays, and nothing else.
     """
     path = Path(path)
-    new = path.with_name(f"{path.name}.new")
+    new = path.with_name(f"{path.name}{NEW}")
     new.unlink(missing_ok=True)  # of a killed process; its mode may be another one
     try:
         descriptor = os.open(new, _CREATED, 0o600 if secret else 0o666)
@@ -99,7 +102,7 @@ def unfinished_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
     """
     for other in Path(folder).glob(f"{_PREFIX}*"):
         with suppress(OSError):
-            if (lock := _lock(other)) is not None:
+            if not other.is_symlink() and (lock := _lock(other)) is not None:
                 shutil.rmtree(other, ignore_errors=True)
                 os.close(lock)
     staging, lock = _new_folder(folder)

@@ -19,7 +19,7 @@ import os
 import re
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from typing import Any, BinaryIO
@@ -57,9 +57,15 @@ def guarded(name: str | os.PathLike[str]) -> Iterator[None]:
         raise ValueError(f"{os.fspath(name)} is damaged or foreign: {reason}") from error
 
 
-def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def read_bytes(
+    path: str | os.PathLike[str], most: int = MOST_BYTES, opener: Callable[[str, int], int] = _without_waiting
+) -> bytes:
     """The bytes of a regular file of at most ``most``; ValueError for any other, without waiting for a pipe."""
-    with opened(path, most) as (file, size):
+    with opened(path, most, opener) as (file, size):
         data = file.read(size + 1)
         if len(data) != size:
             raise ValueError(f"it had {size} bytes and then {len(data)}")
@@ -67,19 +73,17 @@ def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str], most: int) -> Iterator[tuple[BinaryIO, int]]:
+def opened(
+    path: str | os.PathLike[str], most: int, opener: Callable[[str, int], int] = _without_waiting
+) -> Iterator[tuple[BinaryIO, int]]:
     """A regular file of at most ``most`` bytes and its size; a block that reads it is ``guarded``."""
-    with guarded(path), open(path, "rb", opener=_without_waiting) as file:
+    with guarded(path), open(path, "rb", opener=opener) as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
             raise ValueError("it is not a regular file")
         if found.st_size > most:
             raise ValueError(f"it has {found.st_size} bytes, more than {most}")
         yield file, found.st_size
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def check_json(data: bytes) -> None:

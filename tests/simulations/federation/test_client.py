@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -20,6 +21,8 @@ from corrnoise.simulations.federation import rounds
 from corrnoise.simulations.federation.client import _KINDS, STATE, FederatedClient, enrol, linear_contribution
 from corrnoise.simulations.federation.messages import Refusal, Reply, Request
 from corrnoise.simulations.federation.plan import Plan
+from corrnoise.simulations.federation.server import STATE as SERVER_STATE
+from corrnoise.simulations.federation.server import FederatedServer
 from corrnoise.simulations.run import draws
 from corrnoise.support.serialise import load, save
 from corrnoise.theory.mechanisms.poles import PoleNoise
@@ -266,9 +269,41 @@ def check_alone(folder: Path, patience: float) -> None:
 
 def test_one_folder_is_used_by_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_alone(tmp_path / "a", 0.2)
-    monkeypatch.setattr(module, "FileLock", lambda *_, **__: contextlib.nullcontext())  # no lock
+    monkeypatch.setattr(module.owned, "locked", lambda *_, **__: mock.Mock())  # no lock
     with pytest.raises((AssertionError, OSError)):  # two replies, or one file that both write
         check_alone(tmp_path / "b", 30.0)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="owners and modes")
+def test_a_state_that_others_may_read_or_change_is_refused(tmp_path: Path) -> None:
+    """As the folder of a run; the server does the same."""
+    client = client_of(plan_of(), "a", tmp_path / "a")
+    answered(client, request_of(client.plan, 1))
+    server = FederatedServer(plan_of(), ["a", "b", "c"], tmp_path / "server")
+    server.requests()
+    server.close()
+
+    def server_again() -> None:
+        FederatedServer(plan_of(), ["a", "b", "c"], tmp_path / "server").close()
+
+    def client_again() -> None:
+        client.reply(request_of(client.plan, 2))
+
+    for state, use in ((tmp_path / "a" / STATE, client_again), (server.folder / SERVER_STATE, server_again)):
+        for path, mode, words in ((state, 0o640, "readable"), (state.parent, 0o770, "writable")):
+            before = path.stat().st_mode
+            path.chmod(mode)
+            with pytest.raises(PermissionError, match=f"must be {words} by its owner alone"):
+                use()
+            path.chmod(before)
+        use()
+
+
+def test_a_lock_of_another_program_stays(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text("mine")
+    with pytest.raises(ValueError, match="a lock must be empty, got 4 bytes"):
+        FederatedServer(plan_of(), ["a", "b", "c"], tmp_path)
+    assert (tmp_path / "lock").read_text() == "mine"
 
 
 def check_saved(client: FederatedClient) -> None:
@@ -451,7 +486,7 @@ def test_a_damaged_state_is_refused(change: dict[str, Any], words: str, tmp_path
     answered(client, request_of(plan, 1))
     path = tmp_path / "a" / STATE
     state = load(path, _KINDS)
-    save(replace(state, **change), path, _KINDS)
+    save(replace(state, **change), path, _KINDS, secret=True)
     with pytest.raises(ValueError, match=words):
         client.reply(request_of(plan, 2))
     path.write_bytes(path.read_bytes()[:-100])

@@ -22,6 +22,7 @@ import pytest
 from corrnoise.simulations.run.batches import Batches, batches
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
+from corrnoise.support.files import NEW
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import AntiPGD, NuFTRL
 from corrnoise.theory.participation import Participation
@@ -177,8 +178,9 @@ def test_a_kill_at_every_write(keeps: bool, part: float, tmp_path: Path) -> None
             assert list(third) == []
             assert third.position == STEPS
             np.testing.assert_array_equal(last.x, model.x)
-            assert not list(path.parent.glob(f"{number}.new"))
-            assert not [file for file in path.iterdir() if file.name.startswith("release") or file.suffix == ".new"]
+            assert not [
+                file for file in path.iterdir() if file.name.startswith(("release", "beginning")) or NEW in file.name
+            ]
             if alive:
                 break
             number += 1
@@ -196,7 +198,8 @@ def test_the_command_twice_and_three_times(path: Path) -> None:
         ["settings.json", "key", "order", "journal", "mark", "lock", "checkpoint-3", "checkpoint-6"]
     )
     assert path.stat().st_mode & 0o777 == 0o700
-    assert all(file.stat().st_mode & 0o077 == 0 for file in path.iterdir() if file.name != "lock")
+    assert all(file.stat().st_mode & 0o077 == 0 for file in path.iterdir())
+    assert (path / "lock").stat().st_size == 0  # as ``Home`` relies upon
 
 
 def test_a_clean_end_frees_steps_that_were_noted_ahead_and_loses_nothing(path: Path) -> None:
@@ -306,9 +309,9 @@ def test_a_journal_that_was_cut_is_refused_at_every_byte(path: Path) -> None:
 def test_flipped_bits_are_refused(path: Path) -> None:
     trained(path, 4)
     rng = np.random.default_rng(0)
-    names = ["settings.json", "key", "order", "journal", "checkpoint-3", "release-3"]
+    names = ["settings.json", "key", "order", "journal", "release-3"]
     files = [path / name for name in names]
-    for trial in range(300):
+    for trial in range(250):
         file = files[trial % len(files)]
         whole = file.read_bytes()
         damaged = bytearray(whole)
@@ -320,6 +323,50 @@ def test_flipped_bits_are_refused(path: Path) -> None:
         assert str(caught.value), file
         file.write_bytes(whole)
     assert opened(path, Model()).position == 3
+
+
+def damaged(file: Path, place: int) -> bytes:
+    """Flip a bit of a file; its bytes before."""
+    whole = file.read_bytes()
+    flipped = bytearray(whole)
+    flipped[place // 8 % len(whole)] ^= 1 << place % 8
+    file.write_bytes(flipped)
+    return whole
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_the_older_checkpoint_is_taken_where_the_last_cannot_be_read(keeps: bool, path: Path) -> None:
+    """With kept releases nothing is lost; refused only if none can be read."""
+    options: dict[str, Any] = {"keep_releases": keeps, "checkpoint_every": 2}
+    with known_key():
+        whole = Model()
+        shown = []
+        train(opened(path.with_name("whole"), whole, marks=path.with_name("other marks"), **options), whole, shown)
+        trained(path, 5, **options)
+        rng = np.random.default_rng(0)
+        for place in rng.integers(8 * (path / "checkpoint-4").stat().st_size, size=40):
+            before = damaged(path / "checkpoint-4", int(place))
+            with pytest.warns(UserWarning, match="checkpoint-4 .*: the run goes on from checkpoint-2"):
+                run = opened(path, model := Model(), **options)
+            assert (run.position, run.skipped) == ((2, 0) if keeps else (5, 3))
+            dies(run)
+            (path / "checkpoint-4").write_bytes(before)
+        damaged(path / "checkpoint-4", 1000)
+        with pytest.warns(UserWarning, match="goes on from checkpoint-2"):
+            run = opened(path, model := Model(), **options)
+        later: Shown = []
+        train(run, model, later)
+        if keeps:
+            assert later == shown[2:]
+            np.testing.assert_array_equal(model.x, whole.x)
+        else:
+            assert later[0][0] == 5
+        last = sorted(path.glob("checkpoint-*"))
+        assert [file.name for file in last] == [f"checkpoint-{4 if keeps else 5}", "checkpoint-6"]
+        for file in last:
+            damaged(file, 1000)
+        with pytest.raises(ValueError, match=rf"no checkpoint can be read: .*checkpoint-6 .*{last[0].name} "):
+            opened(path, Model(), **options)
 
 
 def test_a_slot_that_cannot_be_read_is_left_out(path: Path) -> None:
@@ -405,10 +452,10 @@ def test_an_older_checkpoint_skips_more_and_a_foreign_one_is_refused(path: Path)
     other = path.with_name("other")
     trained(other, 5, keep_releases=False, checkpoint_every=2)
     shutil.copy(other / "checkpoint-4", path / "checkpoint-4")
-    with pytest.raises(ValueError, match="keyed hash is wrong"):
-        opened(path, Model())
+    with pytest.warns(UserWarning, match="checkpoint-4 .* keyed hash is wrong.* goes on from checkpoint-2"):
+        dies(opened(path, Model()))
     (path / "checkpoint-2").rename(path / "checkpoint-4")
-    with pytest.raises(ValueError, match="checkpoint-4 is not of this run"):
+    with pytest.raises(ValueError, match=r"no checkpoint can be read: .*checkpoint-4 is not of this run"):
         opened(path, Model())
 
 
@@ -422,6 +469,7 @@ def test_releases_of_other_steps_and_missing_ones_are_refused(path: Path) -> Non
     with pytest.raises(ValueError, match="the release of step 0 is missing"):
         opened(path, Model())
     (path / "release-0").write_bytes(one)
+    (path / "release-0").chmod(0o600)
     with pytest.raises(ValueError, match="carry must be given"):
         opened(path)
     assert opened(path, Model()).position == 0

@@ -108,7 +108,9 @@ def test_a_checkpoint_that_promises_more_than_it_has(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json, "dumps", lying)
-        home.write_checkpoint(home.head(2, 1), {"memory": np.zeros(3)})
+        home.write("checkpoint-2", home.head(2, 1), {"memory": np.zeros(3)})
     home.close()
+    (tmp_path / "run" / "checkpoint-0").unlink()
+    (tmp_path / "run" / "checkpoint-1").unlink()
     with pytest.raises(ValueError, match=r"checkpoint-2 is damaged or foreign: its shape .* needs 8000000000000 bytes"):
         opened(tmp_path / "run")

@@ -167,7 +167,9 @@ def test_batches_follow_from_the_secret_alone(who: Participation) -> None:
     one, same, other = free.bound(key(1)), free.bound(key(1)), free.bound(key(2))
     for step in (11, 0, 5):
         assert np.array_equal(one.batch(step), same.batch(step))
-        assert np.array_equal(one.batch(step), pickle.loads(pickle.dumps(one)).batch(step))
+        assert np.array_equal(one.batch(step), pickle.loads(pickle.dumps(free)).bound(key(1)).batch(step))
+    with pytest.raises(TypeError, match="a secret must not be copied or pickled"):
+        pickle.dumps(one)
     assert not np.array_equal(taken(one), taken(other))
     assert key(1).hex() not in repr(one)
     assert one == free

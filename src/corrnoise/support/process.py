@@ -1,0 +1,29 @@
+"""Which process this is, also where a forked child has the number of its parent, as in a PID namespace of its own."""
+
+from __future__ import annotations
+
+import os
+
+Process = tuple[int, int]  #: the process number, and how many forks lie between the first process and this one
+
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
+
+def this_process() -> Process:
+    """Return the identity of this process, which differs from those of its parents and of its children.
+
+    Returns
+    -------
+    tuple of int
+        The process number and the count of forks.  Forks by C code, which do not run Python's hooks, are not counted.
+    """
+    return os.getpid(), _forks
