@@ -186,8 +186,8 @@ def locked(path: Path, message: str, patience: float = 0.0) -> FileLock:
     with reading.guarded(path):
         file = _opener(os.fspath(path), os.O_RDWR | os.O_CREAT, any_mode=True)
         try:
-            if size := os.fstat(file).st_size:  # which locking would cut off
-                raise ValueError(f"a lock must be empty, got {size} bytes")
+            if size := os.fstat(file).st_size:
+                raise ValueError(f"a lock must be empty, got {size} bytes: it is that of another program")
             if _POSIX:
                 os.fchmod(file, 0o600)
         finally:
