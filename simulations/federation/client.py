@@ -1,4 +1,4 @@
-"""A client that owns its data, its noise and its state: what leaves it is private, whatever the server does.
+"""A client that owns its data, its noise and its state: its messages are private, whatever the server does.
 
 ``enrol`` makes the folder of a client, once.  ``FederatedClient.reply`` answers a request, under rule R:
 
@@ -6,9 +6,9 @@
 * under one exclusive lock the state is read, the answer is made, and the new state is on the disk before it returns;
 * a client never makes a state for itself: where it is missing, the client refuses;
 * a server that has acknowledged more than the client has sent proves that the state is outdated: the client refuses
-  until its owner enrols it anew.
+  until its owner enrols it again.
 
-So a client may be killed at any moment.  What left it was saved before, and what was not saved has not left.  An older
+So a client may be killed at any moment.  It saves each message before it sends it.  An older
 state that is put back unnoticed r times makes everything that leaves (1 + r)ρ-zCDP, and no worse, because the noise is
 fresh.  The folder is as secret as the data.
 """
@@ -55,10 +55,10 @@ class ClientState:
     plan: str  #: identity of the plan
     name: str
     order: NDArray[np.int64]  #: the private order of the examples of a pass
-    participations: int  #: k, those that were answered
+    participations: int  #: k, the answered ones
     last_round: int  #: the round of participation k
     noise: Array  #: the memory of the engine, shape (rows, d)
-    outbox: Array  #: the messages of the participations after those that are acknowledged, shape (k − a, d)
+    outbox: Array  #: the messages of the participations that are not acknowledged, shape (k − a, d)
     data: str = ""  #: a digest of the examples of the first participation, if the contribution has one
 
 
@@ -77,7 +77,7 @@ class Corrections:
     """The contribution of a model, from its gradients."""
 
     gradients: Callable[[Array, NDArray[np.int64]], Array]  #: at a point for examples with these numbers, shape (b, d)
-    data: str  #: a digest of all examples in their order, by which a client notices other data
+    data: str  #: a digest of all examples in their order; a client notices other data
 
     def __call__(self, t: int, current: Array, previous: Array, examples: NDArray[np.int64]) -> Array:
         """T ∇f(x_t) − (t − 1) ∇f(x_{t−1}) for each example."""
@@ -96,7 +96,7 @@ def enrol(plan: Plan, name: str, folder: str | os.PathLike[str], *, examples: in
 
     Returns the public key in hexadecimal digits, or None without the library ``cryptography``.
     Raises ``FileExistsError`` where the folder is there, ``ValueError`` where there are too few examples, or the name
-    is no word, which could pass for other lines of a roster.
+    is not a word, which could pass for other lines of a roster.
     """
     checks.instance("plan", plan, Plan)
     if not isinstance(name, str) or not name.isprintable() or len(name.split()) != 1 or name != name.strip():
@@ -131,7 +131,7 @@ class FederatedClient:
     folder : of this client alone, made by ``enrol``
     contribution : the unguarded corrections of examples, shape (b, d), each from its own example alone
         It must not fail because of the data, as the server notices.  If it has an attribute ``data``, a string, then
-        this must stay what it was in the first participation: data in another order would use examples twice.
+        this must stay as in the first participation: data in another order would use examples twice.
     """
 
     def __init__(self, plan: Plan, name: str, folder: str | os.PathLike[str], contribution: Contribution) -> None:
@@ -177,7 +177,7 @@ class FederatedClient:
     def reply(self, request: Request) -> Reply | Refusal:
         """The messages that the server has not acknowledged, added up, the one of this round among them; or a refusal.
 
-        A client that is asked twice in a round does not take part twice.  Raises ``FileNotFoundError`` without a state,
+        A second request of a round has the same participation.  Raises ``FileNotFoundError`` without a state,
         ``ValueError`` where the state is damaged or of another client, ``OSError`` where it cannot be written; nothing
         has left then, and the state is as before.
         """
@@ -218,7 +218,7 @@ class FederatedClient:
             return refused("the query points are no finite vectors of the model")
         if k >= plan.participations:
             if plan.trust == "local" and request.acknowledged < k:
-                return self._reply(state, request), None  # no later one will carry what was lost
+                return self._reply(state, request), None  # no later one will carry a lost message
             return refused("all participations are used", exhausted=True)
         message, memory = self._message(state, request.round, points[0], points[1])
         held = state.outbox[request.acknowledged - sent :] if plan.trust == "local" else state.outbox[:0]
@@ -239,7 +239,7 @@ class FederatedClient:
         return Reply(self.plan.run, self.name, request.round, first, k, vector)
 
     def _point(self, x: Array) -> Array | None:
-        """The query point, projected onto the ball; None where it is no finite vector of the model."""
+        """The query point, projected onto the ball; None where it is not a finite vector of the model."""
         if x.shape != (self.plan.dimension,) or x.dtype.kind != "f":
             return None
         point = x.astype(float)

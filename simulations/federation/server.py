@@ -2,8 +2,8 @@
 
 It holds nothing that clients must trust, unless the plan says ``trust="central"``: then it adds the noise itself.  Its
 state is on the disk before the next requests leave, and only participations that are on the disk are acknowledged, so
-what a crash loses comes again, merged into the next replies.  Whatever is lost, late, repeated or rejected, the noise
-in its sum is that of the acknowledged prefixes: no noise waits for its counterpart.
+a message that a crash loses comes again, merged into the next replies.  Whatever is lost, late, repeated or rejected,
+the noise in its sum belongs to the acknowledged prefixes: no noise waits for its counterpart.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class ServerState:
     estimate: Array
     noise: Array  #: with central trust the memory of the noise, shape (rows, d)
     acknowledged: dict[str, int] = field(default_factory=dict)
-    asked: dict[str, int] = field(default_factory=dict)  #: the last round in which each client was asked
-    exhausted: dict[str, int] = field(default_factory=dict)  #: the round in which a client had used up all it has
+    asked: dict[str, int] = field(default_factory=dict)  #: the last round with a request to each client
+    exhausted: dict[str, int] = field(default_factory=dict)  #: the round when a client had used up its participations
     refused: int = 0  #: refusals of clients
     rejected: int = 0  #: replies that were not taken
 
@@ -127,7 +127,7 @@ class FederatedServer:
         return own
 
     def _save(self, state: ServerState) -> None:
-        """Write a state; it is that of the server once it is on the disk."""
+        """Write a state, which becomes the state of the server once it is on the disk."""
         save(state, self.folder / STATE, _KINDS, most_bytes=LARGE, secret=True)
         self.state = state
 
@@ -143,7 +143,7 @@ class FederatedServer:
         return self.state.round > self.plan.rounds
 
     def requests(self, available: Sequence[str] | None = None) -> dict[str, Request]:
-        """The requests of the round to clients drawn from those that are ``available``, None for the whole roster.
+        """The requests of the round to clients drawn from the ``available`` ones, None for the whole roster.
 
         Fewer than m are asked where fewer can be: clients that are exhausted or, with central trust, were asked less
         than ``separation`` rounds ago are left out.  The state is on the disk when this returns.
@@ -177,7 +177,7 @@ class FederatedServer:
         """Take a reply whole, or not at all; returns whether it was taken.
 
         ``sender`` is the client that the transport has authenticated; a client with a key in the roster is
-        authenticated by the signature.  What is not taken is counted and logged, and changes nothing else.
+        authenticated by the signature.  Other answers are counted and logged, and change nothing else.
         """
         flaw = self._flaw(sender, answer, signature)
         if flaw is not None:

@@ -73,7 +73,7 @@ class Arithmetic:
     def checked(self, total: Any, noise: NoiseMaker, step: int, examples: int | None) -> Any:
         """A copy of a sum of clipped gradients, if the noise of the run covers it.
 
-        What is checked is the copy, because another thread may write into the sum.
+        The copy is checked, because another thread may write into the sum.
 
         Parameters
         ----------

@@ -6,7 +6,7 @@ counter.  Coordinates stand in blocks of 2048, counted from the start of the fla
 coordinate 1024 + r (``normals``).  So every cut of a model into spans, threads or machines gives the same numbers.
 
 ``draw`` counts the draws of a step, from 0.  ``nonce`` is the one that the journal of a run has for the step: 16 bytes
-of the operating system, drawn when the step is begun.  A step that is begun again has another one, and other draws.  It
+of the operating system, drawn when the step starts.  A step that starts again has another one, and other draws.  It
 is empty where nothing is kept, and the key itself is new.
 
 Who knows key and nonce can compute the noise and subtract it: they are as secret as the data.  The normals are
@@ -58,7 +58,7 @@ def checked_key(name: str, key: object) -> Key:
 
 
 def derived(secret: Key, purpose: bytes, *parts: bytes, size: int = 16) -> bytes:
-    """A keyed hash of ``size`` bytes of ``parts``, none of which can take bytes of its neighbours."""
+    """A keyed hash of ``size`` bytes of ``parts``; none can take bytes of its neighbours."""
     text = purpose + b"".join(len(part).to_bytes(8, "little") + part for part in parts)
     return keyed(secret, size, text).digest()
 
@@ -151,7 +151,7 @@ def normals(
 
 
 def words(secret: Key, purpose: bytes, step: int, count: int, *, attempt: int = 0) -> NDArray[np.uint64]:
-    """Uniform integers of 64 bits, those of the first ``count`` examples at a step.
+    """Uniform integers of 64 bits of the first ``count`` examples at a step.
 
     Parameters
     ----------

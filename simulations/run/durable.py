@@ -1,6 +1,6 @@
 """A run and its folder: the run agrees on the settings, finds where to go on, and notes steps and checkpoints.
 
-A run of several processes (``ranks``) has one folder, which all of them see.  The first process holds it, and each
+A run of several processes (``ranks``) has one folder, which all processes see.  The first process holds it, and each
 writes its shard of a checkpoint.  As these are read by coordinates, the number of processes may change.
 """
 
@@ -31,7 +31,7 @@ from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
 _MOST_KEPT = 256e6  # bytes of kept releases between two checkpoints
-_SAME = 1e-9  # relative, by which a multiplier that is computed again may exceed the one in the folder
+_SAME = 1e-9  # relative excess of a multiplier that is computed again over the one in the folder
 
 
 class Carry(Protocol):
@@ -45,7 +45,7 @@ class Carry(Protocol):
 
 
 class _Found(NamedTuple):
-    """The content of the folder of a run: the last checkpoint, and the steps that were begun."""
+    """The content of the folder of a run: the last checkpoint, and the steps that were started."""
 
     head: dict[str, Any]
     free: int
@@ -56,8 +56,8 @@ class _Found(NamedTuple):
 class Durable:
     """A run in its folder, locked for this process; the arguments are those of ``PrivateRun``.
 
-    Noisy sums are kept until the next checkpoint where it ``keeps``, and ``skipped`` counts the steps that were begun
-    before a crash and are not shown.
+    Noisy sums are kept until the next checkpoint where it ``keeps``, and ``skipped`` counts the steps that were
+    started before a crash and are not shown.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Durable:
         return self.home
 
     def _keeping(self, folder: Folder, size: int) -> bool:
-        """Whether releases are kept: as asked, as begun, or if they are small."""
+        """Whether releases are kept: as asked, as at the start, or if they are small."""
         keeps = folder.keep_releases
         covers = self._carry is not None and folder.ahead == 1 and self._ranks.count == 1
         if keeps is None and self._own.settings is not None:
@@ -123,7 +123,7 @@ class Durable:
     # -- opening -------------------------------------------------------------------------------------------------------
 
     def batches(self, given: AnyBatches | None) -> AnyBatches | None:
-        """The batches with which the run began, where their order was drawn for it; otherwise those of the command.
+        """The batches of the start, where their order was drawn for the run; otherwise the given ones.
 
         Sampled batches have no order here: the key of the folder draws them, again the same after a restart.
         """
@@ -144,7 +144,7 @@ class Durable:
         return given
 
     def program(self, mechanism: Mechanism | None, asked: str | None, dtype: Dtype | None) -> Program:
-        """The program with which the run began, or that of a new one.
+        """The program of the start of the run; in a new run the program of a mechanism.
 
         A mechanism that a search has found is taken from the folder: the one in place of noise with a long memory, the
         default, and the one of a design whose search was ``asked`` the same.  Any other must have the same numbers.
@@ -177,12 +177,12 @@ class Durable:
         return made
 
     def multiplier(self, budget: Budget) -> float:
-        """The multiplier with which the run began, if it covers the program; that of the program in a new run.
+        """The multiplier of the start of the run, if it covers the program; in a new run the one of the program.
 
         Parameters
         ----------
         budget
-            That of the run, which agrees with the folder.
+            The budget of the run, which agrees with the folder.
 
         Raises
         ------
@@ -221,7 +221,7 @@ class Durable:
         *,
         wide: bool,
     ) -> int:
-        """Begin the run, or go on with it, and with the noise to its place; the first step that is to be handed out.
+        """Start or resume the run, with the noise at its place; the first step that is to be handed out.
 
         ``make`` makes the noise of a step, of the key, the step and its nonce; it is ``wide`` where it is float64.
         """
@@ -241,7 +241,7 @@ class Durable:
         if self._ranks.rank:
             self.home = Sealed(self.home.path, secret)
             arrays = self.home.read(self.home.path / f"checkpoint-{position}")[1]
-        if not new or self._ranks.rank:  # the others begin with what the first carries
+        if not new or self._ranks.rank:  # the others start from the first one's carried arrays
             self._load(head, arrays)
         self._begun = self._noted = free
         if finished:
@@ -261,7 +261,7 @@ class Durable:
         return start
 
     def _found(self, arrays: dict[str, NDArray[Any]]) -> _Found:
-        """Open the journal, and put what the last checkpoint has into ``arrays``."""
+        """Open the journal, and put the arrays of the last checkpoint into ``arrays``."""
         home = self._own
         if home.settings is not None:
             check_agreement(home.settings, self._settings)
@@ -295,7 +295,7 @@ class Durable:
     # -- steps ---------------------------------------------------------------------------------------------------------
 
     def nonce(self, step: int) -> bytes:
-        """The nonce of a step, which is noted if it was not begun before."""
+        """The nonce of a step, which is noted if it was not started before."""
         first, nonce = self._ranks.share(lambda: (step, self._noted_nonce(step)))
         if first != step:
             raise RuntimeError(f"all processes must make the same step, got {step} here and {first} in the first")
@@ -352,7 +352,7 @@ class Durable:
         self.home.close()
 
     def clean(self) -> None:
-        """Note that the steps that were noted ahead were not begun."""
+        """Note that the steps that were noted ahead were not started."""
         if self._begun < self._noted:
             self._own.journal.clean(self._begun)
 

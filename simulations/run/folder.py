@@ -4,11 +4,11 @@
 file                        content
 ==========================  ========================================================================================
 ``beginning``               a marker, only while the folder is being made
-``settings.json``           what the run is, which the command of a restart must repeat; written last
+``settings.json``           the settings of the run, which the command of a restart must repeat; written last
 ``key``                     the secret key, 32 bytes
 ``order``                   the order of the examples, where the run has batches
 ``noise.npz``               the mechanism that runs, where a search has found it
-``journal``, ``mark``       which steps were begun (``journal``)
+``journal``, ``mark``       the steps that were started (``journal``)
 ``lock``                    is locked while a process uses the run; empty, and never deleted
 ``checkpoint-<position>``   the memory of the noise and what ``carry`` saves, after so many steps; the last two
 ``shard-<position>-<rank>`` the memory of another process of the run, which belongs to this checkpoint
@@ -18,9 +18,9 @@ file                        content
 The outside mark, and a second lock, lie in the user's state folder under the identity of the run, which follows from
 the key.  So a copy of the folder is noticed on the same machine.
 
-**A run is begun inside its folder**, under the lock: the marker, the files, the outside mark, the names of all of them
-synchronised, and then ``settings.json``, which makes it a run.  A folder that has the marker and no ``settings.json``
-is begun again.  Nothing is removed but files of these names, in a folder that has the marker or the settings of a run.
+**A run starts inside its folder**, under the lock: the marker, the files, the outside mark, all names synchronised, and
+then ``settings.json``, which commits the run.  A folder with the marker and without ``settings.json``
+starts again.  Nothing is removed but files of these names, in a folder that has the marker or the settings of a run.
 The folder is as secret as the data, and belongs to one user (``owned``).
 """
 
@@ -82,12 +82,12 @@ class Folder(Record):
     checkpoint_every : steps between two checkpoints; None for an epoch, or a tenth of a run without epochs
     keep_releases : whether each noisy sum is kept on the disk before it is returned, so that a crash loses nothing;
         needs ``carry`` and ``ahead=1``.  None for yes where this takes at most 256 MB between two checkpoints.
-    marks : the folder of the outside marks, outside of that of the run; None for ``$XDG_STATE_HOME/corrnoise``,
+    marks : the folder of the outside marks, never inside the folder of the run; None for ``$XDG_STATE_HOME/corrnoise``,
         ``~/.local/state/corrnoise`` or ``%LOCALAPPDATA%\corrnoise``.  On a volume that outlives its machine it may lie
-        in the same folder as that of the run, which notices less (docs/security.md)
+        next to the folder of the run, which notices less (docs/security.md)
     moved : True states that the folder comes from another machine, and that the run does not go on there
-    data : a name of the data, which a restart compares in place of what the data hold; None for a digest, where the run
-        has its data
+    data : a name of the data, which a restart compares in place of their content; None for a digest, where the run has
+        its data
 
     Examples
     --------
@@ -266,7 +266,7 @@ class Sealed:
         return rest == 0 and hmac.compare_digest(stream.read(), mac.digest())
 
     def write_shard(self, head: Mapping[str, Any], rank: int, arrays: Arrays) -> None:
-        """Write what a process other than the first has of a checkpoint."""
+        """Write the part of a checkpoint of a process other than the first."""
         self.write_checked(f"shard-{head['position']}-{rank}", head, arrays)
 
     def shards(self, head: Mapping[str, Any]) -> Iterator[dict[str, NDArray[Any]]]:
@@ -286,8 +286,8 @@ class Sealed:
 class Home(Sealed):
     """The folder of one run, locked for this process; it is made by ``begin``, or opened here.
 
-    ``settings`` is what the run is, as it was begun; None for a folder that has no run yet.  ``journal`` is there after
-    ``begin`` or ``go_on``, and ``closed`` says whether the locks were given back.
+    ``settings`` describe the run since its start; None for a folder without a run.  ``journal`` exists after ``begin``
+    or ``go_on``, and ``closed`` says whether the locks were given back.
     """
 
     journal: Journal
@@ -316,7 +316,9 @@ class Home(Sealed):
         except BaseException as error:
             self.close()
             if isinstance(error, FileNotFoundError):
-                raise ValueError(f"{self.path} is no whole folder of a run: {error.filename} is missing") from error
+                raise ValueError(
+                    f"{self.path} is not the whole folder of a run: {error.filename} is missing"
+                ) from error
             raise
 
     def _names(self) -> set[str]:
@@ -350,7 +352,7 @@ class Home(Sealed):
         )
 
     def _read_settings(self) -> dict[str, Any]:
-        """What the run is; ``ValueError`` where the folder is of another format."""
+        """Read the settings; ``ValueError`` where the folder has another format."""
         path = self.path / _SETTINGS
         self._text = owned.read_bytes(path)
         with guarded(path):
@@ -391,7 +393,7 @@ class Home(Sealed):
             self._lock(self.path / _LOCK)
         owned.close_to_others(self.path)
         if self._is_begun():
-            raise RuntimeError(f"{self.path} has just been made by another process: start again to go on with it")
+            raise RuntimeError(f"{self.path} has just been made by another process: start again to resume it")
         self._clear()
         owned.create(self.path / _MARKER, _MARKER_CONTENT)
         sync_folder(self.path)
@@ -409,7 +411,7 @@ class Home(Sealed):
         self.go_on()
 
     def _clear(self) -> None:
-        """Remove what a process has left that was killed while it made the folder; the marker goes last."""
+        """Remove the files of a process that was killed while it made the folder; the marker goes last."""
         names = self._names()
         for name in sorted(names - {_LOCK, _MARKER}):
             (self.path / name).unlink()
@@ -417,7 +419,7 @@ class Home(Sealed):
         (self.path / _MARKER).unlink(missing_ok=True)
 
     def go_on(self) -> None:
-        """Open the journal of a run that was begun; what a killed process has left unfinished is removed."""
+        """Open the journal of a run, and remove unfinished files of killed processes."""
         for name in self._names():
             stem = name.removesuffix(NEW)
             if name == _MARKER or (
@@ -461,7 +463,7 @@ class Home(Sealed):
         self.tidy()
 
     def tidy(self) -> None:
-        """Remove what the last two checkpoints that can be read replace; releases also where the run is finished."""
+        """Remove all files before the last two readable checkpoints; releases also where the run is finished."""
         numbers = sorted(number for kind, number, _ in self._numbered() if kind == "checkpoint")
         first = ([0] + [number for number in numbers if number not in self._unreadable])[-2:][0]
         for kind, number, path in self._numbered():
@@ -469,7 +471,7 @@ class Home(Sealed):
                 path.unlink()
 
     def read_checkpoint(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the head and the arrays of the last checkpoint that can be read; a warning names those that cannot.
+        """Return the head and the arrays of the last readable checkpoint; a warning names later ones.
 
         Raises
         ------
@@ -513,7 +515,7 @@ class Home(Sealed):
     # -- releases ------------------------------------------------------------------------------------------------------
 
     def keep_release(self, step: int, nonce: bytes, noisy: NDArray[Any]) -> None:
-        """Keep what a step releases, before it is released."""
+        """Keep the noisy sum of a step, before it is released."""
         self.write(f"release-{step}", {"step": step, "nonce": nonce.hex()}, {"noisy": noisy})
 
     def release(self, step: int, nonce: bytes) -> NDArray[Any] | None:
@@ -548,9 +550,9 @@ def _little_endian(name: str, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def check_agreement(stored: Mapping[str, Any], own: Mapping[str, Any]) -> None:
-    """Refuse settings that are not those with which a run began, and list each difference; digests are not shown.
+    """Refuse settings that differ from the start of a run, and list each difference; digests are not shown.
 
-    The version is not compared.  What it may change, draws and the recurrence of the noise, is in the fingerprint.
+    The version is not compared.  Its effects on the noise, by draws and recurrence, are in the fingerprint.
     """
     found = [
         f"{name} differs" if name.endswith("digest") else f"{name} was {stored.get(name)!r}, is {value!r}"

@@ -1,6 +1,6 @@
 """The guard of what makes secret noise: one process, one thread and one call at a time, no copies, no broken objects.
 
-Noise that is made twice, or for two sums, is no noise: the difference of the two releases shows the data.
+Noise that is made twice, or for two sums, hides nothing: the difference of the two releases shows the data.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Guarded:
         with self._entered():
             if self._broken:
                 raise RuntimeError(
-                    f"{type(self).__name__} was interrupted while it made noise: close it and make it anew"
+                    f"{type(self).__name__} was interrupted while it made noise: close it and make a new one"
                 )
             yield
 

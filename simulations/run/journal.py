@@ -1,9 +1,9 @@
-"""The journal of a run: which steps were begun, noted before their noise is drawn, so that none is begun twice.
+"""The journal of a run: each step is noted before its noise is drawn, so that none is started twice.
 
 The journal is a text file, append only.  A record is a line ``kind first end nonce link``:
 
 ``b``
-    The steps first <= t < end are begun, with this nonce (``draws``).
+    The steps first <= t < end are started, with this nonce (``draws``).
 ``c``
     A clean end: the steps from ``first`` on, which had been noted ahead, are free again.
 ``f``
@@ -12,7 +12,7 @@ The journal is a text file, append only.  A record is a line ``kind first end no
     The folder has moved to another machine.
 
 A link is a keyed hash of the link before it and of the record, so that it commits to all earlier records; the first one
-is of the settings of the run.  Two *marks*, one beside the journal and one in another folder of the machine, hold the
+is of the settings of the run.  Two *marks*, one next to the journal and one in another folder of the machine, hold the
 number of records and the link of the last, in two slots that are written in turn, in place.
 
 **Order of writes**: the record is appended and synchronised, then the mark, then the outside mark; only then is noise
@@ -58,7 +58,7 @@ class Note(NamedTuple):
 
 
 class Journal:
-    """The open journal of a run, which the caller has locked: the records, and the first step that was never begun.
+    """The open journal of a run, which the caller has locked: the records, and the first step that was never started.
 
     The first link commits to the bytes of the settings.  ``moved`` says that the outside mark may be missing or old,
     because the folder comes from another machine.
@@ -114,7 +114,7 @@ class Journal:
         return draws.derived(self._secret, b"link", self._links[-1], note.text.encode())
 
     def _number(self, mark: Path) -> int | None:
-        """The number of records of a mark whose link is that of the journal; None for any other."""
+        """The number of records of a mark whose link is in the journal; None for any other."""
         text = owned.read_bytes(mark).decode("latin-1")
         slots = [text[k : k + _SLOT] for k in (0, _SLOT)]
         whole = [
@@ -152,11 +152,11 @@ class Journal:
         """Whether a mark that was checked shows that the run was elsewhere."""
         return not mark.exists() or (self._number(mark) or 0) < len(self.notes) - 1
 
-    # -- what is noted -------------------------------------------------------------------------------------------------
+    # -- records -------------------------------------------------------------------------------------------------------
 
     @property
     def free(self) -> int:
-        """The first step that was never begun."""
+        """The first step that was never started."""
         for note in reversed(self.notes):
             if note.kind in "bc":
                 return note.end
@@ -177,7 +177,7 @@ class Journal:
         return self._links[number] if number < len(self._links) else None
 
     def nonces(self, first: int) -> dict[int, bytes]:
-        """The nonces of the steps from ``first`` on that were begun."""
+        """The nonces of the started steps from ``first`` on."""
         free = self.free
         found: dict[int, bytes] = {}
         for note in self.notes:
@@ -186,13 +186,13 @@ class Journal:
         return found
 
     def begin(self, first: int, end: int) -> bytes:
-        """Note durably that steps are begun; their noise may be drawn, with this nonce, once this has returned."""
+        """Note durably that steps are started; their noise may be drawn, with this nonce, once this has returned."""
         note = Note("b", first, end, draws.fresh(draws.NONCE_BYTES))
         self._note(note)
         return note.nonce
 
     def clean(self, first: int) -> None:
-        """Note that the steps from ``first`` on were not begun."""
+        """Note that the steps from ``first`` on were not started."""
         self._note(Note("c", first, first, _NO_NONCE))
 
     def finish(self) -> None:

@@ -32,7 +32,7 @@ from corrnoise.theory.numerics.checks import Array
 _PART = 65_536
 _LOOKED_AT = 256  # steps, and 16 coordinates, whose noise shows how large it is
 _FINGERPRINT_STEPS = 64  # of a fingerprint, at least
-_FEW_ROWS = 64  # of memory, up to which a fingerprint has more than ``_PART`` coordinates
+_FEW_ROWS = 64  # of memory, at most, where a fingerprint has more than ``_PART`` coordinates
 _BLOCK_ENDS = 4096 + 16  # coordinates that reach beyond the blocks of the draws and of the engines
 
 
@@ -87,10 +87,10 @@ class NoiseMaker(ABC):
         """An array of NumPy as a vector where the noise is made."""
 
     def prefetch(self, secret: Any, step: int, nonce: bytes, *, wide: bool = False) -> None:  # noqa: B027
-        """Begin to draw the normals of a step: nothing, where a device works beside the host anyway."""
+        """Start to draw the normals of a step: nothing, where a device works while the host does."""
 
     def close(self) -> None:  # noqa: B027
-        """End what was begun."""
+        """End threads and other resources."""
 
 
 class ModelNoise(NoiseMaker):
@@ -237,7 +237,7 @@ def deviation(program: Program) -> float:
 
 
 def fingerprint(program: Program, size: int, *, wide: bool) -> str:
-    """Return a digest of the noise that this version makes here with a public key: what a restart must find again.
+    """Return a digest of the noise that this version makes here with a public key: a restart must find it again.
 
     Two pieces of noise are in it.  One has 16 coordinates at the end of a block of draws, and two steps more than the
     memory has rows, so that a ring has gone round.  The other has two steps, and as many coordinates as the model up to

@@ -1,7 +1,7 @@
 """Files and folders of one user: whatever a run opens is opened here, and refused unless it belongs to this user alone.
 
 A file is opened without following a link and without waiting for a pipe.  It must be a regular one, with one name, of
-this user, and nobody else may read or write it.  Others must not be able to write to a folder of a run or of its marks.
+this user, and closed to other users.  Other users must not be able to write to the folder of a run or of its marks.
 Windows has neither such owners nor such modes, and nothing of this is checked there.
 """
 
@@ -42,8 +42,8 @@ def _opener(path: str, flags: int, *, any_mode: bool = False) -> int:
             _check_owner(path, found)
             if found.st_mode & 0o077 and not any_mode:
                 raise PermissionError(
-                    f"{path} must be readable by its owner alone (mode 0600), got mode {found.st_mode & 0o777:04o}: if "
-                    "nobody else has read it, chmod 600 it"
+                    f"{path} must be readable by its owner alone (mode 0600), got mode {found.st_mode & 0o777:04o}: "
+                    "chmod 600 it, if no other user has read it"
                 )
             if found.st_nlink != 1:
                 raise ValueError(f"it must have one name, got {found.st_nlink} hard links")
@@ -79,7 +79,7 @@ def opened(path: Path, flags: int) -> int:
     Raises
     ------
     ValueError
-        It is no regular file with one name.
+        It is not a regular file with one name.
     PermissionError
         It belongs to another user, or others may read or write it.
     OSError
@@ -172,7 +172,7 @@ def locked(path: Path, message: str, patience: float = 0.0) -> FileLock:
     path : Path
         The file, which stays empty and is never removed.
     message : str
-        That of the error.
+        The message of the error.
     patience : float
         Seconds to wait for another process.
 

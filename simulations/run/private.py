@@ -9,12 +9,12 @@
 
 The run has the noise multiplier of the program that really makes the noise, under the participation that is stated,
 which must cover its batches.  It hands out a batch only for a step whose noise is still to come, and noise only for a
-batch that was handed out.  Without batches it hands out the numbers of the steps, and the caller keeps the promise.  It
-ends with the last step that the multiplier covers.  Under a sampled participation the run draws its batches from its
-own secret: sizes vary, and an empty batch gets noise like any other.
+batch that was handed out.  Without batches it hands out the numbers of the steps, and the caller keeps to the
+participation.  It ends with the last step that the multiplier covers.  Under a sampled participation the run draws its
+batches from its own secret: sizes vary, and an empty batch gets noise like any other.
 
-With a ``folder`` the same command begins the run, goes on with it after a crash, and does nothing once it is finished.
-A step that was begun before a crash is not begun again; with kept releases its noisy sum is returned again, otherwise
+With a ``folder`` the same command starts the run, resumes it after a crash, and does nothing once it is finished.  A
+step that was started before a crash is not started again; with kept releases its noisy sum is returned again, otherwise
 it is skipped.  This is covered: a gradient may be taken at any earlier model.  Without a folder nothing survives.
 
 ==========  ==============  ===============================================  ===========================
@@ -70,11 +70,11 @@ class PrivateRun(Guarded):
     Parameters
     ----------
     budget
-        What the whole run may spend, on gradients of which norm.  The standard deviation of the independent noise must
-        lie in [1e-30, 1e30], because noise is float32.
+        The privacy budget of the whole run, with the clipping norm.  The standard deviation of the independent noise
+        must lie in [1e-30, 1e30], because noise is float32.
     participation
-        Who takes part when.  For a sampled kind the accountant uses the sampling; of any other random order the worst
-        case counts (``participation.worst``).
+        The steps of each example.  For a sampled kind the accountant uses the sampling; of any other random order the
+        worst case counts (``participation.worst``).
     mechanism
         The noise; one with a long memory is replaced by rational noise (``program.mechanism``).  None for the best
         noise of two arrays for the running sums.  Noise that is found is kept in the folder.
@@ -82,20 +82,20 @@ class PrivateRun(Guarded):
         Number of parameters of the model, over all arrays.
     batches
         The examples of each step, whose participation must be covered by ``participation``; None for a loop that
-        makes its batches itself and keeps the promise.  Under a sampled participation those of
+        makes its batches itself and keeps to it.  Under a sampled participation those of
         ``cn.batches(participation, examples)`` for exactly this one, which the run draws from its own secret.
     folder
-        Where the run is kept, a path or a ``Folder``: the same command then begins the run or goes on with it.  None
+        Where the run is kept, a path or a ``Folder``: the same command then starts the run or resumes it.  None
         for a run that ends with the process.
     carry
-        What checkpoints hold besides the noise, usually the model and its optimizer: ``save()`` returns arrays by
-        their names, and ``load(arrays)`` goes on from them.  It is called between two steps.
+        Content of checkpoints besides the noise, usually the model and its optimizer: ``save()`` returns arrays by
+        their names, and ``load(arrays)`` restores them.  It is called between two steps.
     settings
-        What else the command must say again to go on with the run, such as signs of its data: values of JSON types by
+        Further facts that a restart must repeat, such as signs of the data: values of JSON types by
         their names.  A message shows two that differ, but not those whose name ends with "digest".
     asked
         A digest of the arguments of the search that found the mechanism, such as ``design.asked``.  A restart with the
-        same one goes on with the mechanism in the folder, because a search may find other last digits on another
+        same one uses the mechanism in the folder, because a search may find other last digits on another
         processor.  None for a mechanism that is compared bit for bit.
     dtype
         ``"float32"`` or ``"float64"`` for the memory of the noise; None for the shorter that is proved to do.
@@ -117,13 +117,13 @@ class PrivateRun(Guarded):
         clip norm; ``"float32"`` for sums of floats, whose rounding errors a margin of the clip norm covers.
     release
         ``"grid"`` for noisy sums on the grid of exact sums, which are post-processing of the Gaussian mechanism;
-        ``"float"`` for sums of floats, of which this is true for real numbers only.
+        ``"float"`` for sums of floats, where this is true for real numbers only.
 
     Raises
     ------
     ValueError, TypeError
         An argument is out of its range, the mechanism or the batches do not fit the participation, the sensitivity is
-        not bounded, or the folder is damaged, outdated, a copy, or that of a run with other settings.
+        not bounded, or the folder is damaged, outdated, a copy, or has a run with other settings.
     BlockingIOError
         Another run uses the folder.
 
@@ -205,7 +205,7 @@ class PrivateRun(Guarded):
         dtype: Dtype | None,
         noise_of: Callable[..., NoiseMaker],
     ) -> None:
-        """Make the noise of a new run, or that of the folder."""
+        """Make the noise of a new run, or resume the noise of the folder."""
         durable = self._durable
         if durable is None:
             self._program = self._ranks.share(lambda: streaming(mechanism, promised, dtype))
@@ -227,7 +227,7 @@ class PrivateRun(Guarded):
         if isinstance(self._batches, SampledBatches):
             self._batches = self._batches.bound(self._secret)
 
-    # -- what the run guarantees ---------------------------------------------------------------------------------------
+    # -- guarantees ------------------------------------------------------------------------------------------------
 
     @property
     def program(self) -> Program:
@@ -241,7 +241,7 @@ class PrivateRun(Guarded):
 
     @property
     def skipped(self) -> int:
-        """Number of steps that were skipped at the opening, because a crash had begun them."""
+        """Number of steps that were skipped at the opening, because they were started before a crash."""
         return 0 if self._durable is None else self._durable.skipped
 
     @property
@@ -258,7 +258,7 @@ class PrivateRun(Guarded):
 
     @property
     def device(self) -> Any:
-        """The device on which noise is made, and sums are taken and returned; None for arrays of NumPy."""
+        """The device of noise and sums; None for arrays of NumPy."""
         return self._noise.device
 
     @property
@@ -273,7 +273,7 @@ class PrivateRun(Guarded):
 
     @property
     def participation(self) -> Participation:
-        """Who takes part when, as the noise covers it."""
+        """The participation that the noise covers."""
         return self.program.participation
 
     @property
@@ -317,12 +317,12 @@ class PrivateRun(Guarded):
         return self._arithmetic.level
 
     def seed(self, purpose: str) -> int:
-        """A secret number for what is drawn in the step to come besides the noise, such as dropout; 64 bits.
+        """A secret number for further draws in the step to come, such as dropout; 64 bits.
 
         Parameters
         ----------
         purpose
-            A name, for which there is a number of its own in each step and process.
+            A name, which has a number of its own in each step and process.
         """
         place = (number.to_bytes(8, "little") for number in (self._position, self._ranks.rank))
         return int.from_bytes(draws.derived(self._secret, b"loop", purpose.encode(), *place, size=8), "little")
@@ -357,7 +357,7 @@ class PrivateRun(Guarded):
             return self._budget.epsilon_at(delta)
         from corrnoise.theory.amplification.curve import DIRECTIONS, epsilon_of
 
-        if delta == self._budget.delta:  # for which the multiplier was verified
+        if delta == self._budget.delta:  # where the multiplier was verified
             return float(self._budget.epsilon)  # type: ignore[arg-type]
         ends = [epsilon_of(self._program.curve, delta, self._multiplier, each).upper for each in DIRECTIONS]
         worst = gaussian_epsilon((self._program.sensitivity / self._multiplier) ** 2 / 2 * (1 + 1e-12), delta)
@@ -428,7 +428,7 @@ class PrivateRun(Guarded):
             return batch
 
     def _is_over(self) -> bool:
-        """Whether all steps were made; what is due between two steps is done."""
+        """Whether all steps were made; work that is due between two steps is done."""
         if self._durable is None or not self._durable.home.closed:
             self._check_open()
             self._between_steps()
@@ -449,10 +449,10 @@ class PrivateRun(Guarded):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise RuntimeError("the run is closed: the same command goes on with a run that has a folder")
+            raise RuntimeError("the run is closed: the same command resumes a run that has a folder")
 
     def _between_steps(self) -> None:
-        """Write the checkpoint that is due; end the run after its last step, or where the process is to end."""
+        """Write the checkpoint that is due; end the run after its last step, or after SIGTERM."""
         if self._durable is None:
             return
         last = self.position == self.steps
@@ -531,7 +531,7 @@ class PrivateRun(Guarded):
 
     def _close(self, *, saves: bool) -> None:
         if this_process() != self._process:
-            return  # the files are those of the other process
+            return  # the files belong to the other process
         try:
             with self._entered():
                 self._end(saves=saves)

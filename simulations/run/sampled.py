@@ -3,17 +3,17 @@
 ==================  ================================================================================================
 kind                the words of an example, and what they decide
 ==================  ================================================================================================
-poisson             one a step: it takes part if the word is below p 2⁶⁴, rounded down
+poisson             one a step: it is in the batch if the word is below p 2⁶⁴, rounded down
 cyclic poisson      one at each turn of its group, which is its number modulo b
 balls in bins       one for the run: its bin is the word modulo b
 redrawn bins        one an epoch
 ==================  ================================================================================================
 
 A word is a uniform integer of 64 bits, a function of (key, step, example) and of nothing else (``draws.words``): a run
-that goes on draws the same batches, and nobody without the key knows them.  The probability that is really drawn is
+that is resumed draws the same batches, and only the key gives them.  The probability that is really drawn is
 never above the rate of the participation, and by at most 2⁻⁶⁴ below.  A bin is exactly uniform: words of the last
 incomplete multiple of b are drawn again.  A batch above the capacity is cut to the examples with the smallest words of
-another purpose, which do not depend on what the examples hold.
+another purpose, which do not depend on the content of the examples.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class SampledBatches(Record):
     participation
         Of a sampled kind.
     examples
-        N >= 1, the size of the data set; that of the participation where it says one.
+        N >= 1, the size of the data set, which the participation may state, too.
     batch_size
-        The constant by which sums are divided: the expected number of examples of a batch, or this rounded down or up;
+        The divisor of sums: the expected number of examples of a batch, or this rounded down or up;
         None for the expected number.
 
     Raises
@@ -132,7 +132,7 @@ class SampledBatches(Record):
         return batch.copy()
 
     def _members(self, step: int) -> NDArray[np.int64]:
-        """Who takes part in a step, before the capacity."""
+        """The examples of a step, before the capacity."""
         who = self.participation
         if who.rate is None:
             epoch, bin_ = divmod(step, who.period)

@@ -1,4 +1,4 @@
-"""SIGTERM, with which schedulers of clusters end a process: noted in a loop, obeyed between two steps, never lost.
+"""SIGTERM, the signal of cluster schedulers to end a process: noted in a loop, obeyed between two steps, never lost.
 
 The handler lives from the first batch of a loop to the end of the loop.  The first signal sets a flag and restores the
 default action, so that a second signal ends the process at once.
@@ -20,7 +20,7 @@ class Termination:
     def __init__(self) -> None:
         self._loops = 0
         self._hearing: Process | None = None  # the process whose signals the handler notes
-        self._sent: Process | None = None  # the process to which a signal was sent
+        self._sent: Process | None = None  # the process that was sent a signal
 
     @property
     def sent(self) -> bool:
@@ -69,5 +69,5 @@ class Termination:
 
 
 def _end_process() -> None:
-    """Send SIGTERM to this process, whose action is the default one, or that of a handler that was set since."""
+    """Send SIGTERM to this process, whose action is the default one, or a handler that was set since."""
     os.kill(os.getpid(), signal.SIGTERM)

@@ -202,6 +202,13 @@ def test_what_would_take_long_is_refused_before_it_is_judged(thing: Any, message
         load(tmp_path / "thing.npz")
 
 
+@pytest.mark.parametrize("thing", [BinaryTree(10**6 + 1), Participation.single(10**7 + 1)])
+def test_what_could_not_be_read_is_not_written(thing: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="steps must be at most"):
+        save(thing, tmp_path / "thing.npz")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_limits_are_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutants with ten times the limit let the same things pass."""
     storage._require_small(nested(3))

@@ -116,7 +116,7 @@ posix = pytest.mark.skipif(os.name == "nt", reason="folders are not opened, and 
 
 
 def recorded(monkeypatch: pytest.MonkeyPatch, *names: str) -> list[tuple[str, Any]]:
-    """What is called of ``os``, in order, with the kind or the name of what it is called with."""
+    """The calls of ``os``, in order, with the kind or the name of their argument."""
     calls: list[tuple[str, Any]] = []
 
     def spied(name: str, real: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Making a design: the best noise for a budget, a promise and an objective."""
+"""Making a design: the best noise for a budget, a participation and an objective."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from corrnoise.theory.workloads import SGD
 Progress = Callable[[str], None]
 
 BEST: Literal["best"] = "best"  #: noise and sampler are chosen together
-LARGEST_DIMENSION = 1_000_000  #: largest dimension for which errors are computed, in about a minute each
-LARGEST_LEARNING = 4_000_000  #: largest product of steps and dimension for which learning is judged, in seconds
+LARGEST_DIMENSION = 1_000_000  #: largest dimension, whose errors take about a minute each
+LARGEST_LEARNING = 4_000_000  #: largest product of steps and dimension for objectives of learning, in seconds
 _BYTES_A_STEP = 600  # memory of coefficients, their transforms and their text
 
 
@@ -55,15 +55,15 @@ def design(
     Parameters
     ----------
     budget
-        What the whole run may spend, on gradients of which norm.
+        The privacy budget of the whole run, with the clipping norm.
     visits
-        Who takes part when.  The loop that loads the data keeps this promise; where batches are sampled the run draws
-        them.  Several of them: the best is chosen.  ``"best"``: noise and sampler are chosen together, among the fixed
+        The steps of each example.  The loop that loads the data keeps to them; where batches are sampled the run draws
+        them.  Of several ones the best is chosen.  ``"best"``: noise and sampler are chosen together, among the fixed
         order, Poisson, cyclic Poisson and balls in bins.
     objective
-        What is minimised.  ``SGD``, or None for SGD with a constant learning rate: the mean squared error of the
-        iterates due to noise, for a model of which no spectrum is known.  A workload: its mean squared error.
-        ``LinearRegression`` or ``MeanEstimation``: what privacy adds to F − F* in the mean over the second half of the
+        The error to minimise.  ``SGD``, or None for SGD with a constant learning rate: the mean squared error of the
+        iterates due to noise, for a model without a known spectrum.  A workload: its mean squared error.
+        ``LinearRegression`` or ``MeanEstimation``: F − F* due to privacy in the mean over the second half of the
         run, or, for a run of any length, F − F* in the limit; ``LearningObjective`` has other weights of the steps.
         ``StronglyConvex``, for a run of any length: an upper bound of F − F* in the limit.
     examples, batch_size, epochs
@@ -205,7 +205,7 @@ def _check_problem(objective: Objective, steps: int | None, family: str | None) 
 
 
 def _check_long(participation: Participation, memory: float | None, family: str | None) -> None:
-    """Refuse what the bound for strongly convex losses, which is one of long runs, knows nothing of."""
+    """Refuse arguments outside the bound for strongly convex losses, which is one of long runs."""
     if not participation.once:
         raise ValueError(f"participation must be single for strongly convex losses, got {participation!r}")
     if memory is not None or family not in (None, STRONGLY_CONVEX):

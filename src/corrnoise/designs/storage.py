@@ -136,6 +136,8 @@ def save(
 
 
 def _with_claims(thing: Any) -> Any:
+    """The thing as it is written, if ``load`` reads it again."""
+    _require_small(thing)
     if isinstance(thing, Design):
         alternatives = tuple(map(_without_floor, thing.alternatives))
         optimum = replace(_without_floor(thing.optimum), alternatives=alternatives)

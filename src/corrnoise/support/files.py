@@ -1,7 +1,7 @@
 """Atomic files: a file is written completely or not at all, also after an error, an interruption or a power failure.
 
 ``write_whole`` writes one file, which only one process may write at a time; ``whole_files`` writes several together,
-also beside other processes.  A process that is killed may leave ``<name>.corrnoise-new`` or a folder
+also next to other processes.  A process that is killed may leave ``<name>.corrnoise-new`` or a folder
 ``.corrnoise-unfinished-…`` behind, which nothing reads: the next ``write_whole`` of the name, or ``whole_files`` in the
 folder, removes it.  Files and folders of other names are not touched.
 """
@@ -17,7 +17,7 @@ from tempfile import mkdtemp
 
 try:
     from fcntl import LOCK_EX, LOCK_NB, flock
-except ImportError:  # Windows, where a folder cannot be locked: what a killed process left stays there
+except ImportError:  # Windows, where a folder cannot be locked: the one of a killed process stays
     flock = None  # type: ignore[assignment]
 
 NEW = ".corrnoise-new"  #: at the end of the name of a file that is being written
@@ -33,7 +33,7 @@ def write_whole(
 
     Text is written in UTF-8 with unchanged line ends.
     Raises ``OSError`` where the folder does not exist or cannot be written to, the disk is full, or a folder has this
-    name.  What was there stays, and nothing else.
+    name.  Earlier content stays, and nothing else.
     """
     path = Path(path)
     new = path.with_name(f"{path.name}{NEW}")
@@ -97,7 +97,7 @@ def whole_files(folder: str | os.PathLike[str], stale: Iterable[str] = (), *, se
 def unfinished_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
     """A new folder inside another one, which only the user may read and which is removed at the end.
 
-    It is locked while the block runs.  Others of its kind that nobody locks, of processes that were killed, are removed
+    It is locked while the block runs.  Others of its kind without a lock, of processes that were killed, are removed
     before.
     """
     for other in Path(folder).glob(f"{_PREFIX}*"):

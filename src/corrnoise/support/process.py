@@ -19,11 +19,11 @@ if hasattr(os, "register_at_fork"):
 
 
 def this_process() -> Process:
-    """Return the identity of this process, which differs from those of its parents and of its children.
+    """Return the identity of this process; its parents and its children have others.
 
     Returns
     -------
     tuple of int
-        The process number and the count of forks.  Forks by C code, which do not run Python's hooks, are not counted.
+        The process number and the count of forks.  Forks by C code run no hooks of Python, and are not counted.
     """
     return os.getpid(), _forks

@@ -249,7 +249,7 @@ def test_processes_on_one_folder_take_part_once(tmp_path: Path) -> None:
 
 
 def check_alone(folder: Path, patience: float) -> None:
-    """Two objects that answer from one folder at a time take part once, however their work overlaps."""
+    """Two objects that answer from one folder at a time give one answer, however their work overlaps."""
     plan = plan_of()
     both = threading.Barrier(2)
 
@@ -307,7 +307,7 @@ def test_a_lock_of_another_program_stays(tmp_path: Path) -> None:
 
 
 def check_saved(client: FederatedClient) -> None:
-    """A reply that has left is on the disk: the same client, started anew, repeats it."""
+    """A reply that has left is on the disk: the same client, started again, repeats it."""
     plan = client.plan
     first = answered(client, request_of(plan, 1))
     again = client_of(plan, "a", client.folder, enrolled=False)
@@ -323,7 +323,7 @@ def test_a_reply_leaves_after_its_state(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_other_data_are_noticed(tmp_path: Path) -> None:
-    """Data in another order would use examples more often than was promised."""
+    """Data in another order would use examples more often than the plan says."""
     plan = plan_of()
     features, targets = np.random.default_rng(1).uniform(-0.5, 0.5, (10, 3)), np.linspace(-1, 1, 10)
     enrol(plan, "a", tmp_path / "a", examples=10)
@@ -412,7 +412,7 @@ def guarded(plan: Plan, folder: Path, contribution: Any, request: Request) -> Ar
 
 
 def check_far_points(folder: Path) -> None:
-    """Query points of size 3e15 do not move the centred guard beyond its promise."""
+    """Query points of size 3e15 do not move the centred guard beyond its bound."""
     plan = plan_of(guard="centred", batch=1, per_pass=8, passes=1)
     apart = []
     for number, size in enumerate((2.5e15, 3e15, 3.5e15)):

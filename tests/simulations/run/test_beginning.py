@@ -1,4 +1,4 @@
-"""A run is begun inside its folder: nothing foreign is changed, also at a mount point, behind a link and in ``"."``."""
+"""A run starts inside its folder: nothing foreign is changed, also at a mount point, behind a link and in ``"."``."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_a_run_that_another_process_has_made_since_is_not_overwritten(tmp_path: 
 
 
 def test_two_processes_do_not_begin_one_folder(tmp_path: Path) -> None:
-    """While one has begun, the other is refused by the lock, before and after it has looked at the folder."""
+    """While one is at it, the other is refused by the lock, before and after it has looked at the folder."""
     path = tmp_path / "run"
     late = Home(Folder(path))
     real = owned.create

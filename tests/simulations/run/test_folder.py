@@ -1,4 +1,4 @@
-"""Runs in folders: begun, killed at every write, gone on with, damaged, restored, copied, and never shown twice."""
+"""Runs in folders: started, killed at every write, resumed, damaged, restored, copied, and never shown twice."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Shown = list[tuple[int, bytes]]
 
 
 class Model:
-    """A model of three numbers, which is what is carried."""
+    """A model of three numbers, which is carried."""
 
     def __init__(self) -> None:
         self.x = np.ones(3)
@@ -57,7 +57,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _quick() -> Iterator[None]:
-    """Nothing waits for the disk here: kills do not lose what was written."""
+    """Nothing waits for the disk here: kills lose no written bytes."""
     with mock.patch.object(os, "fsync", return_value=None):
         yield
 
@@ -106,7 +106,7 @@ class Killed(BaseException):
 
 @contextmanager
 def killed_at(number: int, part: float = 0.0) -> Iterator[list[int]]:
-    """The process dies at a write, a synchronisation or a renaming; ``part`` of what was to be written is there."""
+    """The process dies at a write, a synchronisation or a renaming; ``part`` of the bytes are there."""
     count = [0]
 
     def wrapped(real: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -138,7 +138,7 @@ def killed_at(number: int, part: float = 0.0) -> Iterator[list[int]]:
 def test_a_kill_at_every_write(keeps: bool, part: float, tmp_path: Path) -> None:
     """A restart is never refused, no step is shown twice, and a third start does nothing.
 
-    Nonces are the same everywhere, so that with kept releases the model is that of a run without a kill, bit for bit.
+    Nonces are the same everywhere, so that with kept releases the model equals one without a kill, bit for bit.
     """
     with known_key():
         whole = Model()

@@ -176,7 +176,7 @@ def test_a_run_is_not_used_from_within_itself(where: str, name: str, way: str, t
 
 
 def test_a_sum_that_a_thread_writes_into_is_checked_as_it_is_used() -> None:
-    """The copy is made before the check, and it is what is released; the sum of the caller stays as it is."""
+    """The copy is made before the check, and it is released; the sum of the caller stays as it is."""
     run = PrivateRun(Budget(1e4), Participation.single(2), DPSGD(), 3)
     run.next_batch()
     total = np.zeros(3)

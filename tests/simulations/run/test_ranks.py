@@ -65,7 +65,7 @@ class Threads:
 
 
 def together(job: Callable[[Threads], Any], cut: list[list[tuple[int, int]]]) -> list[Any]:
-    """What a job returns in each process."""
+    """The results of a job in each process."""
     told: list[Any] = []
     barrier = Barrier(len(cut))
 
@@ -80,12 +80,12 @@ def together(job: Callable[[Threads], Any], cut: list[list[tuple[int, int]]]) ->
         found = [pool.submit(one, rank) for rank in range(len(cut))]
     problems = [each.exception() for each in found]
     for problem in sorted(filter(None, problems), key=lambda each: isinstance(each, BrokenBarrierError)):
-        raise problem  # that of a process, before those of the ones that wait for it
+        raise problem  # of a process, before the errors of the ones that wait for it
     return [each.result() for each in found]
 
 
 class Model:
-    """What a run carries: all processes have the same."""
+    """A carried model: all processes have the same."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -105,7 +105,7 @@ def folder_of(path: Path, ahead: int = 1) -> Folder:
 def trained(
     path: Path, mechanism: Mechanism, until: int, *, crash: bool = False, ahead: int = 1, **options: Any
 ) -> Callable[[Threads], Any]:
-    """A job that takes steps until a position, and returns noise by its step, position, and what was carried."""
+    """A job that takes steps until a position, and returns noise by its step, position, and the carried steps."""
 
     def job(ranks: Threads) -> Any:
         who = Participation.single(STEPS)
@@ -171,7 +171,7 @@ def whole(parts: list[Any], count: int) -> dict[int, np.ndarray]:
 def test_shards_have_the_bits_of_one_process(
     mechanism: Mechanism, crash: bool, before: int, after: int, tmp_path: Path
 ) -> None:
-    """The run stops after five steps, with a clean end or without, and goes on with other processes."""
+    """The run stops after five steps, with a clean end or without, and resumes with other processes."""
     one = together(trained(tmp_path / "one", mechanism, STEPS), CUTS[1])
     first = together(trained(tmp_path / "run", mechanism, 5, crash=crash), CUTS[before])
     second = together(trained(tmp_path / "run", mechanism, STEPS), CUTS[after])
@@ -182,7 +182,7 @@ def test_shards_have_the_bits_of_one_process(
         np.testing.assert_array_equal(found[step], true[step])
     for _, start, skipped, steps in second:
         assert (start, skipped) == (5, int(crash))
-        assert steps == STEPS - skipped  # the model is that of the last checkpoint
+        assert steps == STEPS - skipped  # the model of the last checkpoint
 
 
 @pytest.mark.parametrize(("before", "after"), [("ring", "replay"), ("replay", "ring"), ("replay", "replay")])

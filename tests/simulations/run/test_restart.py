@@ -63,7 +63,7 @@ def made(run: PrivateRun, until: int) -> list[bytes]:
     return found
 
 
-# -- what a search finds -----------------------------------------------------------------------------------------------
+# -- results of searches ----------------------------------------------------------------------------------------------
 
 
 def test_a_restart_of_the_same_search_goes_on_with_the_noise_of_the_beginning(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_all_ways_to_make_noise_have_one_fingerprint() -> None:
         assert fingerprint(program, 3, wide=False) == fingerprint(program, 3, wide=False)
 
 
-# -- what is written can be read ---------------------------------------------------------------------------------------
+# -- writers and readers --------------------------------------------------------------------------------------------
 
 
 def test_settings_are_compared_as_they_are_read_and_refused_where_they_cannot_be_read(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_settings_are_compared_as_they_are_read_and_refused_where_they_cannot_be
 
 
 def test_a_head_of_more_than_a_mebibyte_is_read_again(tmp_path: Path) -> None:
-    """As that of an optimizer whose state grows after the first step."""
+    """As of an optimizer whose state grows after the first step."""
     name = "base_model.model.model.layers.{:05d}.self_attn.q_proj.lora_A.default.weight exp_avg"
     carry = Carry(**{name.format(k): np.full(2, k, np.float32) for k in range(12_000)})
     made(opened(tmp_path / "run", carry=carry), 2)

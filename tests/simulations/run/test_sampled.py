@@ -37,7 +37,7 @@ KINDS = [
 
 
 def taken(made: Any) -> np.ndarray:
-    """Who takes part when, shape (steps, examples)."""
+    """The steps of each example, shape (steps, examples)."""
     found = np.zeros((made.steps, made.examples), dtype=bool)
     for step in range(made.steps):
         found[step, made.batch(step)] = True
@@ -54,7 +54,7 @@ def uniform(counts: np.ndarray) -> float:
     return float(2 * min(chdtrc(counts.size - 1, square), chdtr(counts.size - 1, square)))
 
 
-# -- what is drawn -----------------------------------------------------------------------------------------------------
+# -- the draws --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bins", [2, 3, 7, 10])
@@ -125,7 +125,7 @@ def test_cyclic_batches_are_of_the_group_whose_turn_it_is() -> None:
 
 @given(st.floats(1e-18, 1.0))
 def test_a_rate_is_never_exceeded(rate: float) -> None:
-    """Exactly ⌊rate · 2⁶⁴⌋ of the 2⁶⁴ words take part."""
+    """Exactly ⌊rate · 2⁶⁴⌋ of the 2⁶⁴ words are taken."""
     top, bottom = rate.as_integer_ratio()
     threshold = top * 2**64 // bottom
     words = np.array([max(threshold - 1, 0), min(threshold, 2**64 - 1), 2**64 - 1], dtype=np.uint64)
@@ -243,7 +243,7 @@ def test_what_sampling_does_not_cover_is_refused(who: Participation) -> None:
 
 @pytest.mark.slow
 def test_the_epsilon_of_a_sampled_run() -> None:
-    """Below that of the worst case, within the budget, and never below what the accountant says."""
+    """Below the worst case, within the budget, and never below the accountant's."""
     who = Participation.poisson(12, 0.1)
     run = PrivateRun(BUDGET, who, DPSGD(), 3, batches=batches(who, 50))
     fixed = PrivateRun(BUDGET, who.worst, DPSGD(), 3, batches=batches(who, 50))
@@ -341,7 +341,7 @@ def test_a_run_that_goes_on_draws_the_same_batches(who: Participation, tmp_path:
 def test_the_multiplier_of_a_folder_is_verified_and_not_found_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A number that the accountant does not verify is found anew, and differs from that of the folder."""
+    """A number that the accountant does not verify is computed again, and refused if it is larger."""
     who = Participation.poisson(12, 0.1)
 
     def begun(budget: Budget = BUDGET) -> PrivateRun:

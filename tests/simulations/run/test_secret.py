@@ -76,7 +76,7 @@ PLACES = {"noise": (noise, "step_scale"), "draws": (draws, "fill_spans"), "batch
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("hidden", [True, False])
 def test_no_frame_shows_the_key(where: str, place: str, hidden: bool, tmp_path: Path) -> None:
-    """Where something fails that has no frame of its own; the mutant is a key of plain bytes."""
+    """Where a function without a frame of its own fails; the mutant is a key of plain bytes."""
     run = private(where, tmp_path)
     if not hidden:
         run._secret = KEY  # type: ignore[assignment]

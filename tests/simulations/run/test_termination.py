@@ -172,7 +172,7 @@ def two_loops(run: PrivateRun, model: Model) -> None:
     del second
 
 
-#: the status of each way, and the steps that the folder has then, None where they are those of the first checkpoint
+#: the status of each way, and the steps that the folder has then, None for the first checkpoint
 WAYS: dict[str, tuple[Callable[[PrivateRun, Model], None], int, int | None]] = {
     "in the loop": (in_the_loop, 143, 3),
     "by hand": (by_hand, ENDED, None),
