@@ -256,6 +256,28 @@ def test_an_unfinished_folder_is_begun_again_with_another_key(tmp_path: Path) ->
     assert opened(path).position == 0
 
 
+@pytest.mark.parametrize("number", range(8))
+def test_a_process_that_is_killed_while_it_clears_a_folder_leaves_it_so_that_it_starts(
+    number: int, tmp_path: Path
+) -> None:
+    """The marker goes last: without it the other files would be those of somebody else."""
+    path = tmp_path / "run"
+    with mock.patch.object(Home, "write_checked", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        opened(path)
+    removed: list[Any] = []
+    real = os.unlink
+
+    def unlink(*arguments: Any) -> None:
+        if len(removed) == number:
+            raise KeyboardInterrupt
+        removed.append(arguments)
+        real(*arguments)
+
+    with mock.patch.object(os, "unlink", unlink), pytest.raises(KeyboardInterrupt):
+        opened(path)
+    assert opened(path).position == 0
+
+
 # -- owners and modes --------------------------------------------------------------------------------------------------
 
 
