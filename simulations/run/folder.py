@@ -144,8 +144,8 @@ def _make_marks(path: Path) -> None:
         raise type(error)(f"the outside mark of the run cannot be kept: {error}; {_MARKS_ADVICE}") from error
 
 
-def json_bytes(name: str, value: Any, most: int = MOST_BYTES) -> bytes:
-    """Write a value of JSON types as text that ``json_value`` reads, of at most so many bytes.
+def json_bytes(name: str, value: Any) -> bytes:
+    """Write a value of JSON types as text that ``json_value`` reads.
 
     Raises
     ------
@@ -154,8 +154,8 @@ def json_bytes(name: str, value: Any, most: int = MOST_BYTES) -> bytes:
     """
     try:
         text = json.dumps(value, indent=1, allow_nan=False).encode()
-        if len(text) > most:
-            raise ValueError(f"it takes {len(text)} bytes, more than {most}")
+        if len(text) > MOST_BYTES:
+            raise ValueError(f"it takes {len(text)} bytes, more than {MOST_BYTES}")
         check_json(text)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name} must be of JSON types and not too large: {error}") from error
@@ -341,15 +341,22 @@ class Home(Sealed):
         if _SETTINGS in names:
             return True
         others = {name.removesuffix(NEW) for name in names} - {_LOCK, _MARKER}
-        marker = owned.read_bytes(self.path / _MARKER) if _MARKER in names else b""
+        marker = self._marker() if _MARKER in names else b""
         empty = _LOCK not in names or (self.path / _LOCK).lstat().st_size == 0
         unfinished = marker == _MARKER_CONTENT and others <= _FIRST_FILES | {_SETTINGS}
-        if empty and (unfinished or (not others and _MARKER_CONTENT.startswith(marker))):
+        partial = marker is not None and _MARKER_CONTENT.startswith(marker) and not others
+        if empty and (unfinished or partial):
             return False
         raise ValueError(
             f"folder must be new, empty or that of a run (with {_SETTINGS}), got {self.path} with "
             f"{min(names - {_LOCK}, default=_LOCK)}: take a folder in it"
         )
+
+    def _marker(self) -> bytes | None:
+        """The content of the marker; None where the file is not of this user alone."""
+        with suppress(OSError, ValueError):
+            return owned.read_bytes(self.path / _MARKER)
+        return None
 
     def _read_settings(self) -> dict[str, Any]:
         """Read the settings; ``ValueError`` where the folder has another format."""

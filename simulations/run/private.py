@@ -390,9 +390,9 @@ class PrivateRun(Guarded):
         """Yield the batches of the steps to come, numbers of examples; without batches the numbers of the steps.
 
         Where a run with a folder is sent SIGTERM in the loop, and the process has no handler of its own, the run ends
-        cleanly before the next step, with ``SystemExit(143)``.  Where the loop ends before that, the signal ends the
-        process.  A ``break`` writes a checkpoint first, with what ``carry.save`` then returns; in a run of several
-        processes it does not.
+        cleanly before the next step, with ``SystemExit(143)``.  Where the loop ends before that, by ``break`` or an
+        exception, the run ends cleanly there, with the state that ``carry.save`` then returns, and the signal ends the
+        process.  A run of several processes writes no checkpoint there.
         """
         if self._durable is not None:
             self._termination.begin()

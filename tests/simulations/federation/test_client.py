@@ -23,7 +23,7 @@ from corrnoise.simulations.federation.messages import Refusal, Reply, Request
 from corrnoise.simulations.federation.plan import Plan
 from corrnoise.simulations.federation.server import STATE as SERVER_STATE
 from corrnoise.simulations.federation.server import FederatedServer
-from corrnoise.simulations.run import draws
+from corrnoise.simulations.run import draws, owned
 from corrnoise.support.serialise import load, save
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.numerics.checks import Array
@@ -269,7 +269,7 @@ def check_alone(folder: Path, patience: float) -> None:
 
 def test_one_folder_is_used_by_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_alone(tmp_path / "a", 0.2)
-    monkeypatch.setattr(module.owned, "locked", lambda *_, **__: mock.Mock())  # no lock
+    monkeypatch.setattr(owned, "locked", lambda *_, **__: mock.Mock())  # no lock
     with pytest.raises((AssertionError, OSError)):  # two replies, or one file that both write
         check_alone(tmp_path / "b", 30.0)
 

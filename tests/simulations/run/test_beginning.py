@@ -86,6 +86,7 @@ FOREIGN: dict[str, dict[str, bytes]] = {
     "a key": {"key": b"mine"},
     "a lock that is not empty": {"lock": b"123\n"},
     "a marker of another text": {"beginning": b"of my thesis"},
+    "a marker that others may read": {"beginning": MARKER},
     "a marker and a foreign file": {"beginning": MARKER, "thesis.tex": b"mine"},
     "a partial marker and a file of ours": {"beginning": MARKER[:9], "key": bytes(32)},
     "a marker that is longer": {"beginning": MARKER + b"x"},
@@ -100,7 +101,7 @@ def test_a_folder_of_others_is_refused_and_not_touched(which: str, tmp_path: Pat
     path.mkdir()
     for name, content in FOREIGN[which].items():
         (path / name).write_bytes(content)
-        (path / name).chmod(0o600)
+        (path / name).chmod(0o644 if which == "a marker that others may read" else 0o600)
     before = state_of(tmp_path)
     with pytest.raises(ValueError, match=r"folder must be new, empty or that of a run .* take a folder in it"):
         opened(path)

@@ -340,7 +340,7 @@ def test_the_older_checkpoint_is_taken_where_the_last_cannot_be_read(keeps: bool
     options: dict[str, Any] = {"keep_releases": keeps, "checkpoint_every": 2}
     with known_key():
         whole = Model()
-        shown = []
+        shown: Shown = []
         train(opened(path.with_name("whole"), whole, marks=path.with_name("other marks"), **options), whole, shown)
         trained(path, 5, **options)
         rng = np.random.default_rng(0)

@@ -12,11 +12,12 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from corrnoise.simulations.run import durable, engines, folder, journal, noise
+from corrnoise.simulations.run import draws, durable, engines, folder, journal
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.noise import fingerprint
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.support import reading
+from corrnoise.support.files import write_whole
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
@@ -98,7 +99,7 @@ def test_a_design_goes_on_on_another_processor(tmp_path: Path, monkeypatch: pyte
     import corrnoise as cn
     from corrnoise.designs import make
 
-    real = make.optimise
+    real = cn.optimise
 
     def elsewhere(*arguments: Any, **options: Any) -> Any:
         from dataclasses import replace
@@ -193,7 +194,7 @@ def ring_that_goes_round_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def other_draws_from(first: int) -> Callable[[pytest.MonkeyPatch], None]:
     def change(monkeypatch: pytest.MonkeyPatch) -> None:
-        real = noise.draws.filler
+        real = draws.filler
 
         def filler(secret: Any, step: int, spans: Any, nonce: bytes = b"") -> Any:
             draw = real(secret, step, spans, nonce)
@@ -205,7 +206,7 @@ def other_draws_from(first: int) -> Callable[[pytest.MonkeyPatch], None]:
 
             return other
 
-        monkeypatch.setattr(noise.draws, "filler", filler)
+        monkeypatch.setattr(draws, "filler", filler)
 
     return change
 
@@ -243,7 +244,7 @@ def test_all_ways_to_make_noise_have_one_fingerprint() -> None:
     assert fingerprint(program, 3, wide=False) != fingerprint(
         AntiPGD(0.4).program(Participation.single(10)), 3, wide=False
     )
-    with mock.patch.object(noise.os, "cpu_count", return_value=7):
+    with mock.patch.object(os, "cpu_count", return_value=7):
         assert fingerprint(program, 3, wide=False) == fingerprint(program, 3, wide=False)
 
 
@@ -300,7 +301,7 @@ def test_the_writer_has_the_limits_of_the_reader(limit: str, tmp_path: Path) -> 
 def test_a_checkpoint_is_read_again_after_it_was_written(tmp_path: Path) -> None:
     """One that the disk has changed is removed, and the run can write it once more."""
     run = opened(tmp_path / "run", carry=(carry := Carry(x=np.arange(100.0))))
-    real = folder.write_whole
+    real = write_whole
 
     def changed(path: Path, *arguments: Any, **options: Any) -> None:
         real(path, *arguments, **options)
