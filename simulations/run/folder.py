@@ -483,41 +483,47 @@ class Home(Sealed):
         Raises
         ------
         ValueError
-            There are checkpoints, and none can be read.
+            There are checkpoints, and none can be read; or the journal does not know one that can be read.
         PermissionError
             One is not of this user alone.
         """
         problems = []
         for number in sorted((n for kind, n, _ in self._numbered() if kind == "checkpoint"), reverse=True):
             try:
-                found = self._checkpoint(number)
+                head, arrays = self._checkpoint(number)
             except PermissionError:
                 raise
             except (OSError, ValueError) as error:
                 problems.append(str(error))
                 self._unreadable.add(number)
                 continue
+            self._check_known(head, number)
             if problems:
                 warnings.warn(f"{'; '.join(problems)}: the run goes on from checkpoint-{number}", stacklevel=2)
-            return found
+            return head, arrays
         if problems:
             raise ValueError(f"no checkpoint can be read: {'; '.join(problems)}")
         return _head(0, 0, "", 1), {}
 
     def _checkpoint(self, position: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """The head and the arrays of a checkpoint of this run, whose shards are there."""
-        path = self.path / f"checkpoint-{position}"
-        head, arrays = self.read(path)
+        """The head and the arrays of a checkpoint, whose shards can be read."""
+        head, arrays = self.read(self.path / f"checkpoint-{position}")
+        shards = head.get("shards")
+        for rank in range(1, shards if isinstance(shards, int) else 1):
+            with self._verified(self.path / f"shard-{position}-{rank}") as (_, described, _):
+                if described["head"] != head:  # a process was killed before it wrote the checkpoint again
+                    raise ValueError(f"it is of another checkpoint, {described['head']}")
+        return head, arrays
+
+    def _check_known(self, head: dict[str, Any], position: int) -> None:
+        """Refuse a whole checkpoint that the journal does not know: the journal is older, or another one."""
         number, shards = head.get("records"), head.get("shards")
         known = self.journal.link(number) if isinstance(number, int) else None
         if known is None or not isinstance(shards, int) or head != _head(position, number, known.hex(), shards):
-            raise ValueError(f"{path} is not of this run, or of a part of it that the journal does not know")
-        for rank in range(1, shards):
-            shard = self.path / f"shard-{position}-{rank}"
-            with self._verified(shard) as (_, described, _):
-                if described["head"] != head:
-                    raise ValueError(f"it is of another checkpoint, {described['head']}")
-        return head, arrays
+            raise ValueError(
+                f"{self.path / f'checkpoint-{position}'} is not of this run, or of a part of it that the journal does "
+                "not know"
+            )
 
     # -- releases ------------------------------------------------------------------------------------------------------
 

@@ -111,15 +111,15 @@ def test_a_design_goes_on_on_another_processor(tmp_path: Path, monkeypatch: pyte
         design = cn.design(Budget(0.5), Participation.fixed_epochs(8, epochs=2), memory=memory)
         return design.run(3, folder=Folder(tmp_path / "run", marks=tmp_path / "marks"))
 
-    first = run_of(2)
+    first = run_of(1)
     noise_of_first, multiplier = first.program.mechanism, first.multiplier
     made(first, 5)
     monkeypatch.setattr(make, "optimise", elsewhere)
-    second = run_of(2)
+    second = run_of(1)
     assert (second.position, second.multiplier, second.program.mechanism) == (5, multiplier, noise_of_first)
     made(second, 7)
     with pytest.raises(ValueError, match=r"mechanism was 'the one of the search .*', is 'the one of the search"):
-        run_of(1)
+        run_of(0)
 
 
 def test_each_argument_of_a_search_is_in_its_digest() -> None:
