@@ -72,7 +72,7 @@ def private_loss(run: Any, value: float) -> Any:
     number of accumulated steps; this factor must not depend on the data.
     """
     torch = extra_module("torch", "torch")
-    batch = run.handed
+    step = run.position
 
     class PrivateLoss(torch.autograd.Function):  # type: ignore[name-defined]
         @staticmethod
@@ -81,11 +81,11 @@ def private_loss(run: Any, value: float) -> Any:
 
         @staticmethod
         def backward(_: Any, scale: Any) -> None:
-            if batch is None or run.handed is not batch:
+            if run.position != step or run.handed is None:
                 raise RuntimeError("each batch has one backward pass: take the next batch of the run")
             parameters = run.trained
             before = [each.grad for each in parameters]
-            run.gradient(batch)
+            run.gradient(run.handed)
             for each, earlier in zip(parameters, before, strict=True):
                 each.grad *= scale.to(each.grad)
                 if earlier is not None:

@@ -81,8 +81,7 @@ class TorchRun(DataRun):
         self._engines = engines
         self._template = template
         self._chunk_size = chunk_size
-        self._handed_out: tuple[int, Any] = (-1, None)
-        self._rows: Any = None
+        self._read: tuple[int, Any] = (-1, None)  # the step whose rows were read last, and these
         super().__init__(loss, *arguments, **options)
         self._guard = Guard(self.trained)
 
@@ -102,30 +101,20 @@ class TorchRun(DataRun):
 
     # -- batches -------------------------------------------------------------------------------------------------------
 
-    def next_batch(self) -> Any:
-        """The numbers of the examples of the next step, whose gradient is then to be made."""
-        batch = super().next_batch()
-        self._handed_out, self._rows = (self.position, batch), None
-        return batch
-
-    @property
-    def handed(self) -> Any:
-        """The batch that was handed out last; None once it has its noise."""
-        position, batch = self._handed_out
-        return batch if position == self.position else None
-
     def handed_rows(self) -> Any:
         """The examples of this process in the batch that was handed out last, on the device of the model."""
-        if self.handed is None:
+        if (batch := self.handed) is None:
             raise RuntimeError("no batch was handed out: take the next one from the run or its loader")
-        return self._rows_of(self.handed)
+        return self._rows_of(batch)
 
     def _rows_of(self, batch: ArrayLike) -> Any:
         mine = self.mine(batch)
-        if self._rows is None:
+        position, rows = self._read
+        if position != self.position:
             with seeded(self.seed("data")):
-                self._rows = self._on_device(self.data.rows(mine))
-        return self._rows
+                rows = self._on_device(self.data.rows(mine))
+            self._read = self.position, rows
+        return rows
 
     def loader(self) -> Loader:
         """The rows of each batch to come, for a loop that takes a loader."""

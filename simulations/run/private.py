@@ -412,6 +412,13 @@ class PrivateRun(Guarded):
             if self._durable is not None:
                 self._termination.end()
 
+    @property
+    def handed(self) -> Any:
+        """The batch that was handed out last, or the number of its step; None once it has its noise."""
+        if not self._handed:
+            return None
+        return self._position if self._batches is None else self._batches.batch(self._position)
+
     def _following(self) -> Any:
         """Hand out the batch of the next step; None after the last one."""
         with self._alone():

@@ -218,7 +218,7 @@ def through_the_loop(gradients_of: Any, budget: Budget = CLAIM) -> np.ndarray:
         rows = torch.zeros(CANARIES, size)
         gradients = next(handed)
         rows[: len(gradients)] = torch.from_numpy(gradients).float()
-        criterion.run._rows = rows, torch.zeros(CANARIES)
+        criterion.run._read = criterion.run.position, (rows, torch.zeros(CANARIES))
         optimizer.zero_grad()
         criterion(forward(rows)).backward()
         optimizer.step()
