@@ -186,7 +186,8 @@ def make_private(
     loss: Callable[..., Any],
     budget: Budget,
     batch_size: int,
-    epochs: int | Participation,
+    epochs: int | None = None,
+    participation: Participation | None = None,
     mechanism: Mechanism | None = None,
     folder: str | os.PathLike[str] | Folder | None = None,
     key: Any = None,
@@ -215,7 +216,9 @@ def make_private(
     batch_size
         B, 1 <= B <= n, by which sums are divided; the expected size of sampled batches.
     epochs
-        How often an example takes part, at least 1; or a participation, for other orders and for sampled batches.
+        How often each example is used, at least 1, in one random order.
+    participation
+        Another data order in place of ``epochs``, also sampled batches.
     mechanism
         The noise; None for the best noise of two arrays for the running sums, which the folder keeps.
     folder
@@ -239,7 +242,7 @@ def make_private(
     ------
     ValueError, TypeError
         An argument is out of its range, or the folder is that of a run with other settings, data, parameters, state of
-        the optimizer or loss, or of another version of this package.
+        the optimizer or loss.
     BlockingIOError
         Another run uses the folder.
     """
@@ -257,7 +260,7 @@ def make_private(
         chunk_size,
         budget=budget,
         mechanism=mechanism,
-        order=source(epochs, len(own), batch_size),
+        order=source(epochs, len(own), batch_size, participation),
         folder=folder,
         sums=sums,
         release=release,

@@ -199,7 +199,8 @@ def make_private(
     loss: Loss,
     budget: Budget,
     batch_size: int,
-    epochs: int | Participation,
+    epochs: int | None = None,
+    participation: Participation | None = None,
     mechanism: Mechanism | None = None,
     folder: str | os.PathLike[str] | Folder | None = None,
     carry: Mapping[str, Any] | None = None,
@@ -235,8 +236,10 @@ def make_private(
         The privacy budget of the whole run, and the clipping norm.
     batch_size : int
         B, 1 <= B <= n, by which sums are divided; the expected size of sampled batches.
-    epochs : int or Participation
-        How often each example is used, at least 1; or a participation, for other orders and for sampled batches.
+    epochs : int, optional
+        How often each example is used, at least 1, in one random order.
+    participation : Participation, optional
+        Another data order in place of ``epochs``, also sampled batches.
     mechanism : Mechanism, optional
         The noise; None for the best noise with two buffers for running sums, which the folder keeps.
     folder : path or Folder, optional
@@ -289,7 +292,7 @@ def make_private(
     if chunk_size is not None:
         checks.integer("chunk_size", chunk_size, 1)
     group = group_of(model)
-    order = source(epochs, len(examples), batch_size)
+    order = source(epochs, len(examples), batch_size, participation)
     if example is not None:
         example = as_item(example if item is None else item(example))
         stacked([example], examples.template)

@@ -87,22 +87,36 @@ class Arrays:
         return of_arrays(self._arrays)
 
 
-def source(epochs: int | Participation, examples: int, batch_size: int) -> AnyBatches:
-    """The batches of a run over some data, of which a participation promises the order.
+def source(
+    epochs: int | Participation | None, examples: int, batch_size: int, participation: Participation | None = None
+) -> AnyBatches:
+    """The batches of a run over some data.
 
     Parameters
     ----------
-    epochs
-        How often each example takes part, in one random order for all epochs of floor(n/B) batches; or a participation,
-        which may be sampled: then B is the expected size of a batch.
-    examples, batch_size
+    epochs : int, optional
+        How often each example is used, in one random order for all epochs of floor(n/B) batches.
+    examples, batch_size : int
         As for ``batches``.
+    participation : Participation, optional
+        Another data order, which may be sampled: then B is the expected size of a batch.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Not exactly one of ``epochs`` and ``participation`` is given, or an argument is out of its range.
     """
+    if isinstance(epochs, Participation):
+        warnings.warn("pass a Participation as participation=; epochs= takes a number", FutureWarning, stacklevel=3)
+        epochs, participation = None, epochs
+    if (epochs is None) == (participation is None):
+        found = "neither" if epochs is None else "both"
+        raise ValueError(f"epochs (a number) or participation must be given, and not both, got {found}")
     if not examples:
         raise ValueError("data must have at least one example, got none")
     size = checks.integer("batch_size", batch_size, 1, largest=examples)
-    if isinstance(epochs, Participation):
-        return batches(epochs, examples, size)
+    if participation is not None:
+        return batches(checks.instance("participation", participation, Participation), examples, size)
     times = checks.integer("epochs", epochs, 1)
     return batches(Participation.fixed_epochs(examples // size * times, epochs=times), examples, size)
 

@@ -443,7 +443,7 @@ class Design(Record):
             loss=loss,
             budget=self.budget,
             batch_size=batch_size,
-            epochs=self.participation,
+            participation=self.participation,
             mechanism=self.mechanism,
             **options,
         )

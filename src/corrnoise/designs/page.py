@@ -170,7 +170,7 @@ class Snippet(NamedTuple):
 
 
 _LOAD = 'import corrnoise as cn\n\ndesign = cn.load(".")  # the folder of this page\n'
-_SAME = "budget=design.budget, epochs=design.participation, mechanism=design.mechanism"
+_SAME = "budget=design.budget, participation=design.participation, mechanism=design.mechanism"
 
 
 def snippets(design: Design) -> list[Snippet]:

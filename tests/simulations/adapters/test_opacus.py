@@ -284,7 +284,7 @@ def test_sampled_batches_of_the_loader_may_be_empty() -> None:
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     forward, optimizer, criterion, loader = opacus.make_private(
-        model, optimizer, data(), loss=loss, budget=CLAIM, batch_size=1, epochs=who, mechanism=DPSGD()
+        model, optimizer, data(), loss=loss, budget=CLAIM, batch_size=1, participation=who, mechanism=DPSGD()
     )
     sizes = []
     for x, y in loader:

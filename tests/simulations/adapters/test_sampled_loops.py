@@ -65,7 +65,7 @@ Trained = tuple[np.ndarray, list[int]]
 def by_numpy(who: Participation, size: int, *, mean: bool = False) -> Trained:
     """Softmax regression; with ``mean``, over the actual batch."""
     with known_key():
-        run = PrivateRun(BUDGET, who, DPSGD(), 18, batches=source(who, EXAMPLES, size))
+        run = PrivateRun(BUDGET, who, DPSGD(), 18, batches=source(None, EXAMPLES, size, who))
     model, sizes = np.zeros((3, 6)), []
     for batch in run:
         x = INPUTS[batch].astype(float)
@@ -92,7 +92,7 @@ def tensors(*, dataset: bool) -> Any:
 
 
 def options(who: Participation, size: int) -> dict[str, Any]:
-    return {"budget": BUDGET, "batch_size": size, "epochs": who, "mechanism": DPSGD()}
+    return {"budget": BUDGET, "batch_size": size, "participation": who, "mechanism": DPSGD()}
 
 
 def by_torch(who: Participation, size: int, *, dataset: bool = False) -> Trained:
@@ -208,7 +208,9 @@ def test_a_run_that_is_killed_goes_on_with_the_same_batches(
 def through_torch(data: Any, *, mean: bool = False) -> np.ndarray:
     """The gradient of an example is the example; what is released is the sum."""
     who, size = Participation.poisson(20, 0.1), data[0][[0]].shape[1]
-    run = PrivateRun(BUDGET, who, DPSGD(), size, batches=source(who, len(data[0]), max(round(len(data[0]) / 10), 1)))
+    run = PrivateRun(
+        BUDGET, who, DPSGD(), size, batches=source(None, len(data[0]), max(round(len(data[0]) / 10), 1), who)
+    )
     model = torch.nn.Linear(size, 1, bias=False, dtype=torch.float64)
     released = []
     for batch, examples in zip(run, data, strict=True):

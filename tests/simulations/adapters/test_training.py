@@ -103,15 +103,21 @@ def test_data_are_arrays_of_the_same_length(wrong: Any) -> None:
 
 def test_batches_are_those_of_whole_epochs_or_of_a_participation() -> None:
     assert source(3, 17, 5).participation == Participation.fixed_epochs(9, epochs=3)
-    assert source(Participation.reshuffled(8, epochs=2), 17, 4).orders.shape == (2, 17)  # type: ignore[union-attr]
+    assert source(None, 17, 4, Participation.reshuffled(8, epochs=2)).orders.shape == (2, 17)  # type: ignore[union-attr]
     for wrong in ({"batch_size": 18}, {"batch_size": 0}, {"epochs": 0}):
         with pytest.raises(ValueError, match=f"{next(iter(wrong))} must"):
             source(**{"epochs": 1, "examples": 17, "batch_size": 4} | wrong)
+    who = Participation.reshuffled(8, epochs=2)
+    for epochs, order in ((None, None), (2, who)):
+        with pytest.raises(ValueError, match="and not both"):
+            source(epochs, 17, 4, order)
+    with pytest.warns(FutureWarning, match="pass a Participation as participation="):
+        assert source(who, 17, 4).participation == who
 
 
 def test_chunks_are_the_batch_in_order() -> None:
     once = Participation.single(3)
-    run = PrivateRun(Budget(0.5), once, DPSGD(), 10, batches=source(once, 12, 4))
+    run = PrivateRun(Budget(0.5), once, DPSGD(), 10, batches=source(None, 12, 4, once))
     for size, lengths in ((None, [4]), (1, [1, 1, 1, 1]), (3, [3, 1]), (9, [4])):
         found = list(chunks(run, size, 10))
         assert np.concatenate([places for places, _ in found]).tolist() == [0, 1, 2, 3]
@@ -126,7 +132,7 @@ def test_chunks_are_the_batch_in_order() -> None:
 @pytest.mark.parametrize("capacity", [None, 100])
 def test_chunks_of_a_sampled_batch_have_one_shape(capacity: int | None) -> None:
     who = Participation.poisson(30, 0.1, capacity=capacity, examples=capacity and 400)
-    run = PrivateRun(Budget(epsilon=5.0, delta=1e-5), who, DPSGD(), 2, batches=source(who, 400, 40))
+    run = PrivateRun(Budget(epsilon=5.0, delta=1e-5), who, DPSGD(), 2, batches=source(None, 400, 40, who))
     sizes = set()
     for batch in run:
         found = list(chunks(run, None, 2))
