@@ -46,6 +46,7 @@ from corrnoise.simulations.adapters.training import batches_of, chunks, due
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.sums import Grid, add_truncated
+from corrnoise.theory.numerics import checks
 
 NORM_BLOCK = 1024  #: numbers whose norm is taken in float32
 TRUNCATED_AT_ONCE = 2**24  #: numbers of gradients
@@ -77,21 +78,35 @@ def check_parameters(run: PrivateRun, parameters: Sequence[Any]) -> None:
         raise ValueError(f"the trained parameters must be {run.size} numbers during the whole run, got {found}")
 
 
-def check_optimizer(model: Any, optimizer: Any) -> None:
-    """Refuse an optimizer that has other parameters than those of the model that are trained, or computes the loss.
+def check_optimizers(model: Any, optimizers: Sequence[Any]) -> None:
+    """Refuse optimizers whose parameters are not the trained ones of the model, or that compute the loss.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model.
+    optimizers : sequence of torch.optim.Optimizer
+        Together they have each trained parameter once.
 
     Raises
     ------
-    ValueError
-        The noise of the run does not cover all that the optimizer changes, or covers more; or the optimizer cannot take
-        a step with a gradient alone.
+    TypeError, ValueError
+        The noise of the run does not cover all changes of an optimizer, or covers more; or an optimizer cannot take a
+        step with a gradient alone.
     """
-    closure = inspect.signature(optimizer.step).parameters.get("closure")
-    if closure is not None and closure.default is closure.empty:
-        raise ValueError(f"optimizer must take steps without a closure, got {type(optimizer).__name__}")
-    trained = {id(each) for each in model.parameters() if each.requires_grad}
-    if trained != {id(each) for group in optimizer.param_groups for each in group["params"]}:
-        raise ValueError("optimizer must have exactly the parameters of the model that are trained")
+    library = extra_module("torch.optim", "torch")
+    found: list[int] = []
+    for each in optimizers:
+        checks.instance("optimizer", each, library.Optimizer)
+        closure = inspect.signature(each.step).parameters.get("closure")
+        if closure is not None and closure.default is closure.empty:
+            raise ValueError(f"optimizer must take steps without a closure, got {type(each).__name__}")
+        found += [id(parameter) for group in each.param_groups for parameter in group["params"]]
+    if sorted(found) != sorted(id(each) for each in model.parameters() if each.requires_grad):
+        raise ValueError(
+            "optimizer must have exactly the parameters of the model that are trained, each once: pass "
+            "(p for p in model.parameters() if p.requires_grad) to it"
+        )
 
 
 class Clipped(NamedTuple):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
@@ -152,7 +152,7 @@ class TorchRun(DataRun):
         return found
 
     def step(self, batch: ArrayLike, *, unprotected: bool = False) -> Unprotected | None:
-        """Set the gradients as ``gradient`` does, and take a step of the optimizer.
+        """Set the gradients as ``gradient`` does, and take a step of each optimizer.
 
         Parameters
         ----------
@@ -160,7 +160,8 @@ class TorchRun(DataRun):
             As for ``gradient``.
         """
         found = self.gradient(batch, unprotected=unprotected)
-        self.optimizer.step()
+        for each in torch_state.as_optimizers(self.optimizer):
+            each.step()
         return found
 
     def private_loss(self, *, unprotected: bool = False) -> Any:
@@ -211,6 +212,8 @@ def make_private(
     engine: EngineName = "auto",
     chunk_size: int | None = None,
     example: Any = None,
+    changed: Literal["optimizer"] | None = None,
+    asked: str | None = None,
 ) -> TorchRun:
     """A private run that trains a model; the same script starts and resumes it.
 
@@ -224,8 +227,8 @@ def make_private(
     ----------
     model : torch.nn.Module
         The model, with trained parameters of any type of floats.
-    optimizer : torch.optim.Optimizer
-        An optimizer over exactly its trained parameters.
+    optimizer : torch.optim.Optimizer or list
+        One or several optimizers that have exactly its trained parameters, each once.
     data : tuple, dict or Dataset
         A pair ``(inputs, targets)`` or a dictionary of tensors with the n examples along the first axis; or a
         ``Dataset`` with a length and items by number, which are such pairs or dictionaries.
@@ -263,6 +266,11 @@ def make_private(
         for a quarter of the expected number of a sampled batch.
     example : object, optional
         A public or made-up item with which model and loss are tried, if they do not take random numbers.
+    changed : {"optimizer"}, optional
+        Whether a resumed run may have other numbers of the optimizer, such as learning rates, which then win over those
+        of the checkpoint.
+    asked : str, optional
+        ``design.asked``, if ``mechanism`` comes from a search: a resumed run then takes the stored mechanism.
 
     Returns
     -------
@@ -291,6 +299,8 @@ def make_private(
     examples = Examples(data, item)
     if chunk_size is not None:
         checks.integer("chunk_size", chunk_size, 1)
+    if changed not in (None, "optimizer"):
+        raise ValueError(f"changed must be 'optimizer' or None, got {changed!r:.80}")
     group = group_of(model)
     order = source(epochs, len(examples), batch_size, participation)
     if example is not None:
@@ -305,7 +315,7 @@ def make_private(
         engines,
         examples.template,
         examples,
-        torch_state.parts(model, optimizer, carry, group),
+        torch_state.parts(model, optimizer, carry, group, changed),
         {**torch_state.about(model, optimizer, carry), "clipping": clipping},
         trainable_size(model),
         budget=budget,
@@ -316,5 +326,6 @@ def make_private(
         release=release,
         chunk_size=chunk_size,
         ranks=group,
+        asked=asked,
         maker=maker_for(next(model.parameters()).device),
     )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.adapters.identity import simple
-from corrnoise.simulations.adapters.torch import check_optimizer, check_products, check_types
+from corrnoise.simulations.adapters.torch import check_optimizers, check_products, check_types
 from corrnoise.simulations.adapters.torch_random import TorchGenerators
 from corrnoise.simulations.adapters.torch_shards import Group
 from corrnoise.simulations.adapters.training import Parts
@@ -45,48 +45,100 @@ class State:
         self._owner.load_state_dict(torch.load(file, map_location="cpu", weights_only=True))
 
 
+class OptimizerState(State):
+    """A part of a checkpoint: the state of an optimizer, with the numbers that it started with.
+
+    Parameters
+    ----------
+    owner : torch.optim.Optimizer
+        The optimizer.
+    changed : bool
+        Whether a resumed run may start with other numbers, such as learning rates, which then win over stored ones.
+    """
+
+    def __init__(self, owner: Any, *, changed: bool) -> None:
+        super().__init__(owner)
+        self._changed = changed
+        self._numbers = numbers_of(owner)
+        self._groups = [_simple_values(group) for group in owner.param_groups]
+
+    def save(self) -> dict[str, NDArray[Any]]:
+        """The state, and the numbers at the start."""
+        return {**super().save(), "numbers": np.frombuffer(self._numbers.encode(), np.uint8)}
+
+    def load(self, arrays: dict[str, NDArray[Any]], /) -> None:
+        """Restore a saved state, unless it belongs to other numbers."""
+        before = arrays["numbers"].tobytes().decode()
+        if before != self._numbers and not self._changed:
+            raise ValueError(
+                f"the optimizer was {before!r} when the run began, is {self._numbers!r}: pass the same numbers, or "
+                "changed='optimizer' to resume with the new ones"
+            )
+        super().load(arrays)
+        if before != self._numbers:
+            for group, values in zip(self._owner.param_groups, self._groups, strict=True):
+                group.update(values)
+
+
+def numbers_of(optimizer: Any) -> str:
+    """The class of an optimizer, and the numbers of its groups."""
+    return f"{type(optimizer).__qualname__}({'; '.join(simple(group) for group in optimizer.param_groups)})"
+
+
+def _simple_values(group: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in group.items() if isinstance(value, bool | int | float | str | tuple)}
+
+
+def as_optimizers(optimizer: Any) -> list[Any]:
+    """One or several optimizers as a list."""
+    return list(optimizer) if isinstance(optimizer, list | tuple) else [optimizer]
+
+
 def check_model(model: Any, optimizer: Any, sums: Sums) -> None:
     """Refuse a model that no run of PyTorch covers, before there is a folder.
 
     Parameters
     ----------
-    model, optimizer, sums
+    model, optimizer, sums : object
         As for ``make_private``.
 
     Raises
     ------
     TypeError
-        The model is no module, or the optimizer none of PyTorch.
+        The model is not a module, or the optimizer not one of PyTorch.
     ValueError
         A trained parameter is of half precision without exact sums or no float, a layer mixes examples, the optimizer
         has other parameters or needs a closure, or products of matrices are set to be shorter than float32.
     """
     torch = extra_module("torch", "torch")
     checks.instance("model", model, torch.nn.Module)
-    checks.instance("optimizer", optimizer, torch.optim.Optimizer)
-    check_optimizer(model, optimizer)
+    check_optimizers(model, as_optimizers(optimizer))
     check_types("parameters", [each for each in model.parameters() if each.requires_grad], half=sums == "exact")
     check_products()
 
 
-def parts(model: Any, optimizer: Any, carry: Mapping[str, Any] | None, group: Group | None) -> dict[str, Carry]:
-    """The content of a checkpoint.  All processes of a job begin with what the first one has.
+def parts(
+    model: Any, optimizer: Any, carry: Mapping[str, Any] | None, group: Group | None, changed: str | None = None
+) -> dict[str, Carry]:
+    """The content of a checkpoint.  All processes of a job start with the content of the first one.
 
     Parameters
     ----------
-    model, optimizer, carry
+    model, optimizer, carry, changed : object
         As for ``make_private``.
-    group
-        The processes of the job; None for one.  Only the first goes on with its generators.
+    group : Group, optional
+        The processes of the job; None for one.  Only the first restores its generators.
     """
-    own = {"model": model, "optimizer": optimizer}
+    own: dict[str, Carry] = {"model": State(model)}
+    for number, each in enumerate(as_optimizers(optimizer)):
+        own[f"optimizer {number}" if number else "optimizer"] = OptimizerState(each, changed=changed == "optimizer")
     more = {} if carry is None else dict(carry)
     for name, each in more.items():
         if name in (*own, "torch", "generators") or not (
             hasattr(each, "state_dict") and hasattr(each, "load_state_dict")
         ):
             raise ValueError(f"carry must be objects with state_dict and load_state_dict by their names, got {name!r}")
-    found: dict[str, Carry] = {name: State(each) for name, each in (own | more).items()}
+    found = {**own, **{name: State(each) for name, each in more.items()}}
     if group is not None:
         whole = Parts(found)
         whole.load(group.share(whole.save))
@@ -94,17 +146,16 @@ def parts(model: Any, optimizer: Any, carry: Mapping[str, Any] | None, group: Gr
 
 
 def about(model: Any, optimizer: Any, carry: Mapping[str, Any] | None) -> dict[str, str]:
-    """The facts that a restart compares: parameters, the class and numbers of the optimizer, and what is carried.
+    """The facts that a resumed run compares: parameters, the classes of the optimizers, and carried objects.
 
     Parameters
     ----------
-    model, optimizer, carry
+    model, optimizer, carry : object
         As for ``make_private``.
     """
     named = [(name, each) for name, each in model.named_parameters() if each.requires_grad]
-    groups = "; ".join(simple(group) for group in optimizer.param_groups)
     return {
         **{f"parameter {name}": f"{str(each.dtype)[6:]} {tuple(each.shape)}" for name, each in named},
-        "optimizer": f"{type(optimizer).__qualname__}({groups})",
+        "optimizer": ", ".join(type(each).__qualname__ for each in as_optimizers(optimizer)),
         "carried": ", ".join(f"{name}: {type(each).__qualname__}" for name, each in sorted((carry or {}).items())),
     }

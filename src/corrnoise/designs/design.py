@@ -445,6 +445,7 @@ class Design(Record):
             batch_size=batch_size,
             participation=self.participation,
             mechanism=self.mechanism,
+            asked=self.asked,
             **options,
         )
 

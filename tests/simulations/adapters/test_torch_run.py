@@ -227,7 +227,7 @@ def test_a_stranger_is_told_what_is_wrong(tmp_path: Path) -> None:
     refused(plain, "made-up example .* unexpected keyword argument", data=Items())
     for each in (torch.nn.Linear(6, 3).double(), torch.nn.Sequential(torch.nn.Embedding(20, 3), *words[1:])):
         check_layers(each)
-        torch_loop.check_optimizer(each, torch.optim.Adam(each.parameters()))
+        torch_loop.check_optimizers(each, [torch.optim.Adam(each.parameters())])
 
 
 class Scaled(torch.nn.Module):  # type: ignore[name-defined]
@@ -282,7 +282,9 @@ def test_another_optimizer_or_model_is_refused_and_another_version_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command(tmp_path, **with_rate(0.5)).close()
-    with pytest.raises(ValueError, match=r"optimizer was 'SGD\(.*lr=0.5.*', is 'SGD\(.*lr=0.25"):
+    with pytest.raises(
+        ValueError, match=r"the optimizer was 'SGD\(.*lr=0.5.*' when the run began, is 'SGD\(.*lr=0.25.*changed='optimizer'"
+    ):
         command(tmp_path, **with_rate(0.25))
     wider = torch.nn.Sequential(torch.nn.Linear(6, 5, bias=False), torch.nn.Linear(5, 2, False), torch.nn.Linear(2, 1))
     assert sum(each.numel() for each in wider.parameters()) == 43
@@ -295,6 +297,59 @@ def test_another_optimizer_or_model_is_refused_and_another_version_resumes(
         )
     monkeypatch.setattr(durable, "__version__", "77.0")
     command(tmp_path, **with_rate(0.5)).close()
+
+
+def test_a_resumed_run_may_change_the_learning_rate(tmp_path: Path) -> None:
+    """Only if it says so; the new rate wins over the checkpoint, and the momentum is kept."""
+    chosen = with_rate(0.5)
+    chosen["optimizer"] = torch.optim.SGD(chosen["model"].parameters(), lr=0.5, momentum=0.9)
+    run = command(tmp_path, **chosen)
+    for batch in run:
+        run.step(batch)
+        if run.position == 5:
+            break
+    run.close()
+    kept = run.optimizer.state_dict()["state"]
+    rates = []
+    for changed in ("optimizer", None):
+        chosen = with_rate(0.25)
+        chosen["optimizer"] = torch.optim.SGD(chosen["model"].parameters(), lr=0.25, momentum=0.9)
+        run = command(tmp_path, **chosen, changed=changed)
+        rates.append(run.optimizer.param_groups[0]["lr"])
+        if changed:
+            for number, state in run.optimizer.state_dict()["state"].items():
+                assert torch.equal(state["momentum_buffer"], kept[number]["momentum_buffer"])
+        run.step(next(iter(run)))
+        run.close()  # the checkpoint has the new rate
+    assert rates == [0.25, 0.25]
+    with pytest.raises(ValueError, match="changed must be 'optimizer' or None, got 'model'"):
+        command(tmp_path, **with_rate(0.25), changed="model")
+
+
+def test_several_optimizers_share_the_parameters(tmp_path: Path) -> None:
+    found = []
+    for several in (False, True):
+        model = with_rate(0.5)["model"]
+        torch.manual_seed(2)
+        for each in model.parameters():
+            torch.nn.init.normal_(each)
+        first, second = list(model[0].parameters()), list(model[2].parameters())
+        optimizers = [torch.optim.SGD(part, lr=0.5) for part in (first, second)]
+        place = tmp_path / str(several)
+        for stop in (5, 12):
+            with mock.patch.object(training, "batches", partial(batches, rng=0)), counted(0 if stop == 5 else 6):
+                run = command(
+                    place, model=model, optimizer=optimizers if several else torch.optim.SGD(model.parameters(), lr=0.5)
+                )
+                for batch in run:
+                    run.step(batch)
+                    if run.position == stop < 12:
+                        break
+                run.close()
+        found.append(flat(run))
+    np.testing.assert_array_equal(*found)
+    with pytest.raises(ValueError, match="each once"):
+        command(tmp_path / "other", model=model, optimizer=[*optimizers, optimizers[0]])
 
 
 def test_a_schedule_of_learning_rates_goes_on(tmp_path: Path) -> None:
