@@ -317,7 +317,8 @@ def clip_factors(
         numbers = sum(
             each.a.shape[-1] * each.b.shape[-1] if each.a.dim() == 3 else each.b.shape[-1] for each in gradients
         )
-        lost = 2.0**-122 * blocks.examples * blocks.positions * math.sqrt(numbers)
+        positions = max(each.positions for each in gradients)  # of all blocks that an example is in
+        lost = 2.0**-122 * blocks.examples * positions * math.sqrt(numbers)
         whole &= lost * largest <= UNDERFLOW_SHARE * clip_norm
     factors = (clip_norm * (MARGIN - blocks.rounding) / squares.sqrt()).clamp(max=1.0)
     factors = torch.minimum(factors, clip_norm * blocks.ratio / kappa.sqrt())

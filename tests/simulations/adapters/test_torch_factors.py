@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from corrnoise.simulations.run.sums import MARGIN
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
+from tests.simulations.adapters.pages import script
 
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
@@ -241,6 +243,18 @@ def test_examples_without_a_finite_gradient_count_as_zero(broken: float) -> None
     torch.testing.assert_close(one_sum(a, b, 0.1, 5), kept)
 
 
+def test_underflow_counts_in_all_blocks_of_an_example() -> None:
+    """Blocks of one position each lose 64 times what one block loses."""
+    a, b = torch.ones(2, 64, 4), torch.ones(2, 64, 4)
+    a[0] *= 2.0**95
+    lost = 2.0**-122 * 4 * 2.0**95
+    blocks = Blocks(1, 1, "float32", 16.0, 1e-4)
+    counts = torch.ones(2, dtype=torch.bool)
+    for clip_norm, kept in ((2e6 * lost, False), (2e6 * 64 * lost, True)):
+        factors, _ = clip_factors([linear(a, b)], torch.zeros(2, dtype=torch.float64), clip_norm, blocks, counts)
+        assert (factors > 0).tolist() == [kept, True]
+
+
 class Capricious(torch.nn.Module):  # type: ignore[name-defined]
     """A model that uses its layer now and then, by name."""
 
@@ -378,6 +392,28 @@ def test_batches_that_no_margin_covers_are_refused() -> None:
         blocks_of(10**6, 2, "float64")
     with pytest.raises(ValueError, match="batches of 1000000000 examples with 1 positions"):
         blocks_of(10**9, 1)
+
+
+def test_the_report_for_opacus_shows_a_gradient_beyond_its_clip_norm() -> None:
+    """The script of the page runs, and its gradients have at most the clip norm here."""
+    pytest.importorskip("opacus")
+    shown: list[str] = []
+    names: dict[str, Any] = {"print": lambda *words: shown.append(" ".join(map(str, words)))}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Opacus, about its generator
+        exec(compile(script("Ghost clipping"), "report", "exec"), names)
+    *_, largest, _, _, theirs = shown[-1].replace(":", "").split()
+    assert float(largest) > 2
+    assert float(theirs) < 1
+    model, rows = names["Opposed"](), (names["inputs"], names["targets"])
+    engine = Engine("vmap", uses_of(model, torch.nn.L1Loss(), tuple(each[:1] for each in rows)))
+    assert engine.factors == ("layer.weight",)
+    samples = engine.gradients(model, torch.nn.L1Loss(), rows).samples
+    for row in range(len(rows[0])):
+        one = samples[0]._replace(a=samples[0].a[row : row + 1], b=samples[0].b[row : row + 1])
+        found = clipped([one], 1.0, None, blocks_of(1, 2)._replace(ratio=1e9), 1)
+        assert 0.98 <= found.sums[0].norm().item() <= 1 < found.norms.item()
+        assert 0 < clipped([one], 1.0, None, blocks_of(1, 2), 1).sums[0].norm().item() < 1e-4  # K binds
 
 
 # -- exact sums --------------------------------------------------------------------------------------------------------
