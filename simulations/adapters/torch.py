@@ -387,7 +387,7 @@ def private_gradient(
         this process if there are several.
     chunk_size : int, optional
         How many examples are computed at once.  None for all, as far as their gradients fit into 1 GiB, and for a
-        quarter of the expected number of a sampled batch.  Exact sums of gradients of examples do not depend on it.
+        quarter of the expected number of a sampled batch.
     clipping, engine, example : object
         As for ``make_private``; they count at the first call of a run.
 

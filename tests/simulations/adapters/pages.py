@@ -14,10 +14,16 @@ _PAGES = {
     "Ghost clipping": "ghost-clipping.md",
     "JAX": "jax.md",
     "processes": "devices.md",
+    "Trainer": "loops.md#Trainer of transformers",
+    "Lightning": "loops.md#Lightning",
 }
 
 
 def script(library: str) -> str:
-    """The example of a library."""
-    (block,) = re.findall(r"```py\n(.*?)```", (_DOCS / _PAGES[library]).read_text(encoding="utf-8"), re.DOTALL)
+    """The example of a library, which is the only one of its page or of its section."""
+    page, _, heading = _PAGES[library].partition("#")
+    text = (_DOCS / page).read_text(encoding="utf-8")
+    if heading:
+        text = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    (block,) = re.findall(r"```py\n(.*?)```", text, re.DOTALL)
     return str(block)
