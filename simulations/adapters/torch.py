@@ -449,7 +449,7 @@ def noisy_gradient(
 
 
 def _unprotected(losses: list[Any], norms: list[Any], clip_norm: float) -> Unprotected:
-    """What a step knows of its batch."""
+    """The numbers of a step that are not private."""
     torch = extra_module("torch", "torch")
     if not losses:
         return Unprotected(0.0, np.zeros(0), 0.0)
