@@ -283,7 +283,8 @@ def test_another_optimizer_or_model_is_refused_and_another_version_resumes(
 ) -> None:
     command(tmp_path, **with_rate(0.5)).close()
     with pytest.raises(
-        ValueError, match=r"the optimizer was 'SGD\(.*lr=0.5.*' when the run began, is 'SGD\(.*lr=0.25.*changed='optimizer'"
+        ValueError,
+        match=r"the optimizer was 'SGD\(.*lr=0.5.*' when the run began, is 'SGD\(.*lr=0.25.*changed='optimizer'",
     ):
         command(tmp_path, **with_rate(0.25))
     wider = torch.nn.Sequential(torch.nn.Linear(6, 5, bias=False), torch.nn.Linear(5, 2, False), torch.nn.Linear(2, 1))
