@@ -305,8 +305,13 @@ def test_rows_that_disagree_by_one_bit_take_passes_of_their_own() -> None:
 
         return torch.func.vmap(one)(readings)
 
-    taken = []
-    found, passes = torch_branches.in_passes(5, run_pass, lambda old, new, live: taken.append(live.copy()) or new)
+    taken: list[Any] = []
+
+    def merge(_: Any, new: Any, live: Any) -> Any:
+        taken.append(live.copy())
+        return new
+
+    found, passes = torch_branches.in_passes(5, run_pass, merge)
     assert passes == 4
     assert np.array(taken).sum(0).tolist() == [1] * 5
     assert found is not None

@@ -348,7 +348,7 @@ def test_several_optimizers_share_the_parameters(tmp_path: Path) -> None:
                         break
                 run.close()
         found.append(flat(run))
-    np.testing.assert_array_equal(*found)
+    np.testing.assert_array_equal(found[0], found[1])
     with pytest.raises(ValueError, match="each once"):
         command(tmp_path / "other", model=model, optimizer=[*optimizers, optimizers[0]])
 

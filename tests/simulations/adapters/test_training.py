@@ -104,13 +104,13 @@ def test_data_are_arrays_of_the_same_length(wrong: Any) -> None:
 def test_batches_are_those_of_whole_epochs_or_of_a_participation() -> None:
     assert source(3, 17, 5).participation == Participation.fixed_epochs(9, epochs=3)
     assert source(None, 17, 4, Participation.reshuffled(8, epochs=2)).orders.shape == (2, 17)  # type: ignore[union-attr]
-    for wrong in ({"batch_size": 18}, {"batch_size": 0}, {"epochs": 0}):
-        with pytest.raises(ValueError, match=f"{next(iter(wrong))} must"):
-            source(**{"epochs": 1, "examples": 17, "batch_size": 4} | wrong)
+    for epochs, size, name in ((1, 18, "batch_size"), (1, 0, "batch_size"), (0, 4, "epochs")):
+        with pytest.raises(ValueError, match=f"{name} must"):
+            source(epochs, 17, size)
     who = Participation.reshuffled(8, epochs=2)
-    for epochs, order in ((None, None), (2, who)):
+    for times, order in ((None, None), (2, who)):
         with pytest.raises(ValueError, match="and not both"):
-            source(epochs, 17, 4, order)
+            source(times, 17, 4, order)
     with pytest.warns(FutureWarning, match="pass a Participation as participation="):
         assert source(who, 17, 4).participation == who
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,11 @@ def made(name: str) -> Case:
 # -- the oracle --------------------------------------------------------------------------------------------------------
 
 
+def row_of(number: int, leaf: Any) -> Any:
+    """A row of a tensor, as rows."""
+    return leaf[number : number + 1]
+
+
 def tree(function: Callable[[Any], Any], value: Any) -> Any:
     """A tuple or a dictionary of tensors, changed leaf by leaf."""
     if isinstance(value, dict):
@@ -106,7 +112,7 @@ def plain_gradients(make: Callable[[], Any], data: Any, loss: Any, *, double: bo
     found = []
     for number in range(EXAMPLES):
         model = make().double() if double else make()
-        row = tree(lambda leaf, n=number: leaf[n : n + 1], data)
+        row = tree(partial(row_of, number), data)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             loss(call(model, row), row if isinstance(row, dict) else row[1]).backward()
@@ -149,7 +155,7 @@ def sequences(length: int = 5, features: int = 4, classes: int = 3) -> Any:
     return floats(length, features), numbers(classes)
 
 
-class Lambda(nn.Module):
+class Lambda(nn.Module):  # type: ignore[name-defined]
     """A module with a function of its parts and inputs as the forward pass."""
 
     def __init__(self, function: Callable[..., Any], **parts: Any) -> None:
@@ -631,7 +637,7 @@ def lstm_cell() -> Case:
         state = None
         for step in x.unbind(1):
             state = self.a(step, state)
-        return self.b(state[0])
+        return self.b(state[0])  # type: ignore[index]
 
     return Case(Lambda(forward, a=nn.LSTMCell(4, 5), b=nn.Linear(5, 3)), sequences())
 
@@ -1017,7 +1023,7 @@ def tensor_hook() -> Case:
 
 @slow
 def overridden_forward() -> Case:
-    class Scaled(nn.Linear):
+    class Scaled(nn.Linear):  # type: ignore[name-defined]
         def forward(self, x: Any) -> Any:
             return super().forward(x) * self.weight.shape[0] + x.sum(-1, keepdim=True)
 
@@ -1187,7 +1193,9 @@ def fake_quantised() -> Case:
 # -- state in the model ------------------------------------------------------------------------------------------------
 
 
-class _Average(nn.Module):
+class _Average(nn.Module):  # type: ignore[name-defined]
+    mean: Any
+
     def __init__(self, assigned: bool) -> None:
         super().__init__()
         self.a, self.b, self.assigned = nn.Linear(6, 4), nn.Linear(4, 3), assigned
@@ -1251,7 +1259,7 @@ def frozen_parameter_by_assignment() -> Case:
 def average_in_extra_state() -> Case:
     """A dictionary that ``state_dict`` keeps."""
 
-    class Averaging(nn.Linear):
+    class Averaging(nn.Linear):  # type: ignore[name-defined]
         def get_extra_state(self) -> Any:
             return self.kept
 
@@ -1431,7 +1439,7 @@ def data_parallel() -> Case:
     return Case(nn.DataParallel(mlp()), flat())
 
 
-class _Plain(torch.autograd.Function):
+class _Plain(torch.autograd.Function):  # type: ignore[name-defined]
     """A square without a rule for ``vmap``."""
 
     @staticmethod
@@ -1444,7 +1452,7 @@ class _Plain(torch.autograd.Function):
         return 2 * ctx.saved_tensors[0] * gradient
 
 
-class _Ruled(torch.autograd.Function):
+class _Ruled(torch.autograd.Function):  # type: ignore[name-defined]
     """A gradient that is reversed, with a rule for ``vmap``."""
 
     generate_vmap_rule = True
