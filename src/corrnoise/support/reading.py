@@ -41,7 +41,8 @@ _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[\[{]|[\]}]', re.DOTALL)  #
 _MEMBER = re.compile(r"[A-Za-z0-9_-]+\.(?:json|npy)")
 _DTYPE = r"[<>|](?:b1|[iu][1248]|f[248])"
 _HEADER = re.compile(
-    rf"\{{'descr': '({_DTYPE})', 'fortran_order': (True|False), 'shape': \(((?:\d{{1,12}},? ?){{0,4}})\), \}} *\n"
+    rf"\{{'descr': '({_DTYPE})', 'fortran_order': (True|False), "
+    r"'shape': \((|\d{1,12},|\d{1,12}(?:, \d{1,12}){1,7})\), \} *\n"
 )
 
 
