@@ -4,66 +4,28 @@
     app = server_app(server_of)  # server_of(context) -> FederatedServer, with the roster
 
 Flower carries messages, and nothing else rests on it.  The state of a client is in its own folder, because Flower keeps
-that of a node in memory only.  Nodes change their numbers at each start, so the strategy asks each for its name, and a
-name with a key in the roster must sign a fresh challenge.  Flower sends the text of an exception of a client to the
-server; here it stays in the log of the client, because it may show data.
+the state of a node in memory only.  Flower sends the text of an exception of a client to the server; here it stays in
+the log of the client, because it may show data.
 
-Flower also sends the *code* of the app from the server to the nodes.  The promise against any server is for nodes that
-run code which their owners have approved.
+Flower also sends the *code* of the app from the server to the nodes.  The guarantee against any server is for nodes
+that run code which their owners have approved.
 """
 
 from __future__ import annotations
 
 import logging
-import secrets
-import time
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
+from corrnoise.simulations.adapters.flower_nodes import EXTRA, Nodes, packed, unpacked
 from corrnoise.simulations.extras import extra_module
-from corrnoise.simulations.federation import keys
 from corrnoise.simulations.federation.client import FederatedClient
-from corrnoise.simulations.federation.messages import Presence, Refusal, Reply, Request, well_formed
+from corrnoise.simulations.federation.messages import Presence, Refusal, Reply, Request
 from corrnoise.simulations.federation.server import FederatedServer
 from corrnoise.theory.numerics import checks
 
-Message = Request | Reply | Refusal | Presence
-_KINDS: dict[str, type[Message]] = {kind.__name__: kind for kind in (Request, Reply, Refusal, Presence)}
-_EXTRA = "flower"
-_PAUSE = 1.0  # seconds between two looks at the nodes
 _log = logging.getLogger("flwr.corrnoise")  # shown where Flower's own lines are
-
-
-# -- what travels ------------------------------------------------------------------------------------------------------
-
-
-def packed(thing: Message, signature: str | None = None) -> Any:
-    """The content of a Flower message: vectors as arrays, all else as settings."""
-    app = extra_module("flwr.app", _EXTRA)
-    vectors = {name: value for name, value in vars(thing).items() if isinstance(value, np.ndarray)}
-    words = {name: value for name, value in vars(thing).items() if name not in vectors}
-    words |= {"kind": type(thing).__name__} | ({} if signature is None else {"signature": signature})
-    arrays = app.ArrayRecord({name: app.Array(value) for name, value in vectors.items()})
-    return app.RecordDict({"words": app.ConfigRecord(words), "vectors": arrays})
-
-
-def unpacked(content: Any) -> tuple[Any, Any]:
-    """The content that ``packed`` has packed, and its signature.
-
-    Raises ``ValueError`` for anything else; the values of the fields are for the receiver to check.
-    """
-    try:
-        words = dict(content["words"])
-        kind, signature = _KINDS[words.pop("kind")], words.pop("signature", None)
-        thing = kind(**words, **{name: array.numpy() for name, array in content["vectors"].items()})
-        if not well_formed(thing):
-            raise TypeError(f"{kind.__name__} with fields of other types")
-    except Exception as error:  # of many types, as the sender may write anything
-        raise ValueError(f"content must be a message of a federation, got {type(error).__name__}") from None
-    return thing, signature
 
 
 # -- the side of a client ----------------------------------------------------------------------------------------------
@@ -82,8 +44,8 @@ def client_app(client_of: Callable[[Any], FederatedClient]) -> Any:
     ImportError
         Flower is not installed.
     """
-    flower = extra_module("flwr.app", _EXTRA)
-    app = extra_module("flwr.clientapp", _EXTRA).ClientApp()
+    flower = extra_module("flwr.app", EXTRA)
+    app = extra_module("flwr.clientapp", EXTRA).ClientApp()
 
     def answered(message: Any, context: Any) -> Any:
         try:
@@ -118,17 +80,20 @@ class CorrelatedNoise:
         The server, with the plan, the roster and the folder.  Its plan says who adds the noise.
     patience
         Seconds that a round waits for as many clients as it asks, and for the names of new nodes, >= 0.
+
+    Attributes
+    ----------
+    nodes
+        The nodes of the clients.
     """
 
     def __init__(self, server: FederatedServer, *, patience: float = 60.0) -> None:
         self.server = checks.instance("server", server, FederatedServer)
-        self.patience = checks.real("patience", patience, "[0, inf)")
-        self._nodes: dict[str, int] = {}  # the newest node of each client
-        self._known: set[int] = set()  # nodes that have said who they are, or have lied
+        self.nodes = Nodes(server.plan.run, server.roster, checks.real("patience", patience, "[0, inf)"))
         self._asked: dict[int, str] = {}  # the client of each node that was asked in this round
 
     def summary(self) -> None:
-        """Log the plan, what it promises, and what users should know."""
+        """Log the plan, its guarantee and its warnings; Flower calls this when a run starts."""
         plan = self.server.plan
         _log.info(
             "plan %r; noise %r; guarantee %s", plan.run, plan.mechanism, plan.guarantee(plan.budget.delta or 1e-5)
@@ -139,7 +104,7 @@ class CorrelatedNoise:
     @property
     def arrays(self) -> Any:
         """The model as Flower's arrays."""
-        return extra_module("flwr.app", _EXTRA).ArrayRecord([self.server.output])
+        return extra_module("flwr.app", EXTRA).ArrayRecord([self.server.output])
 
     def run(
         self, grid: Any, *, timeout: float = 3600.0, evaluate: Callable[[Any], Mapping[str, float]] | None = None
@@ -155,7 +120,7 @@ class CorrelatedNoise:
         evaluate
             A function of the model, shape (d,), on public data; its numbers are shown after each round.
         """
-        record = extra_module("flwr.app", _EXTRA).MetricRecord
+        record = extra_module("flwr.app", EXTRA).MetricRecord
 
         def shown(_: int, arrays: Any) -> Any:
             return record(dict(evaluate(arrays.to_numpy_ndarrays()[0]))) if evaluate is not None else None
@@ -179,12 +144,12 @@ class CorrelatedNoise:
 
         A list, as Flower reads it twice.
         """
-        flower = extra_module("flwr.app", _EXTRA)
-        requests = self.server.requests(sorted(self._present(grid)))
-        self._asked = {self._nodes[name]: name for name in requests}
+        flower = extra_module("flwr.app", EXTRA)
+        nodes = self.nodes.present(grid, lambda names: len(names) >= self.server.plan.participants)
+        requests = self.server.requests(sorted(nodes))
+        self._asked = {nodes[name]: name for name in requests}
         return [
-            flower.Message(packed(request), self._nodes[name], flower.MessageType.TRAIN)
-            for name, request in requests.items()
+            flower.Message(packed(request), nodes[name], flower.MessageType.TRAIN) for name, request in requests.items()
         ]
 
     def aggregate_train(self, server_round: int, replies: Iterable[Any]) -> tuple[Any, Any]:
@@ -193,7 +158,7 @@ class CorrelatedNoise:
         self.server.finish_round()
         state = self.server.state
         counts = {"taken": taken, "rejected": state.rejected, "exhausted": len(state.exhausted)}
-        return self.arrays, extra_module("flwr.app", _EXTRA).MetricRecord(counts)
+        return self.arrays, extra_module("flwr.app", EXTRA).MetricRecord(counts)
 
     def configure_evaluate(self, server_round: int, arrays: Any, config: Any, grid: Any) -> list[Any]:
         """Nothing: what clients would say about their data has no noise."""
@@ -201,8 +166,6 @@ class CorrelatedNoise:
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Any]) -> None:
         """Nothing, as nothing was asked."""
-
-    # -- who is there --------------------------------------------------------------------------------------------------
 
     def _received(self, reply: Any) -> bool:
         """Give the reply of a node to the server; returns whether it was taken."""
@@ -215,44 +178,6 @@ class CorrelatedNoise:
         except ValueError as error:
             answer, signature = error, None
         return self.server.receive(name, answer, signature)
-
-    def _present(self, grid: Any) -> Set[str]:
-        """The clients that have a node, at least as many as take part in a round, unless patience ends."""
-        until = time.monotonic() + self.patience
-        while True:
-            online = set(grid.get_node_ids())
-            if strangers := online - self._known:
-                self._meet(strangers, grid)
-            present = {name for name, node in self._nodes.items() if node in online}
-            if len(present) >= self.server.plan.participants or time.monotonic() >= until:
-                return present
-            time.sleep(_PAUSE)
-
-    def _meet(self, strangers: Set[int], grid: Any) -> None:
-        """Ask new nodes for their names; a name with a key must sign the question."""
-        flower = extra_module("flwr.app", _EXTRA)
-        question = Presence(self.server.plan.run, "", secrets.token_hex(16))
-        calls = [flower.Message(packed(question), node, flower.MessageType.QUERY) for node in sorted(strangers)]
-        for reply in grid.send_and_receive(calls, timeout=self.patience):
-            node = reply.metadata.src_node_id
-            self._known.add(node)
-            if not reply.has_error() and (name := self._name(reply.content, question)) is not None:
-                self._nodes[name] = node
-            else:
-                reason = reply.error.reason if reply.has_error() else "no name of the roster with its signature"
-                _log.warning("node %d does not show that it is a client of the roster: %.200s", node, reason)
-
-    def _name(self, content: Any, question: Presence) -> str | None:
-        """The client that an answer to a question shows; None if it shows none."""
-        try:
-            answer, signature = unpacked(content)
-        except ValueError:
-            return None
-        name = answer.name if isinstance(answer, Presence) else None
-        if not isinstance(name, str) or name not in self.server.roster or answer != replace(question, name=name):
-            return None
-        public = self.server.roster[name]
-        return name if public is None or keys.signed(public, answer.statement(), signature) else None
 
 
 def strategy(server: FederatedServer, *, patience: float = 60.0) -> Any:
@@ -268,7 +193,7 @@ def strategy(server: FederatedServer, *, patience: float = 60.0) -> Any:
     ImportError
         Flower is not installed.
     """
-    base = extra_module("flwr.serverapp.strategy", _EXTRA).Strategy
+    base = extra_module("flwr.serverapp.strategy", EXTRA).Strategy
     return type("CorrelatedNoiseStrategy", (CorrelatedNoise, base), {})(server, patience=patience)
 
 
@@ -279,7 +204,7 @@ def server_app(
     patience: float = 60.0,
     evaluate: Callable[[Any], Mapping[str, float]] | None = None,
 ) -> Any:
-    """A ``flwr.serverapp.ServerApp`` that runs all rounds of a server, or those that are left in its folder.
+    """A ``flwr.serverapp.ServerApp`` that runs the rounds of a server, or the rest of them after a restart.
 
     Parameters
     ----------
@@ -295,7 +220,7 @@ def server_app(
     ImportError
         Flower is not installed.
     """
-    app = extra_module("flwr.serverapp", _EXTRA).ServerApp()
+    app = extra_module("flwr.serverapp", EXTRA).ServerApp()
 
     def main(grid: Any, context: Any) -> None:
         server = server_of(context)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corrnoise.simulations.adapters.flower import CorrelatedNoise, client_app, packed, server_app, strategy, unpacked
+from corrnoise.simulations.adapters.flower import CorrelatedNoise, client_app, server_app, strategy
+from corrnoise.simulations.adapters.flower_nodes import packed, unpacked
 from corrnoise.simulations.federation.client import FederatedClient, enrol
 from corrnoise.simulations.federation.messages import Presence, Refusal, Reply, Request
 from corrnoise.simulations.federation.server import FederatedServer
@@ -70,6 +71,15 @@ def federation(folder: Path, **settings: Any) -> tuple[Any, dict[str, FederatedC
     roster = {name: enrol(plan, name, folder / name, examples=10) for name in NAMES}
     clients = {name: client_of(plan, name, folder / name, enrolled=False) for name in NAMES}
     return strategy(FederatedServer(plan, roster, folder / "server"), patience=0.0), clients
+
+
+def test_the_plan_is_logged_when_a_run_starts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    made, clients = federation(tmp_path, rounds=3, epsilon=20.0, delta=1e-6)
+    with caplog.at_level(logging.INFO, "flwr.corrnoise"):
+        made.run(LoopGrid(clients))
+    assert caplog.text.count("plan 'test'; noise ") == 1
+    assert "'epsilon': 20.0" in caplog.text
+    assert "epsilon is 20 at delta=1e-06, which is a weak" in caplog.text
 
 
 def sent(clients: dict[str, FederatedClient]) -> dict[str, int]:
@@ -158,7 +168,7 @@ def test_a_node_that_comes_back_with_another_number_is_the_same_client(tmp_path:
     made.aggregate_train(1, grid.send_and_receive(requests, timeout=1.0))
     grid.restart("b")
     made.configure_train(2, None, None, grid)
-    assert made._nodes["b"] == 101  # the newest, although the old one is still online
+    assert made.nodes.newest["b"] == 101  # the newest, although the old one is still online
     assert "b" not in {name for node, name in made._asked.items() if node < 100}
     made.aggregate_train(2, [])
     made.run(grid)
@@ -231,7 +241,7 @@ def test_a_name_must_be_shown_by_its_key_and_afresh(tmp_path: Path) -> None:
 
     made.configure_train(1, None, None, LoopGrid(clients, record))
     made.aggregate_train(1, [])
-    known = dict(made._nodes)
+    known = dict(made.nodes.newest)
     assert set(known) == set(NAMES)
 
     def claims(name: str) -> Callable[[str, Any], Any]:
@@ -243,9 +253,9 @@ def test_a_name_must_be_shown_by_its_key_and_afresh(tmp_path: Path) -> None:
     for fault in (claims("b"), claims("stranger"), lambda *_: recorded[1], lambda *_: flower.RecordDict(), array):
         grid = LoopGrid({"a": clients["a"]}, fault)
         grid.names = {50: "a"}
-        made._known.discard(50)
-        made._present(grid)
-        assert made._nodes == known
+        made.nodes._met.discard(50)
+        made.nodes.present(grid, lambda _: True)
+        assert made.nodes.newest == known
 
 
 def test_an_error_of_a_client_says_nothing_about_its_data(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -47,8 +47,8 @@ class Stranger:
         for shown, found in zip(("8000", "8011", "8012", "8013"), free_ports(4), strict=True):
             text = text.replace(shown, str(found))
         self.folder = folder
-        (folder / "app").mkdir()
         for name, content in re.findall(r"```\w+\n# (\S+\.\w+)\n(.*?)```", text, re.DOTALL):
+            (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(content, encoding="utf-8")
         programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         self.environment = os.environ | {
@@ -88,14 +88,14 @@ class Stranger:
             time.sleep(0.5)
 
     def leave(self) -> None:
-        """Kill what was started, and all that these have started."""
+        """Kill the started processes and their children."""
         for process in self.started:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
     def check(self, rounds: int) -> None:
-        """All rounds are over, and what the clients have sent has arrived or is in their outboxes."""
+        """All rounds are over, and each message of a client has arrived or is in its outbox."""
         plan = Plan.load(self.folder / "plan.json")
         ended = FederatedServer(plan, NAMES, self.folder / "server")
         assert ended.finished
@@ -130,6 +130,25 @@ def test_a_simulation(tmp_path: Path) -> None:
         who.check(3)
 
 
+def test_a_simulation_of_a_wrapped_strategy(tmp_path: Path) -> None:
+    """It moves to the model of the data, and a second run finds all rounds made."""
+    pytest.importorskip("ray")
+    with stranger(tmp_path, 3) as who:
+        link, run = who.blocks[5].splitlines()
+        who.type(link, "link.log")
+        who.wait("Uvicorn running", "link.log", 60)
+        models = []
+        for log in ("run.log", "again.log"):
+            assert who.type(run, log).wait(240) == 0
+            assert "guarantee: the models of 8 rounds" in who.log(log)
+            (words,) = re.findall(r"^(?:.*\s)?model (.*)$", who.log(log), re.MULTILINE)
+            models.append([float(word) for word in words.split()])
+        assert "[ROUND 8/8]" in who.log("run.log")
+        assert "[ROUND" not in who.log("again.log")
+        assert models[0] == models[1]
+        assert np.linalg.norm(np.subtract(models[0], [0.5, -0.3, 0.2])) < 0.5
+
+
 def test_a_deployment_with_certificates(tmp_path: Path) -> None:
     """Over TLS, where one owner trusts apps of one key alone: the app has no signature, and does not run there."""
     with stranger(tmp_path, 2) as who:
@@ -137,7 +156,7 @@ def test_a_deployment_with_certificates(tmp_path: Path) -> None:
         link, *nodes, run = who.blocks[4].splitlines()
         who.type(link, "link.log")
         who.wait("Uvicorn running on https", "link.log", 60)
-        assert who.type(run.replace(" safe ", " here "), "open.log").wait(120) != 0  # without TLS nobody is heard
+        assert who.type(run.replace(" safe ", " here "), "open.log").wait(120) != 0  # TLS is needed
         key = ed25519.Ed25519PrivateKey.generate().public_key()
         shown = key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
         (tmp_path / "keys.yaml").write_text(f"fpk_bob: {shown}\n")
@@ -175,7 +194,7 @@ def test_a_deployment_whose_parts_are_killed(tmp_path: Path) -> None:
 
         who.wait("ROUND 4/", "run-1.log", 240)
         time.sleep(rng.uniform(0, 15))
-        link.kill()  # what it has started lives on for a while
+        link.kill()  # its children live on for a while
         link.wait()
         time.sleep(2)
         who.type(link_line, "link-2.log")
