@@ -32,7 +32,7 @@ def check_loss(loss: Callable[..., Any], parameters: Any, arrays: tuple[Any, ...
     parameters : tree of arrays
         The parameters; sharded ones are not tried.
     arrays : tuple of arrays
-        Examples along the first axis, of which shapes and types count alone.
+        Examples along the first axis; only shapes and types count.
     key : key of JAX, optional
         A key, if the loss draws random numbers.
 

@@ -32,7 +32,7 @@ def make_private(model: Any, optimizer: Any, data: Any, **options: Any) -> tuple
     tuple
         The model for the loop, whose forward passes in training make no graph; the optimizer; the criterion, whose
         ``run`` is the private run and whose backward pass makes the noisy gradient; and the loader of the steps to
-        come.  The state of the model is that of the given model.
+        come.  The returned model has the state of the given one.
 
     Raises
     ------

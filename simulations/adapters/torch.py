@@ -66,7 +66,7 @@ def trainable_size(model: Any) -> int:
 
 
 def check_parameters(run: PrivateRun, parameters: Sequence[Any]) -> None:
-    """Refuse parameters that are not those of the run: another number of them, or a type that its sums do not cover.
+    """Refuse parameters that the run does not cover: another number of them, or a type that its sums do not have.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def check_optimizers(model: Any, optimizers: Sequence[Any]) -> None:
 
 
 class Clipped(NamedTuple):
-    """The sum of clipped gradients, and what it hides."""
+    """The sum of clipped gradients, and the norms behind it."""
 
     sums: list[Any]  #: one for each parameter; float64 where the gradients are in factors
     norms: Any  #: upper bounds of the norms of the gradients of all examples, float64, shape (batch,)
@@ -144,7 +144,7 @@ def clipped_sum(samples: Sequence[Any], clip_norm: float, grid: Grid | None = No
 
 
 def clipped(gradients: Sequence[Any], clip_norm: float, grid: Grid | None, blocks: Blocks, count: int) -> Clipped:
-    """The sum of clipped gradients, some of which may be in factors.
+    """The sum of clipped gradients, where some may be in factors.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ def _by_operations(gradients: Any, factors: Any, total: Any, *, compiled: bool =
 
 
 def _truncated_sum(gradients: Any, factors: Any, dtype: Any) -> Any:
-    """Σ trunc(s_i g_i) over the rows, where those with s_i = 0 count as zero, whatever they are."""
+    """Σ trunc(s_i g_i) over the rows; a row with s_i = 0 counts as zero, whatever it is."""
     torch = extra_module("torch", "torch")
     wide = factors[:, None]
     return torch.where(wide > 0, (gradients * wide).trunc(), 0.0).to(dtype).sum(0, dtype=dtype)
@@ -244,7 +244,7 @@ def check_types(name: str, tensors: Sequence[Any], *, half: bool = False) -> Non
     Raises
     ------
     ValueError
-        One of them is of another type.
+        A tensor is of another type.
     """
     torch = extra_module("torch", "torch")
     names = ("float32", "float64", *(("bfloat16", "float16") if half else ()))
@@ -254,7 +254,7 @@ def check_types(name: str, tensors: Sequence[Any], *, half: bool = False) -> Non
 
 
 def check_products() -> None:
-    """Refuse settings with which a product of float32 matrices has fewer bits than float32."""
+    """Refuse settings that give a product of float32 matrices fewer bits than float32."""
     torch = extra_module("torch", "torch")
     try:
         precision = torch.get_float32_matmul_precision()
@@ -265,7 +265,7 @@ def check_products() -> None:
 
 
 def _without_autocast(tensors: Iterable[Any]) -> ExitStack:
-    """A block in which operations on the devices of tensors keep the type of what they get."""
+    """A block where operations on the devices of tensors keep the type of their arguments."""
     torch = extra_module("torch", "torch")
     block = ExitStack()
     for device in {each.device.type for each in tensors}:
@@ -294,14 +294,14 @@ def add_noise(run: PrivateRun, sums: Sequence[Any]) -> list[Any]:
     run
         The private run, which has handed out the batch; its ``ranks`` is a ``Group`` where there are several processes.
     sums
-        A tensor for each trained parameter, of float32 or float64, or of the integers of ``run.grid``, for which the
+        A tensor for each trained parameter, of float32 or float64, or of the integers of ``run.grid``, whose
         noisy sums are float32.  Those of cut parameters are cut in the same way and have the examples of all processes;
         those of whole parameters have the examples of this process.
 
     Raises
     ------
     ValueError
-        The sums are not those of the parameters of the group, or not covered by the noise.
+        The sums do not belong to the parameters of the group, or the noise does not cover them.
     """
     group = run.ranks
     if not isinstance(group, Group):
@@ -399,7 +399,7 @@ def private_gradient(
     Raises
     ------
     ValueError
-        The parameters or the number of examples are not those of the run, or the model or the loss is refused.
+        The run has other parameters or another number of examples, or the model or the loss is refused.
     RuntimeError
         No batch was handed out for this step, or the run is over.
     """

@@ -1,12 +1,13 @@
 """Models that branch on their data, and recurrent layers, under ``vmap`` (the extra ``torch``).
 
 *Branches by agreement.*  All rows run at once.  Where the model reads a number of its data, as in ``if mask.all()``,
-the number is that of the first live row, and rows with other bits cease to be live.  The results of the rows that are
+it gets the number of the first live row, and rows with other bits cease to be live.  The results of the rows that are
 live at the end are kept.  The rest runs again, with the same generators, until all rows are kept.
 
 So each kept row saw only its own numbers, and its result does not depend on the other rows: as long as it is live, the
-operations are those of a pass that it leads, and ``vmap`` computes each row by itself.  A leader agrees with itself bit
-for bit, so each pass keeps at least one row.  The number of passes depends on the data, and so does the time of a step.
+pass runs the same operations as a pass that it leads, and ``vmap`` computes each row by itself.  A leader agrees with
+itself bit for bit, so each pass keeps at least one row.  The number of passes depends on the data, and so does the time
+of a step.
 
 *Recurrent layers.*  ``vmap`` has no rule for GRU and RNN.  They run step by step, in operations that have a rule.
 """
@@ -58,7 +59,7 @@ def Branching(live: Live | None) -> Any:  # noqa: N802  # used like a class
     Parameters
     ----------
     live : array of bool, optional
-        The rows that agree so far, which reading a number changes in place.  None for a pass in which the model must
+        The rows that agree so far, which reading a number changes in place.  None if the model must
         not read numbers of rows.
 
     Returns
@@ -87,7 +88,7 @@ def Branching(live: Live | None) -> Any:  # noqa: N802  # used like a class
 
 
 def _rows_of(tensor: Any) -> Any:
-    """The numbers of all rows of a tensor under ``vmap``, rows first; None for one that has no rows."""
+    """The numbers of all rows of a tensor under ``vmap``, rows first; None for a tensor without rows."""
     library = extra_module("torch", "torch")._C._functorch
     axis = None
     while True:

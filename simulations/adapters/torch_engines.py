@@ -196,7 +196,7 @@ class Use(NamedTuple):
     kind: Literal["linear", "transposed", "embedding"]
     shape: Any  #: of the output for one example
     dtype: Any  #: of the output
-    padding: int | None = None  #: index of an embedding that has no gradient
+    padding: int | None = None  #: index of an embedding without a gradient
 
     @property
     def positions(self) -> int:
@@ -212,7 +212,7 @@ def Factored(weights: Mapping[int, str], shift: Callable[[str, Use, Any], Any]) 
     weights : dict
         The names of weights by the identity of their tensors.
     shift : callable
-        Of the name of a weight, a use, and the output of its function; returns what is added to the output.
+        Of the name of a weight, a use, and the output of its function; returns a summand for the output.
 
     Returns
     -------

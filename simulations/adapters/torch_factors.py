@@ -228,11 +228,11 @@ class Blocks(NamedTuple):
     examples, positions : int
         c and ℓ of a block.
     dtype : {"float32", "float64"}
-        In which a block is added.
+        Arithmetic of a block.
     ratio : float
         K, the largest f κ in units of the clipping norm.
     rounding : float
-        r, of the clipping norm, by which rounding can move two sums of neighbouring data apart.
+        r, in clipping norms: how far rounding can move two sums of neighbouring data apart.
     """
 
     examples: int
@@ -243,7 +243,7 @@ class Blocks(NamedTuple):
 
 
 def blocks_of(largest_batch: int, positions: int, dtype: str = "float32") -> Blocks:
-    """The largest blocks for which rounding moves sums by at most ``ROUNDING_SHARE`` of the clipping norm.
+    """The largest blocks whose rounding moves sums by at most ``ROUNDING_SHARE`` of the clipping norm.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ def blocks_of(largest_batch: int, positions: int, dtype: str = "float32") -> Blo
     positions : int
         L, the most positions of a weight.
     dtype : {"float32", "float64"}
-        In which a block is added.  Float64 has one block, and covers additions whose order depends on the batch.
+        Arithmetic of a block.  Float64 has one block, and covers additions whose order depends on the batch.
 
     Raises
     ------
@@ -286,7 +286,7 @@ def blocks_of(largest_batch: int, positions: int, dtype: str = "float32") -> Blo
 def clip_factors(
     gradients: Sequence[Any], squared_norms: Any, clip_norm: float, blocks: Blocks, counts: Any
 ) -> tuple[Any, Any]:
-    """The factors f_i by which gradients are clipped, and upper bounds of the norms.
+    """The clipping factors f_i, and upper bounds of the norms.
 
     Parameters
     ----------
@@ -361,7 +361,7 @@ def summed(gradient: Factors, factors: Any, blocks: Blocks) -> Any:
 
 
 def clip_norm_of_sums(run: PrivateRun) -> float:
-    """The norm to which gradients are clipped: smaller than that of the run by what rounding to its grid can add.
+    """The clipping norm of gradients: the one of the run less the most that rounding to its grid can add.
 
     Raises
     ------
@@ -389,5 +389,5 @@ def rounded(total: Any, grid: Grid | None) -> Any:
 
 
 def check_clip_norm(clip_norm: float) -> float:
-    """Refuse a clipping norm beside which squares that vanish would count."""
+    """Refuse a clipping norm so small that squares which vanish would count."""
     return checks.real("clip_norm", clip_norm, "[1e-9, inf)")

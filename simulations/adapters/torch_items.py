@@ -1,4 +1,4 @@
-"""Examples as users have them, pairs or dictionaries of tensors, and the loss of one of them (the extra ``torch``).
+"""Examples as users have them, pairs or dictionaries of tensors, and the loss of an example (the extra ``torch``).
 
 ==================  ========================================================  =======================
 item                call of the model                                         loss
@@ -7,7 +7,7 @@ item                call of the model                                         lo
 a dictionary        ``model(**item)``                                         ``loss(outputs, item)``
 ==================  ========================================================  =======================
 
-Items are read one by one.  ``item=`` of ``make_private`` maps each of them alone, so no example can change another one.
+Items are read one by one.  ``item=`` of ``make_private`` maps each item alone, so no example can change another one.
 *Rows* are items that were stacked along a new first axis.  All items have the shapes and types of the first one.
 """
 
@@ -195,7 +195,7 @@ def stacked(items: Sequence[Item], template: Item) -> Any:
     Raises
     ------
     ValueError
-        A part has another shape or type than that of the first item.
+        A part has another shape or type than in the first item.
     """
     torch = extra_module("torch", "torch")
     shapes = dict(_described(template))

@@ -48,7 +48,7 @@ class Guard:
 
     @contextmanager
     def public(self) -> Iterator[None]:
-        """A block in which every backward pass is allowed."""
+        """A block that allows every backward pass."""
         self._open += 1
         try:
             yield
@@ -129,7 +129,7 @@ def forward_module(run: Any) -> Any:
     torch = extra_module("torch", "torch")
 
     class Forward(torch.nn.Module):  # type: ignore[name-defined]
-        """The model in a loop: parameters, state and modes are those of the model."""
+        """The model in a loop, with the parameters, the state and the modes of the given model."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -186,7 +186,7 @@ class Criterion:
         outputs : object
             The outputs of the model for the inputs of the batch.
         targets : tensor, tuple or dict, optional
-            The targets of the batch, which are compared with those that the run has read.
+            The targets of the batch, compared with the targets that the run has read.
         unprotected : bool
             Whether the value is the mean loss, which is not private.
 
@@ -204,8 +204,8 @@ class Criterion:
         for name, given, rows in pairs:
             if not _equal(given, rows):
                 raise ModelError(
-                    f"{name} must be those of the batch that the loader has handed out: the gradient is that of these "
-                    "examples.  Change single examples in item=; examples cannot be mixed with each other"
+                    f"{name} must be the ones that the loader has handed out, whose gradient the run computes.  "
+                    "Change single examples in item=; examples cannot be mixed with each other"
                 )
         return self.run.private_loss(unprotected=unprotected)
 

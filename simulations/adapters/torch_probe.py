@@ -8,7 +8,7 @@ off.  Three rows are tried in this order:
 2. *History.*  The losses of the rows 0, 1, 2 and then 2, 1, 0, with the same seeds, must be equal bit for bit.
 3. *Mixing*, unless ``per_example`` declares the loss.  The outputs and the loss of the three rows together must be
    those of single rows; the loss is their mean or their sum.  Otherwise the module or the loss is refused.
-4. *Engine.*  The clipped sum of an engine must be that of a loop over single rows.
+4. *Engine.*  The clipped sum of an engine must agree with a loop over single rows.
 
 A refusal in 3 protects the result, not privacy: an engine never forms the loss of a batch.  A probe cannot see a model
 that changes its mind later, such as a memory that is used once it is full.
@@ -43,6 +43,16 @@ from corrnoise.simulations.adapters.torch_items import (
     outputs_of,
     per_example,
 )
+from corrnoise.simulations.adapters.torch_made_up import (
+    ROWS,
+    classes_of,
+    digest_of,
+    made_up_rows,
+    made_up_targets,
+    numbers_of,
+    same_outputs,
+    with_ignored_targets,
+)
 from corrnoise.simulations.adapters.torch_random import generators_kept, seed_generators
 from corrnoise.simulations.extras import extra_module
 from corrnoise.theory.numerics import checks
@@ -50,7 +60,6 @@ from corrnoise.theory.numerics import checks
 Clipping = Literal["auto", "example", "ghost"]
 EngineName = Literal["auto", "vmap", "loop"]
 
-ROWS = 3
 PROBE_SEED = 0
 CLASS_DRAWS = 64  #: of targets, for losses that weigh classes
 OUTPUT_TOLERANCE = 1e-4
@@ -58,7 +67,6 @@ LOSS_TOLERANCE = 3e-5
 SUM_TOLERANCE = 5e-3
 ROUNDING_SHARE = 1e-6  #: of the loss, or of 0.1, below which gradients are rounding errors
 HALF_TOLERANCE = 2e-2  #: for all three, where the model computes in half precision
-IGNORED_TARGET = -100  #: of losses for tokens
 KEPT_ENGINES = 8  #: of a run
 
 
@@ -110,7 +118,7 @@ def engine_for(
     Parameters
     ----------
     model : torch.nn.Module
-        The model, in the mode in which it trains.
+        The model, in its mode of training.
     loss : callable
         Of outputs and targets.
     template : tuple or dict
@@ -286,50 +294,6 @@ def _watched(*, neutral: bool = True) -> Any:
     return Mode()
 
 
-# -- made-up rows ------------------------------------------------------------------------------------------------------
-
-
-def _made_up(template: Item, kind: int, example: Item | None, device: Any) -> Any:
-    """Three rows like an item: normal floats and integers 0 and 1; floats in [0, 1) and integers 1; or all 0 and 1."""
-    torch = extra_module("torch", "torch")
-    generator = torch.Generator().manual_seed(PROBE_SEED)
-
-    def made(leaf: Any, like: Any = None) -> Any:
-        shape = (ROWS, *leaf.shape)
-        if like is not None:
-            found = torch.stack([like.cpu()] * ROWS)
-            shares = 1 - 0.1 * torch.rand(shape, generator=generator)
-            return found * shares.to(found) if found.is_floating_point() else found
-        if leaf.dtype == torch.bool:
-            found = torch.randint(2, shape, generator=generator).bool()
-            return found.logical_and_(torch.arange(found[0].numel()).view(leaf.shape) > 0)
-        if leaf.is_floating_point() or leaf.is_complex():
-            if kind == 2:
-                return torch.randint(2, shape, generator=generator).to(leaf.dtype)
-            draw = torch.randn if kind == 0 else torch.rand
-            return draw(shape, generator=generator, dtype=torch.float64).to(leaf.dtype)
-        found = torch.ones(shape, dtype=leaf.dtype)
-        if kind != 1 and found[0].numel() > 1:
-            found = torch.randint(2, shape, generator=generator, dtype=leaf.dtype)
-            found.view(ROWS, -1)[:, 0] = 1
-        elif kind != 1:
-            found = (torch.arange(ROWS, dtype=leaf.dtype) % 2).view(shape)
-        return found
-
-    rows = mapped(made, template) if example is None else mapped(made, template, example)
-    return mapped(lambda leaf: leaf.to(device), rows)
-
-
-def _classes(outputs: Any, target: Any) -> int:
-    """The number of classes if an integer target counts classes along the second axis of outputs, otherwise 0."""
-    torch = extra_module("torch", "torch")
-    if not isinstance(outputs, torch.Tensor) or not isinstance(target, torch.Tensor) or target.dtype != torch.int64:
-        return 0
-    if outputs.dim() < 2 or outputs.shape[:1] + outputs.shape[2:] != target.shape:
-        return 0
-    return int(outputs.shape[1])
-
-
 # -- the probe ---------------------------------------------------------------------------------------------------------
 
 
@@ -350,7 +314,7 @@ class _Probe:
             self._mixing(self.rows)
             if self._several_floats():  # also for masks, whose sum is at least one
                 try:
-                    rows = self._with_targets(_made_up(self.template, 2, self.example, self.device))
+                    rows = self._with_targets(made_up_rows(self.template, 2, self.example, self.device))
                     self._loss(chosen(rows, slice(0, 1)))
                 except Exception:  # of any kind, from the user's code
                     return self._engine(clipping, engine)
@@ -365,7 +329,7 @@ class _Probe:
         errors = []
         for kind in range(2):
             try:
-                rows = self._with_targets(_made_up(self.template, kind, self.example, self.device))
+                rows = self._with_targets(made_up_rows(self.template, kind, self.example, self.device))
                 value = self._loss(chosen(rows, slice(0, 1)))
             except ModelError:
                 raise
@@ -388,8 +352,8 @@ class _Probe:
         """Rows whose integer targets are classes of the outputs."""
         if isinstance(rows, Mapping) or rows[1].__class__ is tuple or isinstance(rows[1], Mapping):
             return rows
-        count = _classes(self._outputs(chosen(rows, slice(0, 1))), rows[1][:1])
-        return (rows[0], _targets(rows[1], count, PROBE_SEED)) if count else rows
+        count = classes_of(self._outputs(chosen(rows, slice(0, 1))), rows[1][:1])
+        return (rows[0], made_up_targets(rows[1], count, PROBE_SEED)) if count else rows
 
     def _outputs(self, rows: Any) -> Any:
         seed_generators(PROBE_SEED)
@@ -406,13 +370,13 @@ class _Probe:
     def _changes(self) -> None:
         """Refuse a model that changes numbers of its own in each pass, or writes into tensors past their versions."""
         row = chosen(self.rows, slice(0, 1))
-        digests = {name: _digest(value) for name, value in tensors_of(self.model)}
+        digests = {name: digest_of(value) for name, value in tensors_of(self.model)}
         numbers = []
         with unchanged(self.model), _watched():
             for _ in range(2):
                 loss_of(self.loss, outputs_of(self.model, row), row)
-                numbers.append(_numbers_of(self.model))
-        changed = [name for name, value in tensors_of(self.model) if digests.get(name) != _digest(value)]
+                numbers.append(numbers_of(self.model))
+        changed = [name for name, value in tensors_of(self.model) if digests.get(name) != digest_of(value)]
         changed += [name for name, value in numbers[1].items() if numbers[0].get(name) != value]
         if changed:
             raise ModelError(
@@ -434,7 +398,7 @@ class _Probe:
     # -- mixing --
 
     def _mixing(self, rows: Any) -> None:
-        """Refuse a model or a loss for which three rows together are not three rows."""
+        """Refuse a model or a loss that treats three rows together otherwise than alone."""
         singles = [chosen(rows, slice(number, number + 1)) for number in range(ROWS)]
         try:
             together = self._outputs(rows)
@@ -443,11 +407,11 @@ class _Probe:
         except Exception as error:  # of any kind, from the user's code
             raise ModelError(
                 f"model must take batches, but raised {type(error).__name__} for {ROWS} made-up rows: {error!s:.300}.  "
-                "Declare per_example(loss) if it is made for single examples"
+                "Declare per_example(loss) if it takes single examples only"
             ) from error
         alone = [self._outputs(each) for each in singles]
         tolerance = HALF_TOLERANCE if self.half else OUTPUT_TOLERANCE
-        if not _same(together, alone, tolerance):
+        if not same_outputs(together, alone, tolerance):
             if self._is_random(singles[0]):
                 return
             raise ModelError(
@@ -456,15 +420,15 @@ class _Probe:
                 "LayerNorm), or declare per_example(loss) if the loss of one example alone is what you mean"
             )
         if isinstance(rows, Mapping):
-            draws = [rows, *_with_ignored(rows, {"labels", "label", "targets", "target"})]
+            draws = [rows, *with_ignored_targets(rows, {"labels", "label", "targets", "target"})]
             batch = [self._loss(draw) for draw in draws]
             parts = [[self._loss(chosen(draw, slice(k, k + 1))) for k in range(ROWS)] for draw in draws]
             self._check_losses(batch, parts)
             return
         targets = [rows[1]]
-        if count := _classes(together, rows[1]):
-            targets += [_targets(rows[1], count, seed) for seed in range(1, CLASS_DRAWS)]
-            targets += [draw[1] for draw in _with_ignored(rows, {"target"})]
+        if count := classes_of(together, rows[1]):
+            targets += [made_up_targets(rows[1], count, seed) for seed in range(1, CLASS_DRAWS)]
+            targets += [draw[1] for draw in with_ignored_targets(rows, {"target"})]
         draws = [(rows[0], each) for each in targets]
         batch, parts = [], []
         with unchanged(self.model), _watched():
@@ -482,7 +446,7 @@ class _Probe:
             seed_generators(seed)
             with unchanged(self.model), _watched():
                 found.append(outputs_of(self.model, row))
-        return not _same(found[0], [found[1]], 0.0)
+        return not same_outputs(found[0], [found[1]], 0.0)
 
     def _or_none(self, outputs: Any, rows: Any) -> Any:
         """The loss, or None for targets that it does not take."""
@@ -539,7 +503,7 @@ class _Probe:
         for whole, *single in zip(recorded(rows), *map(recorded, singles), strict=False):
             if any(each[0] != whole[0] for each in single):
                 break  # a branch that other rows do not take
-            same = [_same(whole[part], [each[part] for each in single], tolerance) for part in (2, 3)]
+            same = [same_outputs(whole[part], [each[part] for each in single], tolerance) for part in (2, 3)]
             if same == [True, False]:
                 return f"module {whole[0]!r} ({whole[1]})"
         return f"model ({type(self.model).__name__})"
@@ -598,100 +562,12 @@ class _Probe:
             return engine.gradients(self.model, self.loss, self.rows)
 
 
-def _digest(tensor: Any) -> tuple[Any, ...]:
-    """A sum of the bits of a tensor, weighted by places of a small period."""
-    torch = extra_module("torch", "torch")
-    if tensor.is_sparse or tensor.is_quantized or not tensor.numel():
-        return ()
-    with torch.no_grad():
-        numbers = tensor.detach().contiguous().view(-1).view(torch.uint8).to(torch.int32)
-        weights = 1 + torch.arange(len(numbers), device=numbers.device, dtype=torch.int32) % 251
-        return (int((numbers * weights).sum(dtype=torch.int64)), tuple(tensor.shape))
-
-
-def _numbers_of(model: Any) -> dict[str, Any]:
-    """The attributes of modules that are numbers or words, by their names."""
-    return {
-        f"{name}.{key}".lstrip("."): value
-        for name, module in model.named_modules()
-        for key, value in getattr(module, "__dict__", {}).items()
-        if isinstance(value, bool | int | float | str)
-    }
-
-
 def _shorter(uses: Any, shape: Any) -> bool:
     """Whether factors take fewer operations than the gradients of examples: L (p + q) < p q."""
     positions = sum(use.positions for use in uses)
     inputs = 1 if uses[0].kind == "embedding" else shape[0] if uses[0].kind == "transposed" else shape[1]
     outputs = int(shape.numel() // (shape[0] if uses[0].kind == "embedding" else inputs))
     return bool(positions * (inputs + outputs) < shape.numel())
-
-
-def _targets(target: Any, count: int, seed: int) -> Any:
-    """Classes: of the first position different ones, in every second draw those of two rows equal."""
-    torch = extra_module("torch", "torch")
-    generator = torch.Generator().manual_seed(seed)
-    found = torch.randint(count, target.shape, generator=generator)
-    first = found.view(len(target), -1)[:, 0]
-    first.copy_((ROWS * seed + torch.arange(len(target))) % count)
-    if seed % 2:
-        first[1] = first[0]
-    return found.to(target.device)
-
-
-def _with_ignored(rows: Any, names: set[str]) -> Iterator[Any]:
-    """Rows with ignored targets in a half, a quarter and a third of one row."""
-    torch = extra_module("torch", "torch")
-    for share in (2, 4, 3):
-        changed = False
-
-        def ignoring(name: str, leaf: Any, share: int = share) -> Any:
-            nonlocal changed
-            if name not in names or leaf.dtype != torch.int64 or leaf[0].numel() < 2:
-                return leaf
-            changed = True
-            found = leaf.clone()
-            found.view(ROWS, -1)[1, : max(leaf[0].numel() // share, 1)] = IGNORED_TARGET
-            return found
-
-        found = mapped(ignoring, rows, named=True)
-        if changed and all(leaf.device.type == "cpu" for _, leaf in leaves(rows)):
-            yield found
-
-
-def _same(together: Any, alone: list[Any], tolerance: float) -> bool:
-    """Whether the tensors of a batch are those of single rows, where the first axis counts rows."""
-    torch = extra_module("torch", "torch")
-    if isinstance(together, Mapping):
-        return all(_same(value, [each[name] for each in alone], tolerance) for name, value in together.items())
-    if isinstance(together, tuple | list):
-        return all(_same(whole, list(rest), tolerance) for whole, *rest in zip(together, *alone, strict=False))
-    if not isinstance(together, torch.Tensor) or not together.is_floating_point() or not together.dim():
-        return True
-    if all(each.shape == together.shape for each in alone):  # no axis counts rows
-        return all(_close(together, each, tolerance) for each in alone)
-    axes = range(together.dim())
-    whole = [
-        torch.cat(list(alone), axis) for axis in axes if _joins(together.shape, [each.shape for each in alone], axis)
-    ]
-    return any(_close(together, each, tolerance) for each in whole)
-
-
-def _joins(whole: Any, parts: list[Any], axis: int) -> bool:
-    """Whether tensors of some shapes, side by side along an axis, have another shape."""
-    others = [(*each[:axis], *each[axis + 1 :]) for each in (whole, *parts)]
-    return len(set(others)) == 1 and sum(each[axis] for each in parts) == whole[axis]
-
-
-def _close(one: Any, other: Any, tolerance: float) -> bool:
-    """Whether two tensors agree, relative to the largest number."""
-    torch = extra_module("torch", "torch")
-    first, second = (each.detach().double() for each in (one, other))
-    both = torch.isfinite(first) & torch.isfinite(second)
-    if not bool((torch.isfinite(first) == torch.isfinite(second)).all()):
-        return False
-    size = float(second[both].abs().max()) if bool(both.any()) else 0.0
-    return bool(((first - second)[both].abs() <= tolerance * size).all())
 
 
 def _norms(gradients: Gradients) -> Any:

@@ -140,7 +140,7 @@ class TorchRun(DataRun):
         Raises
         ------
         ValueError
-            The batch is not that of the step, or the model or the loss is refused.
+            The step has another batch, or the model or the loss is refused.
         RuntimeError
             No batch was handed out for this step, or the run is over.
         """
@@ -187,7 +187,7 @@ class TorchRun(DataRun):
 
     @contextmanager
     def public(self) -> Iterator[None]:
-        """A block in which every backward pass is allowed, for losses of public data."""
+        """A block that allows every backward pass, for losses of public data."""
         with self._guard.public():
             yield
 
@@ -238,7 +238,7 @@ def make_private(
     budget : Budget
         The privacy budget of the whole run, and the clipping norm.
     batch_size : int
-        B, 1 <= B <= n, by which sums are divided; the expected size of sampled batches.
+        B, 1 <= B <= n, the divisor of sums; the expected size of sampled batches.
     epochs : int, optional
         How often each example is used, at least 1, in one random order.
     participation : Participation, optional
@@ -265,7 +265,7 @@ def make_private(
         How many examples of a batch are computed at once.  None for all, as far as their gradients fit into 1 GiB, and
         for a quarter of the expected number of a sampled batch.
     example : object, optional
-        A public or made-up item with which model and loss are tried, if they do not take random numbers.
+        A public or made-up item that tries model and loss, if they do not take random numbers.
     changed : {"optimizer"}, optional
         Whether a resumed run may have other numbers of the optimizer, such as learning rates, which then win over those
         of the checkpoint.
@@ -276,7 +276,7 @@ def make_private(
     -------
     TorchRun
         ``for batch in run: run.step(batch)`` trains the model; ``run.gradient(batch)`` leaves the step of the optimizer
-        to the caller.  Model and optimizer are those of the last checkpoint, and of the end of a finished run.
+        to the caller.  Model and optimizer have the state of the last checkpoint, or of the end of a finished run.
 
     Raises
     ------

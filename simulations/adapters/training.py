@@ -1,9 +1,9 @@
 """A private run that has its data, whichever library makes the gradients.
 
-A library has four things of its own: the state that a checkpoint holds (``parts``), the words in which model and
-optimizer are compared at a restart (``about``), the sum of the clipped gradients of a batch, and the step of its
-optimizer.  The rest is here: one order of the examples, the rows of a batch, the folder, the settings with which a run
-goes on, and the generators of NumPy and Python, which a checkpoint holds, too.
+A library has four things of its own: its part of a checkpoint (``parts``), the facts about model and optimizer that a
+resumed run compares (``about``), the sum of the clipped gradients of a batch, and the step of its optimizer.  The rest
+is here: the order of the examples, the rows of a batch, the folder, the settings of a resumed run, and the generators
+of NumPy and Python, which a checkpoint holds, too.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Parts:
         return {f"{part}/{name}": kept for part, each in self._parts.items() for name, kept in each.save().items()}
 
     def load(self, arrays: dict[str, NDArray[Any]], /) -> None:
-        """Go on from what was saved."""
+        """Restore the saved arrays."""
         for part, each in self._parts.items():
             own = {name: kept for name, kept in arrays.items() if name.startswith(f"{part}/")}
             each.load({name.removeprefix(f"{part}/"): kept for name, kept in own.items()})
@@ -187,7 +187,7 @@ class DataRun(PrivateRun):
     parts
         What checkpoints hold of the library, by names.
     about
-        What a restart compares of the library, of JSON types.
+        Facts of the library that a resumed run compares, of JSON types.
     size, budget, mechanism, folder
         As for ``PrivateRun``.
     order
@@ -249,7 +249,7 @@ class DataRun(PrivateRun):
 
 
 def batches_of(run: PrivateRun) -> AnyBatches:
-    """The batches of a run; ``ValueError`` for one that has none."""
+    """The batches of a run; ``ValueError`` for a run without batches."""
     if run.batches is None:
         raise ValueError("run must have batches here, got one without")
     return run.batches
@@ -272,7 +272,7 @@ def due(run: PrivateRun) -> int:
 def chunks(run: PrivateRun, chunk_size: int | None, numbers: int) -> Iterator[tuple[NDArray[np.int64], int]]:
     """The examples of this process in the batch whose noise comes next, in chunks that are computed one after another.
 
-    The shape of a chunk does not depend on who takes part, since a library may choose by it how it computes.  So the
+    The shape of a chunk does not depend on the sampled examples, since a library may choose its kernels by it.  So the
     chunks of sampled batches have all the same number of rows.
 
     Parameters
@@ -287,7 +287,7 @@ def chunks(run: PrivateRun, chunk_size: int | None, numbers: int) -> Iterator[tu
 
     Yields
     ------
-    The places of the rows in the batch, of which those at the end may be repeated, and how many rows count.
+    The places of the rows in the batch, where the last ones may be repeated, and how many rows count.
     """
     order, count = batches_of(run), due(run)
     sampled = order.participation.sampled

@@ -92,7 +92,7 @@ def test_rows_that_the_loop_changes_are_refused() -> None:
         (x, y.flip(0), "targets"),
         (x[1:], y, "inputs"),
     ):
-        with pytest.raises(ValueError, match=f"{name} must be those of the batch .* item="):
+        with pytest.raises(ValueError, match=f"{name} must be the ones that the loader .* item="):
             criterion(forward(inputs), targets)
     criterion(forward(x), y).backward()
     with pytest.raises(RuntimeError, match="no batch was handed out"):

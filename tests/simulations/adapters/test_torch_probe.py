@@ -240,7 +240,7 @@ def test_a_loss_for_tokens_with_a_constant_divisor_is_accepted() -> None:
 @pytest.mark.parametrize("mutant", ["no ignored targets", "two classes", "one draw"])
 def test_a_probe_that_tries_less_misses_losses(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if mutant == "no ignored targets":
-        monkeypatch.setattr(torch_probe, "_with_ignored", lambda *given: iter(()))
+        monkeypatch.setattr(torch_probe, "with_ignored_targets", lambda *given: iter(()))
         assert engine_for(Words(), token_mean, TOKENS).kind == "vmap"
         return
     weights = torch.ones(150)
@@ -248,8 +248,8 @@ def test_a_probe_that_tries_less_misses_losses(mutant: str, monkeypatch: pytest.
     if mutant == "one draw":
         monkeypatch.setattr(torch_probe, "CLASS_DRAWS", 2)
     else:
-        usual = torch_probe._targets
-        monkeypatch.setattr(torch_probe, "_targets", lambda target, count, seed: usual(target, 2, seed))
+        usual = torch_probe.made_up_targets
+        monkeypatch.setattr(torch_probe, "made_up_targets", lambda target, count, seed: usual(target, 2, seed))
     assert engine_for(torch.nn.Linear(6, 150), torch.nn.CrossEntropyLoss(weight=weights), PAIR).kind == "vmap"
 
 
