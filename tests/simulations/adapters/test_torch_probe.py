@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corrnoise.simulations.adapters import torch_branches, torch_engines, torch_probe
+from corrnoise.simulations.adapters import torch_branches, torch_engines, torch_made_up, torch_probe
 from corrnoise.simulations.adapters.torch_engines import Engine, Kind, unchanged
 from corrnoise.simulations.adapters.torch_items import per_example
 from corrnoise.simulations.adapters.torch_probe import Engines, engine_for
@@ -248,7 +248,7 @@ def test_a_probe_that_tries_less_misses_losses(mutant: str, monkeypatch: pytest.
     if mutant == "one draw":
         monkeypatch.setattr(torch_probe, "CLASS_DRAWS", 2)
     else:
-        usual = torch_probe.made_up_targets
+        usual = torch_made_up.made_up_targets
         monkeypatch.setattr(torch_probe, "made_up_targets", lambda target, count, seed: usual(target, 2, seed))
     assert engine_for(torch.nn.Linear(6, 150), torch.nn.CrossEntropyLoss(weight=weights), PAIR).kind == "vmap"
 
