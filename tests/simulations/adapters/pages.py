@@ -16,6 +16,7 @@ _PAGES = {
     "processes": "devices.md",
     "Trainer": "loops.md#Trainer of transformers",
     "Lightning": "loops.md#Lightning",
+    "Accelerate": "loops.md#Accelerate",
 }
 
 
