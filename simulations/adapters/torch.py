@@ -36,9 +36,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.adapters import torch_factors, torch_normals
-from corrnoise.simulations.adapters.torch_engines import Engine, trained_parameters
+from corrnoise.simulations.adapters.torch_engines import Engine, digest_of, trained_parameters
 from corrnoise.simulations.adapters.torch_factors import Blocks, Factors
-from corrnoise.simulations.adapters.torch_items import Loss, chosen, leaves, mapped
+from corrnoise.simulations.adapters.torch_items import Loss, ModelError, chosen, leaves, mapped
 from corrnoise.simulations.adapters.torch_probe import Clipping, EngineName, Engines
 from corrnoise.simulations.adapters.torch_random import seeded
 from corrnoise.simulations.adapters.torch_shards import Group, layout_of
@@ -140,6 +140,7 @@ def clipped_sum(samples: Sequence[Any], clip_norm: float, grid: Grid | None = No
         The samples have different numbers of examples, or PyTorch is set to multiply matrices in a shorter type than
         float32, which no margin covers.
     """
+    torch_factors.check_clip_norm(clip_norm)
     return clipped(samples, clip_norm, grid, _WHOLE, len(samples[0])).sums
 
 
@@ -159,7 +160,6 @@ def clipped(gradients: Sequence[Any], clip_norm: float, grid: Grid | None, block
     """
     torch = extra_module("torch", "torch")
     check_products()
-    torch_factors.check_clip_norm(clip_norm)
     rows = {len(each.b) if isinstance(each, Factors) else len(each) for each in gradients}
     if len(rows) != 1:
         raise ValueError(f"samples must have the same number of examples for each parameter, got {sorted(rows)}")
@@ -426,11 +426,12 @@ def noisy_gradient(
     sizes = {len(leaf) for _, leaf in leaves(rows)}
     if sizes != {expected := due(run)}:
         raise ValueError(f"rows must be the {expected} examples of the batch, got {', '.join(map(str, sorted(sizes)))}")
-    blocks, clip_norm = _WHOLE, run.budget.clip_norm
+    blocks, clip_norm = _WHOLE, torch_factors.check_clip_norm(run.budget.clip_norm)
     if engine.uses:
         same_order = next(iter(trained.values())).device.type == "cpu" and not run.participation.sampled
         blocks = torch_factors.blocks_of(run.largest_batch, engine.positions, "float32" if same_order else "float64")
         clip_norm = torch_factors.clip_norm_of_sums(run)
+    digests = [digest_of(each) for each in trained.values()]
     whole = sum(each.numel() for name, each in trained.items() if name not in engine.uses)
     sums = [_zeros(each, run.grid) for each in trained.values()]
     losses: list[Any] = []
@@ -442,6 +443,9 @@ def noisy_gradient(
         sums = part.sums if not losses else [total + more for total, more in zip(sums, part.sums, strict=True)]
         losses.append(gradients.losses[:count])
         norms.append(part.norms[:count])
+    for (name, each), digest in zip(trained.items(), digests, strict=True):
+        if digest_of(each) != digest:
+            raise ModelError(f"{name} must not change in a forward pass, since it would be released without noise")
     noisy = add_noise(run, [torch_factors.rounded(each, run.grid) for each in sums])
     for parameter, total in zip(trained.values(), noisy, strict=True):
         parameter.grad = (total / batches_of(run).batch_size).to(parameter.dtype)

@@ -67,7 +67,9 @@ def Branching(live: Live | None) -> Any:  # noqa: N802  # used like a class
     context manager
         The mode; ``reads`` says whether a number was read.
     """
-    mode = extra_module("torch.overrides", "torch").TorchFunctionMode
+    torch = extra_module("torch", "torch")
+    mode = torch.overrides.TorchFunctionMode
+    usual_rule, data = torch.autograd.Function.vmap, torch.Tensor.data
 
     class Mode(mode):  # type: ignore[misc,valid-type]
         reads = False
@@ -75,6 +77,10 @@ def Branching(live: Live | None) -> Any:  # noqa: N802  # used like a class
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             name = getattr(function, "__name__", "")
+            if name == "custom_function_call" and args[0].vmap is not usual_rule:
+                raise RuntimeError("an autograd.Function with a vmap rule of its own may mix rows")
+            if name == "__set__" and getattr(function, "__self__", None) is data:
+                raise RuntimeError("a tensor under vmap must not become the data of another one")
             if name in READS and live is not None and len(args) == 1 and not kwargs:
                 values = _rows_of(args[0])
                 if values is not None:

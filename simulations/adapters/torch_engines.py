@@ -19,6 +19,8 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from corrnoise.simulations.adapters.torch_branches import Branching, Live, in_passes
 from corrnoise.simulations.adapters.torch_factors import Factors
 from corrnoise.simulations.adapters.torch_items import Loss, ModelError, chosen, count_of, loss_of, mapped, outputs_of
@@ -26,7 +28,8 @@ from corrnoise.simulations.extras import extra_module
 
 Kind = Literal["vmap", "loop"]
 
-CONTAINERS = (dict, list, set, deque)  #: of attributes of modules, whose contents are restored
+CONTAINERS = (dict, list, set, deque, tuple, np.ndarray)  #: of attributes of modules, whose contents are restored
+LIBRARIES = {"torch", "builtins", "corrnoise", "lightning", "transformers", "accelerate", "peft", "numpy", "weakref"}
 
 
 class Gradients(NamedTuple):
@@ -109,27 +112,30 @@ def unchanged(model: Any) -> Iterator[None]:
     Raises
     ------
     ModelError
-        A parameter, a buffer or a tensor of an attribute changed in the block: the examples in it would be released
-        without noise.
+        A parameter, a buffer, or a tensor or array of an attribute changed in the block: the examples in it would be
+        released without noise.  All but parameters have their old values again.
     """
+    parameter = extra_module("torch.nn", "torch").Parameter
     modules = {name: each for name, each in model.named_modules() if not _is_scripted(each)}
-    before = [pair for each in modules.values() for _, *pair in _contents("", each.__dict__)]
-    seen = [(name, value, value._version) for name, value in tensors_of(model) if not value.is_inference()]
+    before = [place for each in modules.values() for place in _contents("", each.__dict__)]
+    tensors = [each for each in tensors_of(model) if not each[1].is_inference()]
+    versions = [(name, value, value._version) for name, value in tensors if isinstance(value, parameter)]
+    copies = [(name, value, value.detach().clone()) for name, value in tensors if not isinstance(value, parameter)]
     registered = {name: {**each._parameters, **each._buffers} for name, each in modules.items()}
-    replaced: list[str] = []
+    changed: list[str] = []
     try:
         yield
     finally:
         for name, each in modules.items():
             known = registered[name]
             now = {**each._parameters, **each._buffers}
-            replaced += [_joined(name, key) for key in now if now[key] is not known.get(key)]
-        for container, kept in before:
-            _refill(container, kept)
-    replaced += [name for name, value, version in seen if value._version != version]
-    if replaced:
+            changed += [_joined(name, key) for key in now if now[key] is not known.get(key)]
+        changed += [place for place, container, kept in before if _refill(container, kept)]
+        changed += [name for name, value, version in versions if value._version != version]
+        changed += [name for name, value, kept in copies if _restore(value, kept)]
+    if changed:
         raise ModelError(
-            f"{replaced[0]} of the model must not change in a forward pass, since it would be released without noise: "
+            f"{changed[0]} of the model must not change in a forward pass, since it would be released without noise: "
             "freeze it (module.eval(), requires_grad=False), or keep it outside of the model"
         )
 
@@ -144,9 +150,33 @@ def tensors_of(model: Any) -> list[tuple[str, Any]]:
             found += [(_joined(name, key), value) for key, value in own]
             continue
         for place, container, _ in _contents(name, each.__dict__):
-            pairs = container.items() if isinstance(container, dict) else enumerate(container)
-            found += [(_joined(place, key), value) for key, value in pairs if isinstance(value, tensor)]
+            members = _members_of(container)
+            found += [(_joined(place, key), value) for key, value in members if isinstance(value, tensor)]
     return found
+
+
+def digest_of(tensor: Any) -> tuple[Any, ...]:
+    """A sum of the bits of a tensor, in words of 32 bits where possible."""
+    torch = extra_module("torch", "torch")
+    if tensor.layout != torch.strided or tensor.is_quantized or not tensor.numel():
+        return ()
+    words = torch.int32 if tensor.element_size() % 4 == 0 else torch.uint8
+    with torch.no_grad():
+        numbers = tensor.detach().contiguous().view(-1).view(words)
+        return int(numbers.sum(dtype=torch.int64)), tuple(tensor.shape)
+
+
+def _restore(value: Any, kept: Any) -> bool:
+    """Put a copy back into a tensor whose bits changed; whether they did."""
+    torch = extra_module("torch", "torch")
+    if value.layout != torch.strided or not value.numel():
+        return False
+    if value.shape == kept.shape and torch.equal(
+        *(each.detach().contiguous().view(-1).view(torch.uint8) for each in (value, kept))
+    ):
+        return False
+    value.data = kept
+    return True
 
 
 def _joined(place: str, key: Any) -> str:
@@ -159,24 +189,47 @@ def _is_scripted(module: Any) -> bool:
     return isinstance(module, extra_module("torch.jit", "torch").ScriptModule)
 
 
-def _contents(name: str, container: Any) -> list[tuple[str, Any, Any]]:
-    """A container and the containers in it, each with its name and a shallow copy."""
-    found, queue, known = [], [(name, container)], set()
+def _is_plain(thing: Any) -> bool:
+    """Whether an attribute of a module is an object of the user with attributes of its own."""
+    home = type(thing).__module__.partition(".")[0]
+    return hasattr(thing, "__dict__") and not callable(thing) and not isinstance(thing, type) and home not in LIBRARIES
+
+
+def _members_of(container: Any) -> list[tuple[Any, Any]]:
+    """The members of a container with their keys or places; none of an array."""
+    if isinstance(container, np.ndarray):
+        return []
+    return list(container.items()) if isinstance(container, dict) else list(enumerate(container))
+
+
+def _contents(name: str, attributes: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """The attributes of a module and the containers and arrays in them, each with its name and a shallow copy."""
+    found: list[tuple[str, Any, Any]] = []
+    queue: list[tuple[str, Any]] = [(name, attributes)]
+    queue += [(_joined(name, key), vars(each)) for key, each in attributes.items() if _is_plain(each)]
+    known = set()
     while queue:
         place, each = queue.pop()
         if id(each) in known:
             continue
         known.add(id(each))
         found.append((place, each, copy(each)))
-        for key, inside in each.items() if isinstance(each, dict) else enumerate(each):
+        for key, inside in _members_of(each):
             if isinstance(inside, CONTAINERS):
                 own = key in ("_parameters", "_buffers", "_modules")  # whose members are known by their own names
                 queue.append((place if own else _joined(place, key), inside))
     return found
 
 
-def _refill(container: Any, kept: Any) -> None:
-    """Put the contents of a copy back into a container."""
+def _refill(container: Any, kept: Any) -> bool:
+    """Put the contents of a copy back into a container; whether it is an array that changed."""
+    if isinstance(container, np.ndarray):
+        if container.tobytes() == kept.tobytes():
+            return False
+        container[...] = kept
+        return True
+    if isinstance(container, tuple):
+        return False
     same = len(container) == len(kept)
     if isinstance(container, dict):
         if not (same and all(container.get(key, container) is value for key, value in kept.items())):
@@ -185,6 +238,7 @@ def _refill(container: Any, kept: Any) -> None:
     elif not (same and all(one is other for one, other in zip(container, kept, strict=True))):
         container.clear()
         (container.update if isinstance(container, set) else container.extend)(kept)
+    return False
 
 
 # -- all rows at once --------------------------------------------------------------------------------------------------
@@ -350,13 +404,19 @@ def _all_at_once(
         return value, (value, mode.given)
 
     each = func.vmap(func.grad(one, argnums=(0, 1), has_aux=True), in_dims=(None, None, 0), randomness="different")
+    if any(parameter._backward_hooks for parameter in trained.values()):
+        raise ValueError("hooks of parameters change gradients in a loop only")
     with _without_hints():
         (shifted, samples), (losses, given) = each(zeros, free, rows)
+    if losses.requires_grad:
+        past = torch.autograd.grad(losses.sum(), list(trained.values()), allow_unused=True)
+        if any(gradient is not None for gradient in past):
+            raise ValueError("the loss uses trained parameters past the model, whose gradient a loop has only")
     found = {
         **samples,
         **{name: Factors.of(values[name], uses[name], given.get(name, []), shifted[name]) for name in uses},
     }
-    return Gradients(losses, [found[name] for name in trained], branching.reads)
+    return Gradients(losses.detach(), [found[name] for name in trained], branching.reads)
 
 
 @contextmanager
@@ -415,7 +475,7 @@ def _one_by_one(model: Any, loss: Loss, rows: Any, trained: dict[str, Any]) -> G
     torch = extra_module("torch", "torch")
     losses, samples = [], []
     for number in range(count_of(rows)):
-        row = chosen(rows, slice(number, number + 1))
+        row = mapped(lambda leaf: leaf.clone(), chosen(rows, slice(number, number + 1)))
         with unchanged(model), torch.enable_grad():
             value = loss_of(loss, outputs_of(model, row), row)
             found: Any = [None] * len(trained)

@@ -294,13 +294,16 @@ class Examples:
             raise ValueError("data must have at least one example, got none")
         with generators_kept():
             self.template = self[0]
+            if item is not None and self._length > 1 and _bits(self._read(0)) != self._after_another():
+                raise ModelError("item must map each item alone: the result for an item depends on the items before it")
 
     def __len__(self) -> int:
         return self._length
 
     def __getitem__(self, number: int) -> Item:
         found = self._data[number] if self._tensors is None else chosen(self._tensors, number)
-        return as_item(found if self._item is None else self._item(found))
+        item = as_item(found if self._item is None else self._item(found))
+        return mapped(lambda leaf: leaf.clone(), item)  # of data sets that use one buffer for all items
 
     def rows(self, batch: NDArray[np.int64]) -> Any:
         """The examples with some numbers as rows."""
@@ -318,12 +321,23 @@ class Examples:
         with generators_kept():
             return of_examples(type(self._data).__qualname__, self._read, len(self)) | item
 
+    def _after_another(self) -> bytes:
+        self._read(1)
+        return _bits(self._read(0))
+
     def _read(self, number: int) -> Item:
         """An item, read with the same state of all generators each time."""
         extra_module("torch", "torch").manual_seed(number)
         random.seed(number)
         np.random.seed(number)  # noqa: NPY002  # of the user's code
         return self[number]
+
+
+def _bits(item: Item) -> bytes:
+    """The bytes of all tensors of an item."""
+    torch = extra_module("torch", "torch")
+    flat = [leaf.cpu().contiguous().reshape(-1) for _, leaf in leaves(item)]
+    return b"".join(leaf.view(torch.uint8).numpy().tobytes() for leaf in flat)
 
 
 def _length_of(tensors: Any) -> int:

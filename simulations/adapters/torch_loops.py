@@ -6,13 +6,14 @@ The gradient of ``private_loss()`` is the noisy mean gradient of the batch that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from weakref import ref
 
 from corrnoise.simulations.adapters.torch_engines import unchanged
-from corrnoise.simulations.adapters.torch_items import ModelError, leaves, mapped
+from corrnoise.simulations.adapters.torch_items import ModelError, count_of, mapped
 from corrnoise.simulations.adapters.torch_random import seeded
 from corrnoise.simulations.extras import extra_module
 
@@ -27,13 +28,13 @@ class Guard:
     """
 
     def __init__(self, parameters: list[Any]) -> None:
-        self._open = 0
+        self._open = threading.local()
         self._parameters = parameters
         me = ref(self)
 
         def refuse(_: Any) -> None:
             guard = me()
-            if guard is None or guard._open:
+            if guard is None or getattr(guard._open, "count", 0):
                 return
             for each in guard._parameters:
                 each.grad = None
@@ -48,12 +49,27 @@ class Guard:
 
     @contextmanager
     def public(self) -> Iterator[None]:
-        """A block that allows every backward pass."""
-        self._open += 1
+        """A block that allows every backward pass of this thread."""
+        self._open.count = getattr(self._open, "count", 0) + 1
         try:
             yield
         finally:
-            self._open -= 1
+            self._open.count -= 1
+
+    def check(self, parameters: list[Any]) -> None:
+        """Refuse other parameters than the guarded ones.
+
+        Parameters
+        ----------
+        parameters : list
+            The trained parameters now.
+        """
+        same = len(parameters) == len(self._parameters)
+        if not (same and all(one is other for one, other in zip(parameters, self._parameters, strict=True))):
+            raise ModelError(
+                "the trained parameters must be the same tensors during the whole run: load states without "
+                "assign=True, and do not freeze, unfreeze or replace parameters"
+            )
 
 
 def private_loss(run: Any, value: float) -> Any:
@@ -135,13 +151,17 @@ def forward_module(run: Any) -> Any:
             super().__init__()
             self.module = run.model
             self.given: Any = None
+            self.made: list[Any] = []
 
         def forward(self, *args: Any, **kwargs: Any) -> Any:
             if not self.training:
                 return self.module(*args, **kwargs)
-            self.given = {**{f"[{k}]": each for k, each in enumerate(args)}, **kwargs}
+            given = {**{f"[{k}]": each for k, each in enumerate(args)}, **kwargs}
+            self.given = {name: _copied(each) for name, each in given.items()}
             with unchanged(self.module), seeded(run.seed("forward")), torch.enable_grad():
-                return _detached(self.module(*args, **kwargs))
+                outputs = _closed(self.module(*args, **kwargs))
+            self.made = _tensors(outputs)
+            return outputs
 
         def state_dict(self, *args: Any, **kwargs: Any) -> Any:
             return self.module.state_dict(*args, **kwargs)
@@ -152,15 +172,48 @@ def forward_module(run: Any) -> Any:
     return Forward()
 
 
-def _detached(outputs: Any) -> Any:
-    """Outputs without their graph, as far as they are tensors, tuples, lists or dictionaries."""
-    if isinstance(outputs, extra_module("torch", "torch").Tensor):
-        return outputs.detach()
+def _copied(given: Any) -> Any:
+    """A copy of a tensor or of a tree of tensors."""
+    if isinstance(given, tuple | list):
+        return tuple(map(_copied, given))
+    if isinstance(given, dict):
+        return {name: _copied(each) for name, each in given.items()}
+    return given.detach().clone() if hasattr(given, "detach") else given
+
+
+def _closed(outputs: Any) -> Any:
+    """Outputs through which no gradient flows: tensors, tuples, lists and dictionaries; others keep their graph."""
+    torch = extra_module("torch", "torch")
+
+    class Outputs(torch.autograd.Function):  # type: ignore[name-defined]
+        @staticmethod
+        def forward(_: Any, values: Any, anchor: Any) -> Any:
+            return values.view_as(values)
+
+        @staticmethod
+        def backward(_: Any, gradient: Any) -> None:
+            raise RuntimeError("the gradient is that of loss=: put all terms on outputs into loss=, not into the loop")
+
+    if isinstance(outputs, torch.Tensor):
+        if not outputs.is_floating_point():
+            return outputs.detach()
+        return Outputs.apply(outputs.detach(), torch.zeros((), requires_grad=True))
     if type(outputs) in (tuple, list):
-        return type(outputs)(map(_detached, outputs))
+        return type(outputs)(map(_closed, outputs))
     if type(outputs) is dict:
-        return {name: _detached(each) for name, each in outputs.items()}
+        return {name: _closed(each) for name, each in outputs.items()}
     return outputs
+
+
+def _tensors(outputs: Any) -> list[Any]:
+    """The tensors of outputs, also of mappings such as the outputs of ``transformers``."""
+    if isinstance(outputs, extra_module("torch", "torch").Tensor):
+        return [outputs]
+    if isinstance(outputs, Mapping):
+        outputs = list(outputs.values())
+    if isinstance(outputs, tuple | list):
+        return [tensor for each in outputs for tensor in _tensors(each)]
+    return []
 
 
 class Criterion:
@@ -196,27 +249,49 @@ class Criterion:
             Inputs or targets were changed in the loop: changes of single examples belong into ``item=``.
         """
         expected = self.run.handed_rows()
-        inputs = expected if isinstance(expected, dict) else expected[0]
-        pairs = [] if self._model.given is None else [("inputs", self._model.given, inputs)]
-        if targets is not None:
-            pairs.append(("targets", targets, expected if isinstance(expected, dict) else expected[1]))
-        self._model.given = None
-        for name, given, rows in pairs:
-            if not _equal(given, rows):
+        inputs, answers = (expected, expected) if isinstance(expected, dict) else expected
+        given, made = self._model.given, self._model.made
+        self._model.given, self._model.made = None, []
+        if self._model.training and count_of(expected):
+            if given is None:
+                raise ModelError("the outputs must come from the returned model, called once for each batch")
+            if extra := [name for name, each in given.items() if not _tensors(_as_tree(each))]:
                 raise ModelError(
-                    f"{name} must be the ones that the loader has handed out, whose gradient the run computes.  "
-                    "Change single examples in item=; examples cannot be mixed with each other"
+                    f"the model must be called with the rows of the batch alone, got {extra[0]}: bind it before"
                 )
+            self._compare("inputs", given, inputs)
+            known = {(each.data_ptr(), each.numel()) for each in made}
+            if any((each.data_ptr(), each.numel()) not in known for each in _tensors(outputs)):
+                raise ModelError("outputs must be those of the model: put what the loop does with them into loss=")
+        if targets is not None:
+            self._compare("targets", targets, answers)
         return self.run.private_loss(unprotected=unprotected)
+
+    @staticmethod
+    def _compare(name: str, given: Any, rows: Any) -> None:
+        """Refuse other inputs or targets than those of the batch."""
+        if not _equal(given, rows):
+            raise ModelError(
+                f"{name} must be the ones that the loader has handed out, whose gradient the run computes.  Change "
+                "single examples in item=; examples cannot be mixed with each other"
+            )
 
 
 def _equal(given: Any, rows: Any) -> bool:
-    """Whether two trees have the same tensors, in the order of their parts or by name."""
+    """Whether two trees have the same tensors, by the names of a dictionary or in their order."""
     torch = extra_module("torch", "torch")
-    found, expected = ([leaf for _, leaf in leaves(each)] for each in (_as_tree(given), rows))
+    if isinstance(given, dict) and isinstance(rows, dict) and set(given) <= set(rows):
+        return all(_equal(each, rows[name]) for name, each in given.items())
+    found, expected = (_tensors(_as_tree(each)) for each in (given, rows))
+
+    def same(one: Any, other: Any) -> bool:
+        if one.shape != other.shape:
+            return False
+        both = torch.isnan(one) & torch.isnan(other) if one.is_floating_point() and other.is_floating_point() else False
+        return bool(((one == other) | both).all())
+
     return len(found) == len(expected) and all(
-        isinstance(one, torch.Tensor) and one.shape == other.shape and bool(torch.equal(one.to(other), other))
-        for one, other in zip(found, expected, strict=True)
+        same(one.detach().to(other.device), other) for one, other in zip(found, expected, strict=True)
     )
 
 

@@ -121,17 +121,6 @@ def _close(one: Any, other: Any, tolerance: float) -> bool:
     return bool(((first - second)[both].abs() <= tolerance * size).all())
 
 
-def digest_of(tensor: Any) -> tuple[Any, ...]:
-    """A sum of the bits of a tensor, weighted by places of a small period."""
-    torch = extra_module("torch", "torch")
-    if tensor.is_sparse or tensor.is_quantized or not tensor.numel():
-        return ()
-    with torch.no_grad():
-        numbers = tensor.detach().contiguous().view(-1).view(torch.uint8).to(torch.int32)
-        weights = 1 + torch.arange(len(numbers), device=numbers.device, dtype=torch.int32) % 251
-        return (int((numbers * weights).sum(dtype=torch.int64)), tuple(tensor.shape))
-
-
 def numbers_of(model: Any) -> dict[str, Any]:
     """The attributes of modules that are numbers or words, by their names."""
     return {

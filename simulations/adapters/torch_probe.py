@@ -25,6 +25,7 @@ from corrnoise.simulations.adapters import torch_factors
 from corrnoise.simulations.adapters.torch_engines import (
     Engine,
     Gradients,
+    digest_of,
     tensors_of,
     trained_parameters,
     unchanged,
@@ -46,7 +47,6 @@ from corrnoise.simulations.adapters.torch_items import (
 from corrnoise.simulations.adapters.torch_made_up import (
     ROWS,
     classes_of,
-    digest_of,
     made_up_rows,
     made_up_targets,
     numbers_of,
@@ -140,6 +140,8 @@ def engine_for(
     checks.choice("engine", engine, get_args(EngineName))
     if not callable(loss):
         raise TypeError(f"loss must be a function of outputs and targets, got {loss!r:.80}")
+    if extra_module("torch", "torch").is_inference_mode_enabled():
+        raise ModelError("gradients must be computed outside of torch.inference_mode()")
     check_layers(model)
     with _probing(model):
         return _Probe(model, loss, template, example).engine(clipping, engine)
@@ -213,6 +215,8 @@ def check_layers(model: Any) -> None:
     for name, parameter in model.named_parameters():
         if torch.nn.parameter.is_lazy(parameter):
             raise ModelError(f"{name} must have a shape: call the model once with public or made-up inputs")
+        if parameter.is_meta:
+            raise ModelError(f"{name} must have values, got a tensor on the device 'meta': load or initialise it first")
         if parameter.requires_grad and hasattr(parameter, "placements"):
             raise ModelError(
                 f"{name} must be whole in each process, got a DTensor: FSDP adds gradients of examples before they can "
@@ -358,12 +362,13 @@ class _Probe:
     def _outputs(self, rows: Any) -> Any:
         seed_generators(PROBE_SEED)
         with unchanged(self.model), _watched() as mode:
-            found = outputs_of(self.model, rows)
+            found = outputs_of(self.model, _copied(rows))
         self.half |= mode.half
         return found
 
     def _loss(self, rows: Any, *, neutral: bool = True) -> Any:
         seed_generators(PROBE_SEED)
+        rows = _copied(rows)
         with unchanged(self.model), _watched(neutral=neutral):
             return loss_of(self.loss, outputs_of(self.model, rows), rows)
 
@@ -374,7 +379,8 @@ class _Probe:
         numbers = []
         with unchanged(self.model), _watched():
             for _ in range(2):
-                loss_of(self.loss, outputs_of(self.model, row), row)
+                copied = _copied(row)
+                loss_of(self.loss, outputs_of(self.model, copied), copied)
                 numbers.append(numbers_of(self.model))
         changed = [name for name, value in tensors_of(self.model) if digests.get(name) != digest_of(value)]
         changed += [name for name, value in numbers[1].items() if numbers[0].get(name) != value]
@@ -445,7 +451,7 @@ class _Probe:
         for seed in (PROBE_SEED, PROBE_SEED + 1):
             seed_generators(seed)
             with unchanged(self.model), _watched():
-                found.append(outputs_of(self.model, row))
+                found.append(outputs_of(self.model, _copied(row)))
         return not same_outputs(found[0], [found[1]], 0.0)
 
     def _or_none(self, outputs: Any, rows: Any) -> Any:
@@ -559,7 +565,12 @@ class _Probe:
     def _gradients(self, engine: Engine) -> Gradients:
         seed_generators(PROBE_SEED)
         with _watched():
-            return engine.gradients(self.model, self.loss, self.rows)
+            return engine.gradients(self.model, self.loss, _copied(self.rows))
+
+
+def _copied(rows: Any) -> Any:
+    """A copy of rows, which a model may change in place."""
+    return mapped(lambda leaf: leaf.clone(), rows)
 
 
 def _shorter(uses: Any, shape: Any) -> bool:

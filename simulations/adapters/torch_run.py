@@ -144,6 +144,7 @@ class TorchRun(DataRun):
         RuntimeError
             No batch was handed out for this step, or the run is over.
         """
+        self._guard.check(self.trained)
         rows = self._rows_of(batch)
         found = noisy_gradient(self, self.model, self.loss, rows, self.engine, self._chunk_size)
         if not unprotected:
@@ -178,7 +179,8 @@ class TorchRun(DataRun):
             The scalar, for one backward pass.
         """
         value = 0.0
-        rows = self.handed_rows()
+        self._guard.check(self.trained)
+        rows = mapped(lambda leaf: leaf.clone(), self.handed_rows())
         if unprotected:
             warn_unprotected()
             with seeded(self.seed("shown loss")), extra_module("torch", "torch").no_grad(), unchanged(self.model):

@@ -77,7 +77,8 @@ def test_state_and_mode_are_those_of_the_model() -> None:
     assert list(forward.state_dict()) == list(network().state_dict())
     forward.load_state_dict(network().state_dict())
     x = data()[0][:3]
-    assert not forward(x).requires_grad
+    with pytest.raises(RuntimeError, match="put all terms on outputs into loss="):
+        forward(x).sum().backward()
     forward.eval()
     assert forward(x).requires_grad
     assert not forward.module.training
@@ -97,6 +98,56 @@ def test_rows_that_the_loop_changes_are_refused() -> None:
     criterion(forward(x), y).backward()
     with pytest.raises(RuntimeError, match="no batch was handed out"):
         criterion(forward(x), y)
+
+
+def test_outputs_that_the_loop_changes_are_refused() -> None:
+    """The gradient is that of ``loss``, so a temperature or a further term in the loop would be lost."""
+    forward, _, criterion, loader = made(opacus)
+    x, y = next(iter(loader))
+    for change in (lambda out: out / 0.1, lambda out: out[:, :2]):
+        with pytest.raises(ValueError, match="outputs must be those of the model"):
+            criterion(change(forward(x)), y)
+    with pytest.raises(ValueError, match="outputs must come from the returned model"):
+        criterion(criterion.run.model(x), y)
+    private = criterion(out := forward(x), y)
+    with pytest.raises(RuntimeError, match="put all terms on outputs into loss="):
+        (private + out.square().mean()).backward()
+
+
+def test_parameters_that_are_replaced_are_refused() -> None:
+    """The optimizer would step along old tensors, and the guard would not see the new ones."""
+    run = made(torch_run)
+    run.model.load_state_dict({name: each.clone() for name, each in run.model.state_dict().items()}, assign=True)
+    with pytest.raises(ValueError, match=r"same tensors during the whole run: .*assign=True"):
+        run.step(run.next_batch())
+
+
+def test_missing_numbers_and_names_of_inputs_are_compared() -> None:
+    class Named(torch.nn.Module):  # type: ignore[name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(6, 3)
+
+        def forward(self, x: Any, scale: Any) -> Any:
+            return self.layer(x.nan_to_num(0.0)) * scale[:, None]
+
+    x, y = data()
+    x[::3, 1] = torch.nan
+    model = Named()
+    forward, optimizer, criterion, loader = opacus.make_private(
+        model,
+        torch.optim.SGD(model.parameters(), lr=0.1),
+        ({"x": x, "scale": torch.ones(EXAMPLES)}, y),
+        loss=loss,
+        budget=BUDGET,
+        batch_size=BATCH,
+        epochs=1,
+        mechanism=NOISE,
+    )
+    for rows, targets in loader:
+        criterion(forward(scale=rows["scale"], x=rows["x"]), targets).backward()
+        optimizer.step()
+    assert criterion.run.position == 4
 
 
 def test_changed_rows_of_the_loader_leave_the_gradient_alone() -> None:

@@ -147,6 +147,23 @@ def test_other_data_are_refused_with_a_way_out(data: Any, message: str) -> None:
         Examples(data)
 
 
+def test_a_data_set_may_use_one_buffer_for_all_items() -> None:
+    buffer = torch.zeros(4)
+    data = Items(lambda k: (buffer.copy_(X[k]), Y[k]))
+    assert torch.equal(Examples(data).rows(np.arange(12))[0], X)
+
+
+def test_a_map_that_remembers_items_is_refused() -> None:
+    mean = torch.zeros(4)
+
+    def remembering(item: Any) -> Any:
+        return mean.mul_(0.5).add_(0.5 * item[0]).clone(), item[1]
+
+    with pytest.raises(ValueError, match="item must map each item alone"):
+        Examples((X, Y), remembering)
+    assert len(Examples((X, Y), lambda item: (item[0] + torch.rand(4), item[1]))) == 12
+
+
 def test_an_empty_batch_has_the_shapes_of_the_items() -> None:
     rows = Examples(Items(lambda k: ((X[k], SCALE[k]), Y[k]))).rows(np.arange(0))
     assert [tuple(leaf.shape) for _, leaf in leaves(rows)] == [(0, 4), (0,), (0,)]

@@ -16,7 +16,9 @@ torch.set_num_threads(1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("heading", "library"), [("Trainer", "transformers"), ("Lightning", "lightning"), ("Accelerate", "accelerate")])
+@pytest.mark.parametrize(
+    ("heading", "library"), [("Trainer", "transformers"), ("Lightning", "lightning"), ("Accelerate", "accelerate")]
+)
 def test_the_recipe_of_the_page_makes_all_steps(
     heading: str, library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
