@@ -60,6 +60,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.rounding import Dtype
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget, gaussian_epsilon
+from corrnoise.theory.workloads import MomentumAverage
 
 _TERMINATED = 143  # exit status after SIGTERM
 
@@ -295,6 +296,34 @@ class PrivateRun(Guarded):
     def scale(self) -> float:
         """Standard deviation of the independent noise behind the correlated noise."""
         return self._multiplier * self._budget.clip_norm
+
+    def noise_deviation(self, step: int) -> float:
+        """Standard deviation of one coordinate of the noise of a step in the noisy mean gradient.
+
+        It is ``scale`` times the root of (N Nᵀ)_tt over the batch size, before the rounding to a grid.  The number is
+        public: it does not depend on the data.
+
+        Parameters
+        ----------
+        step : int
+            t, the number of the step, from 0.
+
+        Returns
+        -------
+        float
+            The standard deviation, to about 12 digits; O(t) for Toeplitz noise and time-varying buffers, O(t²) memory
+            for trees, matrices and factors of steps.
+
+        Raises
+        ------
+        ValueError
+            The run has no batches, or no such step.
+        """
+        if self._batches is None:
+            raise ValueError("run must have batches here, got one without: the deviation is divided by the batch size")
+        count = checks.integer("step", step, 0, largest=self._batches.steps - 1) + 1
+        variances = self._program.mechanism.leading(count).errors(MomentumAverage(count, alpha=1.0))
+        return self.scale * float(np.sqrt(variances[-1])) / self._batches.batch_size
 
     @property
     def sums(self) -> Sums:

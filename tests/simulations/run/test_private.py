@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import pickle
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from corrnoise.theory.mechanisms.poles import BufferNoise, PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
+from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget, gaussian_epsilon, gaussian_rho
@@ -398,3 +400,49 @@ def test_interrupted_noise_is_not_continued() -> None:
         with pytest.raises(RuntimeError, match="was interrupted while it made noise"):
             use()
     run.close()
+
+
+DEVIATION_RUNS = [
+    *MECHANISMS,
+    TimeVaryingBuffers(
+        [0.9, 0.5],
+        np.full((STEPS, 2), 0.05),
+        np.linspace(0.5, 1, 2 * STEPS).reshape(STEPS, 2),
+        np.linspace(1, 2, STEPS),
+    ),
+    ScaledNoise(DPSGD(), np.linspace(1, 2, STEPS), np.linspace(2, 1, STEPS)),
+    ScaledNoise(FiniteNoise([1.0, -0.6]), None, np.linspace(2, 1, STEPS)),
+]
+
+
+@pytest.mark.parametrize("mechanism", DEVIATION_RUNS, ids=lambda each: type(each).__name__)
+def test_the_deviation_of_the_noise_of_a_step_is_that_of_its_row(mechanism: Mechanism) -> None:
+    """Against the dense matrix of the program, and the noise of 30 000 coordinates: 12 variances at level 1e-8 each."""
+    size = 30_000
+    with known_key():
+        run = private(mechanism, size)
+    matrix = run.program.mechanism.noising_matrix(STEPS)
+    found = np.array([run.noise_deviation(step) for step in range(STEPS)])
+    np.testing.assert_allclose(found, run.scale * np.linalg.norm(matrix, axis=1) / 4, rtol=1e-9)
+    made = noise_of(run).std(axis=1) / 4
+    assert np.abs(made / found - 1).max() < stats.norm.isf(1e-8 / 2) / math.sqrt(2 * size)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "step", "ratio"),
+    [
+        (DPSGD(), 5, 1.0),
+        (FiniteNoise([1.0, -0.6]), 3, 1.1661904),
+        (FiniteNoise([1.0, -0.5, -0.125]), 1, 1.1180340),
+    ],
+    ids=repr,
+)
+def test_deviations_of_known_answers(mechanism: Mechanism, step: int, ratio: float) -> None:
+    run = private(mechanism)
+    assert run.noise_deviation(step) / run.noise_deviation(0) == pytest.approx(ratio, abs=1e-7)
+    assert run.noise_deviation(0) == pytest.approx(run.scale / 4, rel=1e-12)
+    for wrong in (-1, STEPS, 1.5):
+        with pytest.raises((ValueError, TypeError), match="step must"):
+            run.noise_deviation(wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="run must have batches here"):
+        private(mechanism, batches=None).noise_deviation(0)
