@@ -5,8 +5,8 @@
     folder, and all guards of ``PrivateRun`` hold.  The noise is the same as in the other libraries.
 ``correlated_noise``
     A gradient transformation of optax, inside ``jax.jit``, whose arrays may be sharded.  Its draws are those of
-    ``run/draws``.  It knows neither the batches nor a folder: the loop must keep the promise, and must not release a
-    step twice.
+    ``run/draws``.  It knows neither the batches nor a folder: the loop must keep to the participation, and must not
+    release a step twice.
 ``noising_matrix``
     A ``StreamingMatrix`` for the privatizer of jax-privacy, which needs the multiplier of the program, a secret key and
     ``dtype=jax.numpy.float32``.  Without the last, the noise of a bfloat16 model has 8 bits.
@@ -22,13 +22,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from corrnoise.simulations.adapters import array_noise, array_normals
 from corrnoise.simulations.adapters.jax_noise import filled_up, in_64_bits, is_cut, sharding_of
-from corrnoise.simulations.adapters.training import batches_of, chunks, due
+from corrnoise.simulations.adapters.training import Unprotected, batches_of, chunks, due, unprotected_of
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.batches import check_not_sampled
@@ -37,45 +38,127 @@ from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.sums import MARGIN, Grid
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Program
+from corrnoise.theory.numerics import checks
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
 Memory = tuple[Any, ...]
+EngineName = Literal["auto", "vmap", "loop"]
+
+LOOP_SIZE = 2**14  #: parameters of a model that the loop computes faster on a CPU
 
 
 # -- a private run ----------------------------------------------------------------------------------------------------
 
 
+class Engine(NamedTuple):
+    """How the gradients of examples are computed."""
+
+    kind: EngineName  #: ``"vmap"`` for all of a chunk at once, or ``"loop"`` for one after another
+    why: str  #: the reason
+
+
+def engine_for(leaves: list[Any], engine: EngineName = "auto", chunk_size: int | None = None) -> Engine:
+    """The engine of a run.
+
+    Parameters
+    ----------
+    leaves : list of arrays
+        The parameters.
+    engine : {"auto", "vmap", "loop"}
+        The engine that was asked for.
+    chunk_size : int, optional
+        The number of examples that ``"vmap"`` computes at once, if it was given.
+
+    Returns
+    -------
+    Engine
+        With ``"auto"`` the loop for at least 2**14 parameters on one CPU, unless there is a ``chunk_size``.
+
+    Raises
+    ------
+    ValueError
+        The engine is unknown, or it is the loop, and ``chunk_size`` is given or parameters lie on several devices.
+    """
+    asked = checks.choice("engine", engine, get_args(EngineName))
+    places = {device for leaf in leaves for device in getattr(leaf, "devices", set)()}
+    several = any(is_cut(getattr(leaf, "sharding", None)) for leaf in leaves) or len(places) > 1
+    if asked == "vmap":
+        return Engine("vmap", "engine='vmap' was passed")
+    if asked == "loop":
+        if chunk_size is not None:
+            raise ValueError(
+                f"chunk_size must be None with engine='loop', which computes one example at a time, got {chunk_size}"
+            )
+        if several:
+            raise ValueError(
+                "engine must be 'auto' or 'vmap' for parameters on a mesh or on several devices, got 'loop'"
+            )
+        return Engine("loop", "engine='loop' was passed")
+    if chunk_size is not None:
+        return Engine("vmap", f"chunk_size={chunk_size} was passed")
+    if several or any(device.platform != "cpu" for device in places or extra_module("jax", "jax").devices()[:1]):
+        return Engine("vmap", "the parameters do not lie on one CPU")
+    if (size := sum(leaf.size for leaf in leaves)) < LOOP_SIZE:
+        return Engine("vmap", f"the model has {size} parameters, fewer than {LOOP_SIZE}")
+    return Engine("loop", f"on a CPU the loop is faster for at least {LOOP_SIZE} parameters")
+
+
 def private_gradient(
-    run: PrivateRun, loss: Callable[..., Any], parameters: Any, *batch: Any, chunk_size: int | None = None
+    run: PrivateRun,
+    loss: Callable[..., Any],
+    parameters: Any,
+    *batch: Any,
+    chunk_size: int | None = None,
+    engine: EngineName = "auto",
 ) -> Any:
     """The sum of the clipped gradients of a batch plus the noise of the step, over the batch size.
 
     Parameters
     ----------
-    run
+    run : PrivateRun
         The private run, which has batches and has handed out this one.
-    loss
+    loss : callable
         A function of the parameters and one example, ``loss(parameters, *example)``, which returns a number.
-    parameters
-        A tree of arrays of float32 or float64, with as many numbers as the run; of any type of floats where the run
-        has a grid.
-    batch
+    parameters : tree of arrays
+        Arrays of float32 or float64, with as many numbers as the run; of any type of floats where the run has a grid.
+    batch : trees of arrays
         Arrays with the examples along the first axis.
-    chunk_size
-        How many examples are computed at once.  None for all, as far as their gradients fit into 1 GiB, and for a
-        quarter of the expected number of a sampled batch.  Exact sums are those of the whole batch, whatever it is.
+    chunk_size : int, optional
+        How many examples ``engine="vmap"`` computes at once.  None for all, as far as their gradients fit into 1 GiB,
+        and for a quarter of the expected number of a sampled batch.  Exact sums do not depend on it.
+    engine : {"auto", "vmap", "loop"}
+        ``"vmap"`` computes the examples of a chunk at once, ``"loop"`` one after another.
 
     Returns
     -------
-    A tree like ``parameters``.  Gradients of examples that are not finite count as zero.
+    tree of arrays
+        A tree like ``parameters``.  Gradients of examples that are not finite count as zero.
 
     Raises
     ------
     ValueError
-        The parameters or the number of examples are not those of the run.
+        The parameters or the number of examples differ from the run, or the engine does not fit.
     RuntimeError
         No batch was handed out for this step, or the run is over.
+    """
+    return noisy_gradient(run, loss, parameters, batch, chunk_size, engine)[0]
+
+
+def noisy_gradient(
+    run: PrivateRun,
+    loss: Callable[..., Any],
+    parameters: Any,
+    batch: tuple[Any, ...],
+    chunk_size: int | None,
+    engine: EngineName,
+) -> tuple[Any, Unprotected]:
+    """The gradient that ``private_gradient`` returns, and the loss and the norms of the batch, which are not private.
+
+    Parameters
+    ----------
+    run, loss, parameters, batch, chunk_size, engine : object
+        As for ``private_gradient``.
     """
     jax = extra_module("jax", "jax")
     leaves, tree = jax.tree.flatten(parameters)
@@ -83,24 +166,74 @@ def private_gradient(
     if (found := sum(leaf.size for leaf in leaves)) != run.size:
         raise ValueError(f"parameters must be {run.size} numbers during the whole run, got {found}")
     expected = due(run)
-    if {len(each) for each in batch} != {expected}:
-        found_sizes = ", ".join(str(len(each)) for each in batch)
+    if (sizes := {len(each) for each in jax.tree.leaves(batch)}) != {expected}:
+        found_sizes = ", ".join(map(str, sorted(sizes)))
         raise ValueError(f"batch must be arrays of the {expected} examples of the step, got {found_sizes}")
-    size = filled_up(run.size, run.device)
-    summed = _clipped_sum(loss, run.budget.clip_norm, run.grid, size, run.device)
-    with in_64_bits(run.device) as jnp:
-        of_type = jnp.result_type("float32", *leaves) if run.grid is None else run.grid.dtype
-        total = jnp.zeros(size, of_type, device=run.device)
-    for places, count in chunks(run, chunk_size, run.size):
-        some = summed(parameters, np.arange(len(places)) < count, *(each[places] for each in batch))
-        with in_64_bits(run.device):
-            total = total + some
+    made = _looped if engine_for(leaves, engine, chunk_size).kind == "loop" else _vmapped
+    total, kept = made(run, loss, parameters, batch, chunk_size)
     noisy_sum: Any = run.add_noise(np.asarray(total) if run.device is None else total)
     cut = [each for each in map(sharding_of, leaves) if each is not None]
     whole = jax.sharding.NamedSharding(cut[0].mesh, jax.P()) if cut else None  # of leaves that were put nowhere
     like = tuple((leaf.shape, str(leaf.dtype), sharding_of(leaf) or whole) for leaf in leaves)
     with in_64_bits(run.device):  # noisy sums of exact sums may be of float64
-        return jax.tree.unflatten(tree, _parted(like)(noisy_sum, batches_of(run).batch_size))
+        gradient = jax.tree.unflatten(tree, _parted(like)(noisy_sum, batches_of(run).batch_size))
+    losses, norms = (_on_host([(each[place], each[2]) for each in kept]) for place in (0, 1))
+    return gradient, unprotected_of(losses, norms, run.budget.clip_norm)
+
+
+def _on_host(parts: list[tuple[Any, int]]) -> NDArray[np.float64]:
+    """The first numbers of some vectors as one array of NumPy."""
+    return np.concatenate([np.zeros(0), *(np.asarray(each, float).reshape(-1)[:count] for each, count in parts)])
+
+
+def _vmapped(
+    run: PrivateRun, loss: Callable[..., Any], parameters: Any, batch: tuple[Any, ...], chunk_size: int | None
+) -> tuple[Any, list[tuple[Any, Any, int]]]:
+    """The sum of the clipped gradients of a batch; losses and norms of its chunks, and how many of them count."""
+    jax = extra_module("jax", "jax")
+    size = filled_up(run.size, run.device)
+    clipped = _clipped_sum(loss, run.budget.clip_norm, run.grid, size, run.device)
+    with in_64_bits(run.device) as jnp:
+        dtype = jnp.result_type("float32", *jax.tree.leaves(parameters)) if run.grid is None else run.grid.dtype
+        total = jnp.zeros(size, dtype, device=run.device)
+    kept = []
+    for places, count in chunks(run, chunk_size, run.size):
+        some = jax.tree.map(lambda each, at=places: each[at], batch)
+        part = clipped(parameters, np.arange(len(places)) < count, *some)
+        with in_64_bits(run.device):
+            total = total + part.total
+        kept.append((part.losses, part.norms, count))
+    return total, kept
+
+
+def _looped(
+    run: PrivateRun, loss: Callable[..., Any], parameters: Any, batch: tuple[Any, ...], chunk_size: int | None
+) -> tuple[Any, list[tuple[Any, Any, int]]]:
+    """The same for one example after another, in one set of arrays, which stays in the cache of a CPU."""
+    del chunk_size
+    jax = extra_module("jax", "jax")
+    jnp = jax.numpy
+    leaves = jax.tree.leaves(parameters)
+    add = _add_clipped(loss, run.budget.clip_norm, run.grid)
+    with in_64_bits(None):
+        sums = [
+            jnp.zeros(leaf.shape, jnp.promote_types(leaf.dtype, "float32") if run.grid is None else run.grid.dtype)
+            for leaf in leaves
+        ]
+    kept = []
+    arrays, tree = jax.tree.flatten(batch)
+    for example in zip(*(_one_by_one(each) for each in arrays), strict=True):
+        sums, value, norm = add(sums, parameters, *jax.tree.unflatten(tree, example))
+        kept.append((value, norm, 1))
+    with in_64_bits(run.device):
+        total = _joined(sums, run.size)
+    return total, kept
+
+
+def _one_by_one(rows: Any) -> Any:
+    """The rows of an array or of keys of JAX."""
+    jax = extra_module("jax", "jax")
+    return rows if jax.dtypes.issubdtype(rows.dtype, jax.dtypes.extended) else np.asarray(rows)
 
 
 @lru_cache(maxsize=16)
@@ -132,7 +265,7 @@ def check_parameters(leaves: list[Any], *, exact: bool) -> None:
     Raises
     ------
     ValueError
-        One of them is of another type than the sums of gradients would have.
+        An array has another type than the sums of gradients would have.
     """
     _check_types("parameters", leaves, ("float16", "bfloat16") if exact else ())
     if not extra_module("jax", "jax").config.jax_enable_x64 and any(_type_of(leaf) == "float64" for leaf in leaves):
@@ -150,41 +283,73 @@ def _type_of(leaf: Any) -> str:
     return str(leaf.dtype) if hasattr(leaf, "dtype") else type(leaf).__name__
 
 
+class _Clipped(NamedTuple):
+    """The sum of the clipped gradients of some examples, and the numbers that it hides."""
+
+    total: Any  #: a vector
+    losses: Any  #: of all examples, shape (batch,)
+    norms: Any  #: of the gradients of all examples, shape (batch,)
+
+
 @lru_cache(maxsize=16)
 def _clipped_sum(loss: Callable[..., Any], clip_norm: float, grid: Grid | None, size: int, device: Any) -> Any:
     """The compiled function that sums the clipped gradients of the examples of a batch, in floats or on a grid.
 
     The sum is a vector of a size, filled up with zeros, on the device of a run.  The loss is differentiated on the mesh
-    that its parameters have, and all else has automatic axes.  Norm and sum are of the same numbers: a compiler that
-    formed a gradient twice might round it otherwise in the sum than in its norm.
+    of its parameters, and all else has automatic axes.  Norm and sum use the same numbers: a compiler that formed a
+    gradient twice might round it otherwise in the sum than in its norm.
     """
     jax = extra_module("jax", "jax")
-    jnp = jax.numpy
 
-    def clipped(counts: Any, leaves: list[Any]) -> list[Any]:
-        largest = jnp.max(jnp.stack([jnp.abs(leaf).max(initial=0.0) for leaf in leaves]))
-        unit = jnp.where(largest > 0, largest, 1.0)  # so that squares neither overflow nor vanish
-        norm = unit * jnp.sqrt(sum(_sum_by_halves(jnp.square(leaf / unit).reshape(-1)) for leaf in leaves))
-        factor = jnp.minimum(1.0, clip_norm * MARGIN / jnp.maximum(norm, clip_norm * MARGIN))
-        scaled = factor if grid is None else factor / grid.unit
-        return [jnp.where(counts & jnp.isfinite(norm), leaf * scaled, 0.0) for leaf in leaves]
-
-    def summed(takes_part: Any, samples: list[Any]) -> Any:
+    def summed(counts: Any, samples: list[Any]) -> tuple[Any, Any]:
         formed_once = jax.lax.optimization_barrier([_at_least_float32(leaf) for leaf in samples])
-        each = jax.vmap(clipped)(takes_part, formed_once)
+        each, norms = jax.vmap(partial(_clipped, clip_norm, grid))(counts, formed_once)
         if grid is None:
-            return _joined([_sum_by_halves(leaf) for leaf in each], size)
+            return _joined([_sum_by_halves(leaf) for leaf in each], size), norms
         with jax.enable_x64(True):  # for integers of 64 bits
-            return _joined([leaf.astype(grid.dtype).sum(axis=0, dtype=grid.dtype) for leaf in each], size)
+            integers = [leaf.astype(grid.dtype).sum(axis=0, dtype=grid.dtype) for leaf in each]
+            return _joined(integers, size), norms
 
-    def total(parameters: Any, takes_part: Any, *batch: Any) -> Any:
-        samples = jax.tree.leaves(jax.vmap(partial(jax.grad(loss), parameters))(*batch))
+    def total(parameters: Any, counts: Any, *batch: Any) -> Any:
+        losses, gradients = jax.vmap(partial(jax.value_and_grad(loss), parameters))(*batch)
+        samples = jax.tree.leaves(gradients)
         meshes = [jax.typeof(leaf).sharding.mesh for leaf in samples]
         mesh = next((each for each in meshes if not each.empty), meshes[0])
         along = jax.sharding.NamedSharding(mesh, jax.P(mesh.explicit_axes) if is_cut(device) else jax.P())
-        return jax.sharding.auto_axes(summed, out_sharding=along)(takes_part, samples)
+        whole = jax.sharding.NamedSharding(mesh, jax.P())
+        found, norms = jax.sharding.auto_axes(summed, out_sharding=(along, whole))(counts, samples)
+        return _Clipped(found, losses, norms)
 
-    return jax.jit(total, out_shardings=device if is_cut(device) else None)
+    return jax.jit(total, out_shardings=_Clipped(device, None, None) if is_cut(device) else None)
+
+
+@lru_cache(maxsize=16)
+def _add_clipped(loss: Callable[..., Any], clip_norm: float, grid: Grid | None) -> Any:
+    """The compiled function that adds the clipped gradient of one example to sums, which it uses up.
+
+    It returns sums, loss and norm.  Norm and sum use the same numbers.
+    """
+    jax = extra_module("jax", "jax")
+
+    def add(sums: list[Any], parameters: Any, *example: Any) -> tuple[list[Any], Any, Any]:
+        value, gradient = jax.value_and_grad(loss)(parameters, *example)
+        formed_once = jax.lax.optimization_barrier([_at_least_float32(leaf) for leaf in jax.tree.leaves(gradient)])
+        clipped, norm = _clipped(clip_norm, grid, True, formed_once)
+        with jax.enable_x64(True):  # for integers of 64 bits
+            return [total + leaf.astype(total.dtype) for total, leaf in zip(sums, clipped, strict=True)], value, norm
+
+    return jax.jit(add, donate_argnums=0)
+
+
+def _clipped(clip_norm: float, grid: Grid | None, counts: Any, leaves: list[Any]) -> tuple[list[Any], Any]:
+    """The clipped gradient of an example, in units of the grid if there is one, and the norm before clipping."""
+    jnp = extra_module("jax.numpy", "jax")
+    largest = jnp.max(jnp.stack([jnp.abs(leaf).max(initial=0.0) for leaf in leaves]))
+    unit = jnp.where(largest > 0, largest, 1.0)  # so that squares neither overflow nor vanish
+    norm = unit * jnp.sqrt(sum(_sum_by_halves(jnp.square(leaf / unit).reshape(-1)) for leaf in leaves))
+    factor = jnp.minimum(1.0, clip_norm * MARGIN / jnp.maximum(norm, clip_norm * MARGIN))
+    scaled = factor if grid is None else factor / grid.unit
+    return [jnp.where(counts & jnp.isfinite(norm), leaf * scaled, 0.0) for leaf in leaves], norm
 
 
 def _joined(parts: list[Any], size: int) -> Any:
@@ -282,9 +447,9 @@ def correlated_noise(
     Parameters
     ----------
     budget
-        What the whole run may spend, on gradients of which norm in the sums.
+        The privacy budget of the whole run, with the clipping norm of the gradients.
     participation
-        Who takes part when, in a number of steps; the loop keeps this promise.
+        The data order, with a number of steps; the loop keeps to it.
     mechanism
         Toeplitz noise or time-varying buffers, which run in float32.
     key
@@ -317,7 +482,7 @@ def noise_of_program(program: Program, budget: Budget, *, key: bytes | None = No
     Raises
     ------
     ValueError, TypeError
-        The program does not run in float32, its batches are sampled, its steps have no end, or the key is no key.
+        The program does not run in float32, its batches are sampled, it has no number of steps, or the key is invalid.
     """
     jax = extra_module("jax", "jax")
     optax = extra_module("optax", "jax")
@@ -326,7 +491,7 @@ def noise_of_program(program: Program, budget: Budget, *, key: bytes | None = No
     check_not_sampled(made.participation)
     scale = made.scale(budget)
     if (steps := made.participation.steps) is None:
-        raise ValueError("participation must have a number of steps, each of which has its seed, got one without end")
+        raise ValueError("participation must have a number of steps, as each step has its seed, got one without end")
     scales = None if made.step_scales is None else jnp.asarray(made.step_scales, jnp.float32)
     seeds = draws.seeds(draws.fresh(draws.KEY_BYTES) if key is None else draws.checked_key("key", key), range(steps))
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from corrnoise.simulations.adapters.jax_items import arguments_of
 from corrnoise.simulations.adapters.jax_noise import sharding_of
 from corrnoise.simulations.extras import extra_module
 
@@ -22,49 +23,68 @@ HALF_TOLERANCE = 3e-2  #: where parameters or data are of half precision
 ROUNDING_SHARE = 1e-6  #: of the loss, below which gradients are rounding errors
 
 
-def check_loss(loss: Callable[..., Any], parameters: Any, arrays: tuple[Any, ...], key: Any = None) -> None:
+def check_loss(
+    loss: Callable[..., Any],
+    parameters: Any,
+    template: tuple[Any, ...],
+    key: Any = None,
+    example: Any = None,
+    *,
+    alone: bool = False,
+) -> None:
     """Refuse a loss that is not a function of one example alone, as far as made-up rows show it.
 
     Parameters
     ----------
     loss : callable
-        ``loss(parameters, *example)``, or ``loss(parameters, *example, key)`` with a key.
+        ``loss(parameters, *row)``, or ``loss(parameters, *row, key)`` with a key.
     parameters : tree of arrays
         The parameters; sharded ones are not tried.
-    arrays : tuple of arrays
-        Examples along the first axis; only shapes and types count.
+    template : tuple of trees of arrays
+        The arguments of the loss with examples along the first axis; arrays or their shapes and types.
     key : key of JAX, optional
         A key, if the loss draws random numbers.
+    example : tree of arrays, optional
+        A public row for a loss that does not take random numbers.
+    alone : bool
+        Whether each example is computed alone, so that rules for several rows are not used.
 
     Raises
     ------
     ValueError
-        The loss fails, is not a number, mixes rows, or remembers them.
+        The loss fails, is not a number, mixes rows, or remembers them; or the example is not a row of the data.
     """
     jax = extra_module("jax", "jax")
     if any(sharding_of(leaf) is not None for leaf in jax.tree.leaves(parameters)):
         return
-    rows = [jax.numpy.asarray(_made_up(each.shape[1:], each.dtype, place)) for place, each in enumerate(arrays)]
+    leaves, tree = jax.tree.flatten(template)
+    if example is None:
+        made = [_made_up(each.shape[1:], each.dtype, place) for place, each in enumerate(leaves)]
+    else:
+        made = _like(example, leaves, tree)
+    rows = list(jax.tree.unflatten(tree, list(map(jax.numpy.asarray, made))))
     if key is not None:
         rows.append(jax.vmap(partial(jax.random.fold_in, key))(np.arange(ROWS)))
+    single = [jax.tree.map(lambda each, at=number: each[at], rows) for number in range(ROWS)]
     both = jax.value_and_grad(loss)
     try:
-        first = [both(parameters, *(each[number] for each in rows)) for number in range(ROWS)]
+        first = [both(parameters, *row) for row in single]
     except Exception as error:  # of any kind, from the user's code
         raise ValueError(
             "loss must return a number for the parameters and one example: for a made-up example with the shapes of "
-            f"the data it raised {type(error).__name__}: {error!s:.300}"
+            f"the data it raised {type(error).__name__}: {error!s:.300}.  If made-up values are the reason, pass a "
+            "public row as example="
         ) from error
-    again = [both(parameters, *(each[number] for each in rows))[0] for number in reversed(range(ROWS))]
+    again = [both(parameters, *row)[0] for row in reversed(single)]
     if [np.asarray(value).tobytes() for value, _ in first] != [np.asarray(each).tobytes() for each in again[::-1]]:
         raise ValueError(
             "loss must not remember examples: the loss of a made-up row changes after other rows.  Keep counters, "
             "caches and statistics out of it"
         )
+    if alone:
+        return
     together = jax.vmap(both, in_axes=(None, *(0 for _ in rows)))(parameters, *rows)[1]
-    tolerance = (
-        HALF_TOLERANCE if any(_is_half(leaf) for leaf in (*jax.tree.leaves(parameters), *rows)) else GRADIENT_TOLERANCE
-    )
+    tolerance = HALF_TOLERANCE if any(map(_is_half, jax.tree.leaves((parameters, rows)))) else GRADIENT_TOLERANCE
     for number, (value, alone) in enumerate(first):
         one = _flat(alone)
         gap = np.linalg.norm(_flat(jax.tree.map(lambda leaf, at=number: leaf[at], together)) - one)
@@ -72,7 +92,8 @@ def check_loss(loss: Callable[..., Any], parameters: Any, arrays: tuple[Any, ...
         if np.isfinite(size) and not gap <= size:
             raise ValueError(
                 "loss must treat each example by itself: under jax.vmap the gradient of a made-up row depends on other "
-                "rows.  Callbacks and custom_vmap rules must compute row by row (vmap_method='sequential')"
+                "rows.  Callbacks and custom_vmap rules must compute row by row (vmap_method='sequential'); "
+                "engine='loop' does without such rules"
             )
 
 
@@ -84,6 +105,27 @@ def _made_up(shape: tuple[int, ...], dtype: Any, place: int) -> Any:
         return rng.normal(size=(ROWS, *shape)).astype(np.float32).astype(dtype)
     found = rng.integers(2, size=(ROWS, *shape)) if shape else np.arange(ROWS) % 2
     return found.astype(dtype)
+
+
+def _like(example: Any, leaves: list[Any], tree: Any) -> list[Any]:
+    """Three rows like a public one: floats are times 1, 0.95 and 0.9."""
+    jax = extra_module("jax", "jax")
+    given, own = jax.tree.flatten(arguments_of(example))
+    found = [(np.shape(each), str(np.asarray(each).dtype)) for each in given]
+    wanted = [(each.shape[1:], str(each.dtype)) for each in leaves]
+    if own != tree or found != wanted:
+        raise ValueError(f"example must be one row of the data, of shapes and types {wanted}, got {found} in {own}")
+    shares = (1.0, 0.95, 0.9)
+    whole = [np.asarray(each) for each in given]
+    return [
+        np.stack(
+            [
+                each * np.asarray(share, each.dtype) if jax.numpy.issubdtype(each.dtype, np.inexact) else each
+                for share in shares
+            ]
+        )
+        for each in whole
+    ]
 
 
 def _is_half(leaf: Any) -> bool:

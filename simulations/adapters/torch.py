@@ -32,9 +32,6 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-import numpy as np
-from numpy.typing import NDArray
-
 from corrnoise.simulations.adapters import torch_factors, torch_normals
 from corrnoise.simulations.adapters.torch_engines import Engine, digest_of, trained_parameters
 from corrnoise.simulations.adapters.torch_factors import Blocks, Factors
@@ -42,7 +39,7 @@ from corrnoise.simulations.adapters.torch_items import Loss, ModelError, chosen,
 from corrnoise.simulations.adapters.torch_probe import Clipping, EngineName, Engines
 from corrnoise.simulations.adapters.torch_random import seeded
 from corrnoise.simulations.adapters.torch_shards import Group, layout_of
-from corrnoise.simulations.adapters.training import batches_of, chunks, due
+from corrnoise.simulations.adapters.training import Unprotected, batches_of, chunks, due, unprotected_of
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.sums import Grid, add_truncated
@@ -352,14 +349,6 @@ def _cut_as(sums: Sequence[Any], total: Any) -> list[Any]:
     ]
 
 
-class Unprotected(NamedTuple):
-    """Numbers of a step that are not private: they must not leave the machine, nor guide the training."""
-
-    loss: float  #: mean loss of the batch
-    norms: NDArray[np.float64]  #: of the gradients of its examples, before clipping
-    clipped: float  #: share of the gradients that exceed the clipping norm
-
-
 def private_gradient(
     run: PrivateRun,
     model: Any,
@@ -449,17 +438,13 @@ def noisy_gradient(
     noisy = add_noise(run, [torch_factors.rounded(each, run.grid) for each in sums])
     for parameter, total in zip(trained.values(), noisy, strict=True):
         parameter.grad = (total / batches_of(run).batch_size).to(parameter.dtype)
-    return _unprotected(losses, norms, run.budget.clip_norm)
+    return unprotected_of(_on_host(losses), _on_host(norms), run.budget.clip_norm)
 
 
-def _unprotected(losses: list[Any], norms: list[Any], clip_norm: float) -> Unprotected:
-    """The numbers of a step that are not private."""
+def _on_host(parts: list[Any]) -> Any:
+    """Vectors of chunks as one array of NumPy, float64."""
     torch = extra_module("torch", "torch")
-    if not losses:
-        return Unprotected(0.0, np.zeros(0), 0.0)
-    lengths = torch.cat(norms).double().cpu().numpy()
-    mean = float(torch.cat(losses).double().mean())
-    return Unprotected(mean, lengths, float(np.mean(~(lengths <= clip_norm))))
+    return torch.cat(parts or [torch.zeros(0)]).double().cpu().numpy()
 
 
 def _zeros(parameter: Any, grid: Grid | None) -> Any:

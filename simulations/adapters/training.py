@@ -14,12 +14,12 @@ import os
 import random
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from corrnoise.simulations.adapters.identity import of_arrays, of_function
+from corrnoise.simulations.adapters.identity import of_function
 from corrnoise.simulations.run.batches import AnyBatches, batches
 from corrnoise.simulations.run.durable import Carry
 from corrnoise.simulations.run.folder import Folder
@@ -47,6 +47,29 @@ def warn_unprotected() -> None:
     )
 
 
+class Unprotected(NamedTuple):
+    """Numbers of a step that are not private: they must not leave the machine, nor guide the training."""
+
+    loss: float  #: mean loss of the batch
+    norms: NDArray[np.float64]  #: of the gradients of its examples, before clipping
+    clipped: float  #: share of the gradients that exceed the clipping norm
+
+
+def unprotected_of(losses: NDArray[Any], norms: NDArray[Any], clip_norm: float) -> Unprotected:
+    """The loss and the norms of a batch, which may be empty.
+
+    Parameters
+    ----------
+    losses, norms : array
+        Of its examples, shape (batch,).
+    clip_norm : float
+        The clipping norm.
+    """
+    if not len(losses):
+        return Unprotected(0.0, np.zeros(0), 0.0)
+    return Unprotected(float(losses.mean()), norms, float(np.mean(~(norms <= clip_norm))))
+
+
 class Data(Protocol):
     """Examples by their numbers."""
 
@@ -54,37 +77,10 @@ class Data(Protocol):
         """The number of examples."""
 
     def rows(self, batch: NDArray[np.int64]) -> tuple[Any, ...]:
-        """The parts of some examples, each an array with the examples along the first axis."""
+        """The rows of some examples: arrays with the examples along the first axis."""
 
     def identity(self) -> dict[str, Any]:
         """The facts that a restart compares, of JSON types."""
-
-
-class Arrays:
-    """Data in arrays of NumPy, JAX or PyTorch.
-
-    Parameters
-    ----------
-    arrays
-        One or more arrays with the examples along the first axis.
-    """
-
-    def __init__(self, arrays: tuple[Any, ...]) -> None:
-        vectors = isinstance(arrays, tuple) and all(getattr(each, "ndim", 0) for each in arrays)
-        if not vectors or len({len(each) for each in arrays}) != 1:
-            raise ValueError("data must be a tuple of arrays with the same number of examples, such as inputs, targets")
-        self._arrays = arrays
-
-    def __len__(self) -> int:
-        return len(self._arrays[0])
-
-    def rows(self, batch: NDArray[np.int64]) -> tuple[Any, ...]:
-        """The rows of each array."""
-        return tuple(each[batch] for each in self._arrays)
-
-    def identity(self) -> dict[str, Any]:
-        """Types, shapes, and a digest of all numbers."""
-        return of_arrays(self._arrays)
 
 
 def source(

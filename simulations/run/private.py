@@ -180,7 +180,7 @@ class PrivateRun(Guarded):
         self._ranks: Ranks = Alone() if ranks is None else ranks
         own = (self._budget, promised, self._size)
         if (first := self._ranks.share(lambda: own)) != own:
-            raise ValueError(f"budget, participation and size must be those of the first process, {first}, got {own}")
+            raise ValueError(f"budget, participation and size must agree with the first process, {first}, got {own}")
         where = folder if folder is None or isinstance(folder, Folder) else Folder(folder)
         self._prefetch = checks.boolean("prefetch", prefetch)
         if prefetch and where is not None and where.ahead == 1:

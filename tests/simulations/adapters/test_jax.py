@@ -291,7 +291,7 @@ def test_no_example_exceeds_the_clip_norm(size: int, scale: float) -> None:
     clip_norm = 1e-3 * min(scale, 1.0)
     total = _clipped_sum(lambda parameters, x: parameters @ x, clip_norm, None, size, None)(
         jnp.zeros(size), np.ones(1, bool), example
-    )
+    ).total
     norm = np.linalg.norm(np.asarray(total, float))
     assert norm <= clip_norm
     if np.linalg.norm(example.astype(float)) > clip_norm:
@@ -305,7 +305,8 @@ def summed(parameters: Any, x: Any) -> Any:
 def units(values: np.ndarray, clip_norm: float, grid: Grid, like: Any = np.float32) -> np.ndarray:
     """The integer sums of examples whose gradients are some rows."""
     made = _clipped_sum(summed, clip_norm, grid, values.shape[1], None)
-    return np.asarray(made(jnp.zeros(values.shape[1], like), np.ones(len(values), bool), jnp.asarray(values, like)))
+    found = made(jnp.zeros(values.shape[1], like), np.ones(len(values), bool), jnp.asarray(values, like))
+    return np.asarray(found.total)
 
 
 @given(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corrnoise.simulations.adapters.training import Arrays, HostGenerators, Parts, chunks, source
+from corrnoise.simulations.adapters.training import HostGenerators, Parts, chunks, source
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.participation import Participation
@@ -93,12 +93,6 @@ def test_generators_go_on_where_they_were() -> None:
     both.load(kept)
     assert drawn() == first
     assert drawn() != first
-
-
-@pytest.mark.parametrize("wrong", [(), [np.zeros(3)], (np.zeros(3), np.zeros(4)), np.zeros(3)])
-def test_data_are_arrays_of_the_same_length(wrong: Any) -> None:
-    with pytest.raises(ValueError, match="data must be a tuple of arrays"):
-        Arrays(wrong)
 
 
 def test_batches_are_those_of_whole_epochs_or_of_a_participation() -> None:
