@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.simulations.adapters.identity import of_arrays, of_examples, of_function
+from corrnoise.simulations.adapters.identity import of_arrays, of_examples
 from corrnoise.simulations.adapters.torch_random import generators_kept
 from corrnoise.simulations.extras import extra_module
 from corrnoise.theory.numerics import checks
@@ -313,13 +313,12 @@ class Examples:
 
     def identity(self) -> dict[str, Any]:
         """Facts that a resumed run compares: a digest of tensors, and of some items of a data set."""
-        item = {} if self._item is None else of_function("item", self._item)
         if self._tensors is not None:
-            return of_arrays(tuple(leaf for _, leaf in leaves(self._tensors))) | item
+            return of_arrays(tuple(leaf for _, leaf in leaves(self._tensors)))
         if isinstance(self._data, extra_module("torch.utils.data", "torch").TensorDataset):
-            return of_arrays(self._data.tensors) | item
+            return of_arrays(self._data.tensors)
         with generators_kept():
-            return of_examples(type(self._data).__qualname__, self._read, len(self)) | item
+            return of_examples(type(self._data).__qualname__, self._read, len(self))
 
     def _after_another(self) -> bytes:
         self._read(1)

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from numpy.typing import ArrayLike
 
 from corrnoise.simulations.adapters import torch_state
+from corrnoise.simulations.adapters.identity import of_function
 from corrnoise.simulations.adapters.torch import (
     Unprotected,
     noisy_gradient,
@@ -303,6 +304,7 @@ def make_private(
         checks.integer("chunk_size", chunk_size, 1)
     if changed not in (None, "optimizer"):
         raise ValueError(f"changed must be 'optimizer' or None, got {changed!r:.80}")
+    of_item = {} if item is None else of_function("item", item)
     group = group_of(model)
     order = source(epochs, len(examples), batch_size, participation)
     if example is not None:
@@ -318,7 +320,7 @@ def make_private(
         examples.template,
         examples,
         torch_state.parts(model, optimizer, carry, group, changed),
-        {**torch_state.about(model, optimizer, carry), "clipping": clipping},
+        {**torch_state.about(model, optimizer, carry), "clipping": clipping, "item": None, **of_item},
         trainable_size(model),
         budget=budget,
         mechanism=mechanism,

@@ -71,6 +71,7 @@ class Network(Record):
         """Predictions for parameters of shape (runs, P): logits for classes, shape (runs, examples, outputs)."""
         return self._activations(self._layers(parameters), inputs)[-1]
 
+    @np.errstate(over="ignore", invalid="ignore")  # of gradients that count as zero
     def clipped_sum(self, parameters: Floats, inputs: Floats, targets: Floats, clip_norm: float) -> Floats:
         """Sum over the examples of their clipped gradients, shape (runs, P).  One that is not finite counts as 0."""
         layers = self._layers(parameters)

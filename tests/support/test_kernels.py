@@ -64,7 +64,7 @@ def test_other_faults_of_a_kernel_are_raised(monkeypatch: pytest.MonkeyPatch) ->
         kernel(half)
 
 
-@pytest.mark.parametrize(("home", "expected"), [("~", False), ("/home/me", True)])
+@pytest.mark.parametrize(("home", "expected"), [("~", False), ("/users/me", True)])
 def test_a_home_folder_is_an_absolute_path(home: str, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numba.config, "CACHE_DIR", "")
     monkeypatch.setattr("os.path.expanduser", lambda _: home)

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corrnoise.designs.design import Design
-from corrnoise.designs.judging import judged
 from corrnoise.solvers.optimum import Certificate, Optimum
 from corrnoise.support import serialise
 from corrnoise.support.files import whole_files
@@ -275,6 +274,8 @@ def _checked(thing: Any) -> Any:
     if isinstance(thing, Mapping) and isinstance(design := thing.get("design"), Design):
         if not design.participation.sampled:
             _compare(thing["stated"], {"rho": design.budget.gaussian_rho})
+        from corrnoise.designs.judging import judged  # which loads the solvers
+
         again = replace(design, optimum=judged(design.optimum, design.objective, design.budget))
         for one, other in zip(_optima(design), _optima(again), strict=True):
             _compare(_claims(one), _claims(other))

@@ -180,5 +180,6 @@ def test_the_map_of_items_is_compared_at_a_restart(tmp_path: Any) -> None:
     place = cn.Folder(tmp_path / "run", marks=tmp_path / "marks")
     data = Items(lambda k: ((X[k], SCALE[k]), Y[k]))
     gradient(data, item=cut, folder=place)
-    with pytest.raises(ValueError, match="item"):
-        gradient(data, item=other, folder=place)
+    for changed in (other, None):
+        with pytest.raises(ValueError, match="item was"):
+            gradient(data, item=changed, folder=place)
