@@ -34,7 +34,7 @@ class Guard:
 
         def refuse(_: Any) -> None:
             guard = me()
-            if guard is None or getattr(guard._open, "count", 0):
+            if guard is None or getattr(guard._open, "count", None):
                 return
             for each in guard._parameters:
                 each.grad = None
@@ -50,7 +50,7 @@ class Guard:
     @contextmanager
     def public(self) -> Iterator[None]:
         """A block that allows every backward pass of this thread."""
-        self._open.count = getattr(self._open, "count", 0) + 1
+        self._open.count = int(getattr(self._open, "count", 0)) + 1
         try:
             yield
         finally:

@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike
 from corrnoise.simulations.adapters import torch_state
 from corrnoise.simulations.adapters.identity import of_function
 from corrnoise.simulations.adapters.torch import (
-    Unprotected,
     noisy_gradient,
     trainable_size,
 )
@@ -40,7 +39,7 @@ from corrnoise.simulations.adapters.torch_noise import maker_for
 from corrnoise.simulations.adapters.torch_probe import Clipping, EngineName, Engines
 from corrnoise.simulations.adapters.torch_random import seeded
 from corrnoise.simulations.adapters.torch_shards import group_of
-from corrnoise.simulations.adapters.training import DataRun, source, warn_unprotected
+from corrnoise.simulations.adapters.training import DataRun, Unprotected, source, warn_unprotected
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.sums import Release, Sums

@@ -16,7 +16,7 @@ from corrnoise.simulations.adapters.jax_run import JaxRun, make_private
 from corrnoise.simulations.adapters.training import Unprotected, UnprotectedWarning
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder
-from corrnoise.simulations.run.sums import MARGIN
+from corrnoise.simulations.run.sums import MARGIN, Grid, Integer
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
@@ -49,7 +49,8 @@ def of_dictionary(parameters: Any, row: Any) -> Any:
 
 
 def of_deep(parameters: Any, row: Any) -> Any:
-    return of_parts(parameters, *row["x"], row["digit"])
+    image, mask = row["x"]
+    return of_parts(parameters, image, mask, row["digit"])
 
 
 def dropped(parameters: Any, row: Any, key: Any) -> Any:
@@ -161,7 +162,7 @@ def test_no_engine_exceeds_the_clipping_norm(
     engine: str, dtype: str, sums: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also gradients that are huge or not finite; the mutant clips to 1.01 times the norm."""
-    rows = np.float32([[1, 0], [1e-3, 1e-3], [3e4, -5], [1e19, 1], [np.inf, 1], [np.nan, 0], [0, 0]])
+    rows = np.array([[1, 0], [1e-3, 1e-3], [3e4, -5], [1e19, 1], [np.inf, 1], [np.nan, 0], [0, 0]], np.float32)
     parameters = {"weight": jnp.zeros(2, dtype)}
 
     def linear(parameters: Any, x: Any) -> Any:
@@ -186,7 +187,7 @@ def test_no_engine_exceeds_the_clipping_norm(
         for batch in run:
             total, _ = method(run, linear, parameters, (rows[batch],), None)
             unit = 1.0 if run.grid is None else run.grid.unit
-            found.append(np.linalg.norm(np.asarray(total, float) * unit))
+            found.append(float(np.linalg.norm(np.asarray(total, float) * unit)))
             run.add_noise(np.zeros_like(total))
         return max(found)
 
@@ -206,17 +207,19 @@ def test_the_loop_forms_a_gradient_once_and_computes_examples_alone() -> None:
         assert jnp.zeros(1).dtype == jnp.float32
         return (parameters * x).sum()
 
-    for name in ("int32", "int64"):
-        grid = adapter.Grid(-30 if name == "int64" else -20, name, 2**30)  # type: ignore[arg-type]
+    names: tuple[Integer, ...] = ("int32", "int64")
+    for name in names:
+        grid = Grid(-30 if name == "int64" else -20, name, 2**30)
         add = adapter._add_clipped(loss, 1.0, grid)
         with jax.enable_x64(True):
             sums = [jnp.zeros(3, name)]
         text = add.lower(sums, jnp.zeros(3), np.ones(3, np.float32)).as_text()
         assert text.count("= stablehlo.optimization_barrier") == 1
         assert "dot_general" not in text
-        found, value, norm = add(sums, jnp.zeros(3), np.float32([0, 0.6, 0]))
+        found, value, norm = add(sums, jnp.zeros(3), np.array([0, 0.6, 0], np.float32))
         assert str(found[0].dtype) == name
-        assert (float(value), float(norm)) == (0.0, pytest.approx(0.6))
+        assert float(value) == 0.0
+        assert float(norm) == pytest.approx(0.6)
         assert int(found[0][1]) == int(np.float32(0.6) / np.float32(grid.unit))
 
 
