@@ -12,7 +12,7 @@ from benchmarks.core import Row, Setting, benchmark
 from benchmarks.timing import Side
 from corrnoise.simulations.quadratic import simulate
 from corrnoise.simulations.run.stream import Stream
-from corrnoise.solvers.rational.approximation import rational
+from corrnoise.solvers.rational.stand_in import rational
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise

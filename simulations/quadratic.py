@@ -32,7 +32,7 @@ from scipy.optimize import brentq
 from corrnoise.simulations.quadratic_chain import Dynamics, Filter, Inputs, run_chain
 from corrnoise.simulations.random_numbers import Seed, generator
 from corrnoise.simulations.standard_errors import inflation, long_run_error
-from corrnoise.solvers.rational.approximation import rational
+from corrnoise.solvers.rational.stand_in import rational
 from corrnoise.support.progress import progress_line
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise

@@ -38,11 +38,11 @@ from corrnoise.solvers.learning import (
 from corrnoise.solvers.objectives import RunObjective, dense_size, run_objective
 from corrnoise.solvers.optimal_noise import optimal_noise
 from corrnoise.solvers.optimum import Certificate, Optimum, unit_square
-from corrnoise.solvers.rational.approximation import rational
 from corrnoise.solvers.sampled import BUFFERS, INDEPENDENT, NU, ROOT, TOEPLITZ
 from corrnoise.theory.mechanisms.base import LARGEST_MATRIX, Mechanism
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.mechanisms.rational import rational
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree

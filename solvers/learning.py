@@ -18,7 +18,7 @@ from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds, in_fix
 from corrnoise.solvers.objectives import REGULARISATION, workload_of_weights
 from corrnoise.solvers.optimal_noise import optimal_noise
 from corrnoise.solvers.optimum import Certificate, Optimum
-from corrnoise.solvers.rational.approximation import rational
+from corrnoise.solvers.rational.stand_in import rational
 from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from corrnoise.solvers.rational.pole_sums import interlacing_zeros
+from corrnoise.theory.mechanisms.pole_sums import interlacing_zeros
 from corrnoise.theory.mechanisms.product import NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array

@@ -37,10 +37,10 @@ from corrnoise.solvers.families.buffers import best_buffers, gaps_of, separate, 
 from corrnoise.solvers.learning import TOLERANCE
 from corrnoise.solvers.objectives import RunObjective
 from corrnoise.solvers.optimum import Optimum
-from corrnoise.solvers.rational.approximation import rational
 from corrnoise.theory.amplification.gram import gram
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.mechanisms.rational import rational
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Participation

@@ -27,7 +27,7 @@ from scipy import special
 
 from corrnoise.solvers.grid_minimum import smallest_minimum
 from corrnoise.solvers.optimal_noise import check_stable, optimal_noise
-from corrnoise.solvers.rational.approximation import rational
+from corrnoise.solvers.rational.stand_in import rational
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
 from corrnoise.support.kernels import kernel
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL, ProductNoise

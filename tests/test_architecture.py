@@ -84,6 +84,17 @@ def room(module: str) -> str:
     return ".".join(module.split(".")[:2])
 
 
+def searching_runs(drawn: Graph) -> list[tuple[str, str]]:
+    """Modules of runs that import a solver: a run takes a mechanism, or a function that finds it."""
+    return [
+        (module, other)
+        for module, others in drawn.items()
+        if module.startswith("simulations.run")
+        for other in others
+        if other.partition(".")[0] == "solvers"
+    ]
+
+
 def rooms(drawn: Graph) -> Graph:
     merged: Graph = {}
     for module, others in drawn.items():
@@ -110,6 +121,7 @@ def test_the_house_stands() -> None:
     assert circle({name: others & drawn.keys() for name, others in drawn.items()}) == []
     assert circle(rooms(drawn)) == []
     assert impure(drawn) == []
+    assert searching_runs(drawn) == []
 
 
 @pytest.mark.parametrize(
@@ -132,6 +144,11 @@ def test_the_house_stands() -> None:
         ("theory.privacy", "from scipy.optimize import brentq", impure),
         ("solvers.tuning", "import numpy.random", impure),
         ("theory.privacy", "from pathlib import Path", impure),
+        (
+            "simulations.run.engines",
+            "def f():\n    from corrnoise.solvers import default",
+            searching_runs,
+        ),
     ],
 )
 def test_a_planted_fault_is_seen(module: str, line: str, fault) -> None:

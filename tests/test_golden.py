@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corrnoise.solvers.rational.approximation import rational
+from corrnoise.solvers.rational.stand_in import rational
 from corrnoise.theory import privacy
 from corrnoise.theory.mechanisms.kinds import KINDS
 from corrnoise.theory.mechanisms.poles import BufferNoise, PoleNoise

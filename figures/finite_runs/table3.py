@@ -30,7 +30,7 @@ from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds, fixed_
 from corrnoise.solvers.families import toeplitz
 from corrnoise.solvers.families.buffers import best_buffers
 from corrnoise.solvers.objectives import run_objective
-from corrnoise.solvers.rational.approximation import rational
+from corrnoise.solvers.rational.stand_in import rational
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.matrix import MatrixNoise

@@ -246,7 +246,7 @@ def make_private(
     participation : Participation, optional
         Another data order in place of ``epochs``, also sampled batches.
     mechanism : Mechanism, optional
-        The noise; None for the best noise with two buffers for running sums, which the folder keeps.
+        The noise; None for ``cn.default_noise``, whose result the folder keeps.
     folder : path or Folder, optional
         Where the run is kept.  None for a run that ends with the process.
     carry : dict, optional

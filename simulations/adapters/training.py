@@ -22,8 +22,10 @@ from numpy.typing import ArrayLike, NDArray
 from corrnoise.simulations.adapters.identity import of_function
 from corrnoise.simulations.run.batches import AnyBatches, batches
 from corrnoise.simulations.run.durable import Carry
+from corrnoise.simulations.run.engines import Choice
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
+from corrnoise.solvers.default import default_noise
 from corrnoise.support.reading import json_value
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.numerics import checks
@@ -184,8 +186,10 @@ class DataRun(PrivateRun):
         What checkpoints hold of the library, by names.
     about
         Facts of the library that a resumed run compares, of JSON types.
-    size, budget, mechanism, folder
+    size, budget, folder
         As for ``PrivateRun``.
+    mechanism
+        As for ``PrivateRun``; None for ``cn.default_noise``.
     order
         The batches, from ``source``.
     options
@@ -201,7 +205,7 @@ class DataRun(PrivateRun):
         size: int,
         *,
         budget: Budget,
-        mechanism: Mechanism | None,
+        mechanism: Mechanism | Choice | None,
         order: AnyBatches,
         folder: str | os.PathLike[str] | Folder | None,
         **options: Any,
@@ -217,7 +221,8 @@ class DataRun(PrivateRun):
             settings = {**about, **named, **of_function("loss", loss)}
             carry = self._parts
         options |= {"batches": order, "folder": folder, "carry": carry, "settings": settings}
-        super().__init__(budget, order.participation, mechanism, size, **options)
+        noise = default_noise if mechanism is None else mechanism
+        super().__init__(budget, order.participation, noise, size, **options)
 
     def rows(self, batch: ArrayLike) -> tuple[Any, ...]:
         """The examples of this process in the batch that was handed out last; ``ValueError`` for another batch.

@@ -1,6 +1,6 @@
 r"""The plan of a federated run: public settings that the server and all clients share, and the privacy they give.
 
-A client takes part n = ``per_pass`` × ``passes`` times at most, counted by itself, and uses the next ``batch`` examples
+A client has at most n = ``per_pass`` × ``passes`` participations, which it counts, and uses the next ``batch`` examples
 of a fixed private order each time.  In participation k it sends s_k + σ (N z)_k: its contribution and the noise of a
 ``Mechanism`` whose steps are its participations.  The pattern of an example is one of the client's own counter, so the
 guarantee holds for every schedule of the server, every drop-out, and every run that ends early.
@@ -34,9 +34,8 @@ from typing import Any, Literal
 import numpy as np
 
 from corrnoise.simulations.run.engines import streaming
-from corrnoise.solvers.families.buffers import best_buffers
+from corrnoise.solvers.default import default_noise
 from corrnoise.solvers.noise_cancellation import best_share
-from corrnoise.solvers.objectives import run_objective
 from corrnoise.support.serialise import by_name, digest, load, plain, save
 from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.mechanisms.base import Mechanism
@@ -67,18 +66,19 @@ class Plan(Record):
 
     Parameters
     ----------
-    run : a name, by which requests, replies and states of other runs are refused
+    run : a name; requests, replies and states of other runs are refused
     model : the number d of parameters, or a linear loss, which the guard ``"centred"`` needs
     rounds, participants : T >= 1 and the clients m >= 1 that are asked in a round
     batch, per_pass, passes : examples of a participation b, participations of a pass p, and passes E, all >= 1
         A client needs p b examples; more are left out.
-    radius : of the ball about 0 in which all query points stay, D/2
+    radius : radius D/2 of the ball about 0 that contains all query points
     learning_rate : η in (0, 1e50]
-    budget : what a unit may lose in the whole run, the clip norm c in [1e-50, 1e50], and the neighbouring data
+    budget : the privacy budget of a unit in the whole run, the clip norm c in [1e-50, 1e50], and the neighbouring data
         The guard ``"centred"`` does not use c.
-    unit : ``"example"`` or ``"client"``: what is replaced in neighbouring data; everything of a client for the second
-    noise : the mechanism over the participations, ``"best-share"`` or ``"two-buffers"``.  None for two buffers, and at
-        client level with local noise for independent noise, because there a taken-back share only adds variance.
+    unit : ``"example"`` or ``"client"``: neighbouring data differ in it, for the second in all data of a client
+    noise : the mechanism over the participations, or ``"best-share"``, or ``"two-buffers"`` for ``cn.default_noise``
+        None stands for ``cn.default_noise``, and at client level with local noise for independent noise, because there
+        a share that is taken back only adds variance.
     trust : ``"local"``: clients add noise, the server need not be trusted; ``"central"``: the server adds it
     guard : ``"norm"`` or ``"centred"``
     separation : with ``trust="central"`` a client is asked again after so many rounds at the earliest, >= 1
@@ -141,7 +141,7 @@ class Plan(Record):
         if self.noise is None or isinstance(self.noise, str):
             if checks.choice("noise", self.noise or "two-buffers", NOISES) == "best-share":
                 return best_share(who)
-            return best_buffers(run_objective(PrefixSums(who.length)), who, 2)
+            return default_noise(who)
         return checks.instance("noise", self.noise, Mechanism)  # type: ignore[type-abstract]
 
     # -- what follows from it ------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class Plan(Record):
 
     @property
     def participation(self) -> Participation:
-        """The steps of the mechanism in which one unit can take part."""
+        """The steps of the mechanism that can use one unit."""
         example = self.unit == "example"
         if self.trust == "central":
             apart = self.separation * (self.per_pass if example else 1)
@@ -211,7 +211,7 @@ class Plan(Record):
 
         Parameters
         ----------
-        delta : δ in (0, 1), at which ε is stated; None for that of the budget, if it has one
+        delta : δ in (0, 1) of the stated ε; None for the δ of the budget
         restored : how often an older state was put back unnoticed, r >= 0: all that leaves is then (1 + r)ρ-zCDP
         """
         factor = 1 + checks.integer("restored", restored, 0)

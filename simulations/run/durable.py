@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from numpy.typing import NDArray
 
 from corrnoise.simulations.run.batches import AnyBatches, Batches
-from corrnoise.simulations.run.engines import streaming
+from corrnoise.simulations.run.engines import Choice, found_mechanism, streaming
 from corrnoise.simulations.run.folder import FORMAT, Arrays, Folder, Home, Sealed, check_agreement, json_bytes
 from corrnoise.simulations.run.noise import NoiseMaker, fingerprint
 from corrnoise.simulations.run.ranks import Alone, Ranks
@@ -71,6 +71,7 @@ class Durable:
         ranks: Ranks | None = None,
     ) -> None:
         self._carry = carry
+        self._budget = budget
         self._participation = participation
         self._size = size
         self._ranks: Ranks = Alone() if ranks is None else ranks
@@ -143,37 +144,44 @@ class Durable:
             return Batches(given.participation, self._own.order(), given.batch_size, drawn=True)
         return given
 
-    def program(self, mechanism: Mechanism | None, asked: str | None, dtype: Dtype | None) -> Program:
-        """The program of the start of the run; in a new run the program of a mechanism.
+    def program(self, mechanism: Mechanism | Choice, asked: str | None, dtype: Dtype | None) -> Program:
+        """The program of the start of the run; in a new run the program of the mechanism.
 
-        A mechanism that a search has found is taken from the folder: the one in place of noise with a long memory, the
-        default, and the one of a design whose search was ``asked`` the same.  Any other must have the same numbers.
+        The folder keeps a mechanism that takes a search: noise in place of noise with a long memory, the result of a
+        function, and the noise of a design whose search was ``asked`` the same.  Any other must have the same numbers.
         """
-        runs = mechanism is not None and bool(getattr(mechanism, "noise", mechanism).forms())
+        given = mechanism if isinstance(mechanism, Mechanism) else None
+        runs = given is not None and bool(getattr(given, "noise", given).forms())
         compared = runs and asked is None
-        if mechanism is None:
-            named = None
-        elif asked is None:
-            named = f"{mechanism!r:.60} {digest(plain(mechanism))[:16]}"
-        else:
+        if asked is not None:
             named = f"the one of the search {asked:.32}"
+        elif given is None:
+            named = None
+        else:
+            named = f"{given!r:.60} {digest(plain(given))[:16]}"
         self._settings["mechanism"] = named
         made = self._ranks.share(lambda: self._made(mechanism, dtype, runs=runs, compared=compared))
         self._program = made
         self._settings |= {"arithmetic": made.dtype, "noise": digest(plain(made.mechanism))[:32]}
         return made
 
-    def _made(self, mechanism: Mechanism | None, dtype: Dtype | None, *, runs: bool, compared: bool) -> Program:
+    def _made(self, mechanism: Mechanism | Choice, dtype: Dtype | None, *, runs: bool, compared: bool) -> Program:
         """The program; a mechanism that ``runs`` here is kept as it was given, and its numbers may be ``compared``."""
-        if (stored := self._own.settings) is not None:
+        stored = self._own.settings
+        if stored is None:
+            chosen = found_mechanism(mechanism, self._participation, self._budget)
+        else:
             check_agreement(stored, self._settings)
-            if not compared:
-                name = "noise.npz"
-                mechanism = unpacked(self._own.file(name), KINDS, name=str(self.home.path / name))
             dtype = stored.get("arithmetic") if dtype is None else dtype
-        made = streaming(mechanism, self._participation, dtype)
+            if compared:
+                assert isinstance(mechanism, Mechanism)
+                chosen = mechanism
+            else:
+                name = "noise.npz"
+                chosen = unpacked(self._own.file(name), KINDS, name=str(self.home.path / name))
+        made = streaming(chosen, self._participation, dtype)
         if stored is None and not compared:
-            self._files["noise.npz"] = packed(mechanism if runs else made.mechanism, KINDS, most_bytes=LARGE)
+            self._files["noise.npz"] = packed(chosen if runs else made.mechanism, KINDS, most_bytes=LARGE)
         return made
 
     def multiplier(self, budget: Budget) -> float:

@@ -35,27 +35,24 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-from corrnoise.solvers.families.buffers import best_buffers
-from corrnoise.solvers.objectives import run_objective
-from corrnoise.solvers.rational.approximation import rational
-from corrnoise.solvers.sampled import few_bands
 from corrnoise.support.kernels import kernel
 from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.cepstral import CepstralNoise
 from corrnoise.theory.mechanisms.matrix import BandedNoise
-from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.mechanisms.program import Form, Program
+from corrnoise.theory.mechanisms.rational import rational
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.rounding import Dtype
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.workloads import PrefixSums
+from corrnoise.theory.privacy import Budget
 
 Draw = Callable[..., None]  #: fills a vector with the standard normals of a step; their number, if a step has several
-Memory = Literal["ring", "replay"]  #: what a delay line keeps: its last draws, or how to make them again
+Choice = Callable[[Participation, Budget], Mechanism]  #: finds the noise of a new run, such as ``cn.default_noise``
+Memory = Literal["ring", "replay"]  #: a delay line keeps its last draws, or how to make them again
 
 TOLERANCE = 1e-3  #: of the rational noise that takes the place of noise with a long memory
-_ARRAYS = 2  # that the noise of a run that names none may keep
 _BLOCK = 4096  # elements whose states stay in the first-level cache
 _COLUMNS = 2**22  # entries transformed at once
 
@@ -339,7 +336,7 @@ ENGINES: Mapping[Form, type[Engine]] = {
 def engine(program: Program, size: int, memory: Memory = "ring") -> Engine:
     """The engine of a program.
 
-    Raises ``ValueError`` where its form is run by other libraries, or a memory by replay is not that of a delay line.
+    Raises ``ValueError`` where its form is run by other libraries, or ``memory`` is ``"replay"`` without a delay line.
     """
     kind = ENGINES[checks.choice("form", program.form, tuple(ENGINES))]
     if checks.choice("memory", memory, ("ring", "replay")) == "replay":
@@ -355,29 +352,59 @@ def step_scale(program: Program, scale: float, position: int) -> float:
     return scale if scales is None else scale * float(scales[position])
 
 
-def _usual(who: Participation) -> Mechanism:
-    """The noise of a run that names none."""
-    objective = run_objective(PrefixSums(who.length))
-    if who.kind in ("poisson", "redrawn bins"):
-        return DPSGD()
-    if who.kind == "cyclic poisson":
-        return few_bands(objective, who.period, _ARRAYS)
-    return best_buffers(objective, who, _ARRAYS)
+def checked_mechanism(mechanism: Mechanism | Choice) -> Mechanism | Choice:
+    """The mechanism of a run, or the function that finds it; ``TypeError`` for anything else."""
+    if isinstance(mechanism, Mechanism) or (callable(mechanism) and not isinstance(mechanism, type)):
+        return mechanism
+    raise TypeError(
+        f"mechanism must be a Mechanism or a function (participation, budget) -> Mechanism, got {mechanism!r:.80}: "
+        "cn.default_noise is such a function"
+    )
 
 
-def streaming(mechanism: Mechanism | None, participation: Participation, dtype: Dtype | None = None) -> Program:
+def found_mechanism(mechanism: Mechanism | Choice, participation: Participation, budget: Budget) -> Mechanism:
+    """The mechanism of a new run; a function that finds it is called."""
+    if isinstance(mechanism, Mechanism):
+        return mechanism
+    found = mechanism(participation, budget)
+    if not isinstance(found, Mechanism):
+        raise TypeError(f"mechanism(participation, budget) must be a Mechanism, got {found!r:.80}")
+    return found
+
+
+def streaming(mechanism: Mechanism, participation: Participation, dtype: Dtype | None = None) -> Program:
     """The program that makes the noise of a mechanism step by step here; its ``mechanism`` is what really runs.
 
-    Noise with a memory as long as the run is replaced by rational noise, within ``TOLERANCE``.  None stands for noise
-    of at most two arrays whose running sums have the smallest mean squared error that is found: buffers, a strategy of
-    few bands for cyclic Poisson batches, or independent noise where an accountant covers no other.
-    Raises ``ValueError`` or ``TypeError`` where there is no rational noise within the tolerance, or the sensitivity is
-    not bounded.
+    A product with a memory as long as the run is replaced by rational noise, within ``TOLERANCE``.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The noise.
+    participation : Participation
+        The steps of each example.
+    dtype : {"float32", "float64"}, optional
+        The type of the memory; None for the shorter type that is proved to suffice.
+
+    Returns
+    -------
+    Program
+        The numbers that run, and the sensitivity that covers them.
+
+    Raises
+    ------
+    TypeError
+        An argument has another type, or the noise is a ``CepstralNoise``, whose approximation takes a search.
+    ValueError
+        No rational noise is within the tolerance, or the sensitivity is not bounded.
     """
-    if mechanism is None:
-        mechanism = _usual(checks.instance("participation", participation, Participation))
     given = checks.instance("mechanism", mechanism, Mechanism)  # type: ignore[type-abstract]
     inner = given.noise if isinstance(given, ScaledNoise) else given
+    if isinstance(inner, CepstralNoise):
+        raise TypeError(
+            f"mechanism must be rational noise or a product, got {inner!r:.80}: pass "
+            f"cn.mechanisms.rational(noise, {TOLERANCE}) in its place"
+        )
     if not inner.forms():
         inner = rational(inner, TOLERANCE)  # type: ignore[arg-type]
         given = ScaledNoise(inner, given.step_scales, given.draw_scales) if isinstance(given, ScaledNoise) else inner

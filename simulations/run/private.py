@@ -44,7 +44,7 @@ from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.arithmetic import Arithmetic
 from corrnoise.simulations.run.batches import AnyBatches, check_kept
 from corrnoise.simulations.run.durable import Carry, Durable
-from corrnoise.simulations.run.engines import Memory, streaming
+from corrnoise.simulations.run.engines import Choice, Memory, checked_mechanism, found_mechanism, streaming
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.guard import Guarded
 from corrnoise.simulations.run.noise import ModelNoise, NoiseMaker
@@ -77,8 +77,9 @@ class PrivateRun(Guarded):
         The steps of each example.  For a sampled kind the accountant uses the sampling; of any other random order the
         worst case counts (``participation.worst``).
     mechanism
-        The noise; one with a long memory is replaced by rational noise (``program.mechanism``).  None for the best
-        noise of two arrays for the running sums.  Noise that is found is kept in the folder.
+        The noise; a product with a long memory is replaced by rational noise (``program.mechanism``).  Or a function
+        ``(participation, budget) -> Mechanism``, such as ``cn.default_noise``, which is called once, for a new run.
+        The folder keeps its result, and a resumed run takes the stored noise and calls nothing.
     size
         Number of parameters of the model, over all arrays.
     batches
@@ -145,7 +146,7 @@ class PrivateRun(Guarded):
         self,
         budget: Budget,
         participation: Participation,
-        mechanism: Mechanism | None,
+        mechanism: Mechanism | Choice,
         size: int,
         *,
         batches: AnyBatches | None = None,
@@ -165,8 +166,7 @@ class PrivateRun(Guarded):
         super().__init__()
         self._budget = checks.instance("budget", budget, Budget)
         promised = checks.instance("participation", participation, Participation)
-        if mechanism is not None:
-            checks.instance("mechanism", mechanism, Mechanism)  # type: ignore[type-abstract]
+        checked_mechanism(mechanism)
         if asked is not None and (checks.instance("asked", asked, str) == "" or not asked.isalnum()):
             raise ValueError(f"asked must be a digest, of letters and digits, or None, got {asked!r:.80}")
         self._size = checks.integer("size", size, 1)
@@ -201,7 +201,7 @@ class PrivateRun(Guarded):
     def _open(
         self,
         promised: Participation,
-        mechanism: Mechanism | None,
+        mechanism: Mechanism | Choice,
         asked: str | None,
         dtype: Dtype | None,
         noise_of: Callable[..., NoiseMaker],
@@ -209,7 +209,9 @@ class PrivateRun(Guarded):
         """Make the noise of a new run, or resume the noise of the folder."""
         durable = self._durable
         if durable is None:
-            self._program = self._ranks.share(lambda: streaming(mechanism, promised, dtype))
+            self._program = self._ranks.share(
+                lambda: streaming(found_mechanism(mechanism, promised, self._budget), promised, dtype)
+            )
             self._batches = self._ranks.share(lambda: self._batches)
         else:
             self._batches = durable.batches(self._batches)

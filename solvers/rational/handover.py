@@ -22,7 +22,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from corrnoise.solvers.rational.approximation import rational
+from corrnoise.solvers.rational.stand_in import rational
 from corrnoise.support.kernels import kernel
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.cepstral import CepstralNoise

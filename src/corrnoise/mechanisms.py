@@ -11,7 +11,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     "corrnoise",
     None,
     {
-        "solvers.rational.approximation": ["rational"],
+        "solvers.rational.stand_in": ["rational"],
         "theory.mechanisms.finite": ["FiniteNoise"],
         "theory.mechanisms.matrix": ["BandedNoise", "MatrixNoise"],
         "theory.mechanisms.poles": ["PoleNoise"],

@@ -25,7 +25,7 @@ from unittest import mock
 import numpy as np
 
 from corrnoise.simulations.adapters import training
-from corrnoise.simulations.run import draws, engines
+from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.journal import Journal
 from corrnoise.simulations.run.private import PrivateRun
@@ -110,7 +110,7 @@ def main(heading: str, folder: Path, seed: int, kills: int, epochs: int) -> None
     with PrivateRun(Budget(1.0), Participation.single(2), noise, 2410) as run:  # its kernels are compiled
         for _ in run:
             run.add_noise(np.zeros(2410, np.float32))
-    mock.patch.object(engines, "best_buffers", return_value=noise).start()
+    mock.patch.object(training, "default_noise", return_value=noise).start()
     mock.patch.object(training, "batches", in_order).start()
     mock.patch.object(draws, "fresh", lambda size: bytes(range(size))).start()
     mock.patch.object(Journal, "begin", in_step).start()

@@ -15,6 +15,7 @@ import pytest
 from corrnoise.simulations.run import owned
 from corrnoise.simulations.run.folder import FORMAT, Folder, Home
 from corrnoise.simulations.run.private import PrivateRun
+from corrnoise.solvers.default import default_noise
 from corrnoise.support.files import NEW
 from corrnoise.theory.mechanisms.product import AntiPGD
 from corrnoise.theory.participation import Participation
@@ -286,7 +287,7 @@ def files_of_a_run(path: Path) -> list[str]:
     run = PrivateRun(
         Budget(0.5),
         Participation.single(6),
-        None,
+        default_noise,
         3,
         folder=Folder(path, keep_releases=True, checkpoint_every=9),
         carry=Carry(),
@@ -320,7 +321,7 @@ def test_every_file_belongs_to_its_owner_alone(name: str, tmp_path: Path) -> Non
     def again() -> PrivateRun:
         options: dict[str, Any] = {"keep_releases": True, "checkpoint_every": 9}
         who = Participation.single(6)
-        return PrivateRun(Budget(0.5), who, None, 3, folder=Folder(path, **options), carry=Carry())
+        return PrivateRun(Budget(0.5), who, default_noise, 3, folder=Folder(path, **options), carry=Carry())
 
     file, elsewhere = path / name, tmp_path / "elsewhere"
     if name != "lock":  # which shows nothing, and gets its mode again

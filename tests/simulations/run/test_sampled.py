@@ -19,6 +19,7 @@ from corrnoise.simulations.run.batches import Batches, batches
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.sampled import SampledBatches
+from corrnoise.solvers.default import default_noise
 from corrnoise.theory.amplification import curve
 from corrnoise.theory.amplification.accountant import amplified
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
@@ -261,12 +262,13 @@ def test_the_epsilon_of_a_sampled_run() -> None:
             PrivateRun(budget, who, DPSGD(), 3, batches=batches(who, 50))
 
 
-def test_a_run_that_names_no_noise_has_noise_that_the_accountant_covers() -> None:
+def test_the_default_noise_of_sampled_batches_is_covered_by_their_accountant() -> None:
     bands = []
     for who in (KINDS[0], KINDS[1], Participation.cyclic_poisson(12, period=2, rate=0.5)):
-        run = PrivateRun(BUDGET, who, None, 3, batches=batches(who, 50))
-        assert run.multiplier < PrivateRun(BUDGET, who.worst, None, 3, batches=batches(who, 50)).multiplier
-        bands.append(run.program.mechanism.bands(12))
+        run = PrivateRun(BUDGET, who, default_noise, 3, batches=batches(who, 50))
+        noise = run.program.mechanism
+        assert run.multiplier < PrivateRun(BUDGET, who.worst, noise, 3, batches=batches(who, 50)).multiplier
+        bands.append(noise.bands(12))
     assert bands == [1, 3, 2]
 
 

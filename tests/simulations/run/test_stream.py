@@ -11,14 +11,16 @@ import pytest
 from numpy.typing import NDArray
 from scipy import linalg, stats
 
-from corrnoise.simulations.run.engines import streaming
+from corrnoise.simulations.run.engines import TOLERANCE, streaming
 from corrnoise.simulations.run.stream import Stream
-from corrnoise.solvers.rational.approximation import rational
+from corrnoise.solvers.rational.stand_in import rational
 from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.cepstral import CepstralNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.program import Form, Program
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.participation import ANY_LENGTH, Participation
@@ -306,6 +308,12 @@ def test_what_streams_here() -> None:
     for bad, message in ((NuFTRL(0.0), "no fractional zero"), (ProductNoise([0.0], [-1.0]), "no pole")):
         with pytest.raises(ValueError, match=message):
             streaming(bad, FORTY)
+    spectrum = CepstralNoise([-0.4, -0.1])
+    for searched in (spectrum, ScaledNoise(spectrum, step_scales=np.ones(40))):
+        with pytest.raises(TypeError, match=r"mechanism must be rational.*: pass cn\.mechanisms\.rational\(noise, 0\."):
+            streaming(searched, FORTY)
+    found = streaming(rational(spectrum, TOLERANCE), FORTY)
+    assert found.mechanism.sensitivity(FORTY) == pytest.approx(spectrum.sensitivity(FORTY), rel=1e-3)
     for endless in (PoleNoise([0.0], [0.5]), FiniteNoise([1.0, -2.0])):
         with pytest.raises(ValueError, match="mechanism must have a finite sensitivity"):
             streaming(endless, ANY_LENGTH)

@@ -14,7 +14,6 @@ import pytest
 
 from corrnoise.solvers.optimal_noise import optimal_noise
 from corrnoise.solvers.rational import handover
-from corrnoise.solvers.rational.approximation import rational
 from corrnoise.solvers.rational.handover import (
     LARGEST_INCREASE,
     compared_rates,
@@ -22,6 +21,7 @@ from corrnoise.solvers.rational.handover import (
     handed_over,
     noise_as_run,
 )
+from corrnoise.solvers.rational.stand_in import rational
 from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import BufferNoise, PoleNoise

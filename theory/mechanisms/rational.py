@@ -37,10 +37,9 @@ from bisect import bisect_left
 import numpy as np
 from scipy import special
 
-from corrnoise.solvers.rational.pole_sums import interlacing_zeros
 from corrnoise.support.kernels import kernel
-from corrnoise.theory.mechanisms.cepstral import CepstralNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.pole_sums import interlacing_zeros
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import ProductNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
@@ -248,23 +247,35 @@ def _check(noise: ProductNoise) -> None:
 
 @usual_float_errors
 def rational(noise: ToeplitzNoise, tolerance: float) -> PoleNoise | FiniteNoise:
-    """Approximate correlated noise by noise with few poles, which takes O(poles) memory and time a step.
+    """Approximate a product by noise with few poles, which takes O(poles) memory and time a step.
 
-    The result differs from ``noise``: its privacy follows from *its own* sensitivity, never from that of ``noise``. For
-    ``NuFTRL`` at a tolerance of 1e-6 it has 6 poles for ν = 0.01, 11 for 1e-4, and 21 for 1e-8.  A product takes about
-    as many poles as its slowest factor on either side of 0: 10 for the optimum of 128 eigenvalues 1/k at η = 0.02.
-    Integer exponents need no approximation.
-    Raises ``ValueError`` where the memory of the noise does not decay (ν = 0), or 80 poles on either side of 0 do not
-    reach the tolerance.
+    The result differs from ``noise``: its privacy follows from *its own* sensitivity, never from the sensitivity of
+    ``noise``.  For ``NuFTRL`` at a tolerance of 1e-6 it has 6 poles for ν = 0.01, 11 for 1e-4, and 21 for 1e-8.  A
+    product takes about as many poles as its slowest factor on either side of 0: 10 for the optimum of 128 eigenvalues
+    1/k at η = 0.02.  Integer exponents need no approximation.
 
     Parameters
     ----------
-    noise : a ``ProductNoise`` (``NuFTRL``, ``AntiPGD``, optimal noise, …) with exponents of at most 80 in modulus,
-        without a pole on the unit circle and without a fractional zero within 1e-60 of it; a ``CepstralNoise``; or a
-        ``FiniteNoise``, which has all its poles at 0 and is returned unchanged
-    tolerance : bound of the relative error of the limiting sensitivity and of the averaged variances b(x) at all rates
-        x from the smallest of the a_k and 2 − a_k up to 1; in [1e-12, 1).  The power spectrum at a single frequency,
-        and b(x) at other rates, have errors of about sqrt(tolerance).
+    noise : ProductNoise or FiniteNoise
+        A product (``NuFTRL``, ``AntiPGD``, optimal noise, …) with exponents of at most 80 in modulus, without a pole on
+        the unit circle and without a fractional zero within 1e-60 of it.  ``FiniteNoise`` has all its poles at 0 and is
+        returned unchanged.
+    tolerance : float
+        Bound of the relative error of the limiting sensitivity and of the averaged variances b(x) at all rates x from
+        the smallest of the a_k and 2 − a_k up to 1; in [1e-12, 1).  The power spectrum at a single frequency, and b(x)
+        at other rates, have errors of about sqrt(tolerance).
+
+    Returns
+    -------
+    PoleNoise or FiniteNoise
+        The approximation.
+
+    Raises
+    ------
+    TypeError
+        The noise is of another class.
+    ValueError
+        The memory of the noise does not decay (ν = 0), or 80 poles on either side of 0 do not reach the tolerance.
 
     Examples
     --------
@@ -279,12 +290,11 @@ def rational(noise: ToeplitzNoise, tolerance: float) -> PoleNoise | FiniteNoise:
     tolerance = checks.real("tolerance", tolerance, "[1e-12, 1)")
     if isinstance(noise, FiniteNoise):
         return noise
-    if isinstance(noise, CepstralNoise):
-        from corrnoise.solvers.rational.spectrum import reduced_noise
-
-        return reduced_noise(noise, tolerance)
     if not isinstance(noise, ProductNoise):
-        raise TypeError(f"noise must be ProductNoise, CepstralNoise or FiniteNoise, got {noise!r}")
+        raise TypeError(
+            f"noise must be ProductNoise or FiniteNoise, got {noise!r:.80}: cn.mechanisms.rational approximates "
+            "CepstralNoise, too"
+        )
     _check(noise)
     groups = [
         _Group(noise.gaps[side], noise.exponents[side], tolerance, mirrored=mirrored)

@@ -10,14 +10,14 @@ from mpmath import mp
 from numpy.typing import NDArray
 
 from corrnoise.solvers.optimal_noise import optimal_noise
-from corrnoise.solvers.rational.approximation import (
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.mechanisms.rational import (
     _heights,
     _mixture,
     rational,
 )
-from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.poles import PoleNoise
-from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.participation import ANY_LENGTH, Participation
 from corrnoise.theory.privacy import Budget
@@ -428,5 +428,5 @@ def test_other_noise_is_refused():
         coefficients = _inverse = _power = _limiting = averaged_variance = lambda *_: None
 
     for other in (None, 0.1, [1.0, -0.5], White()):
-        with pytest.raises(TypeError, match="noise must be ProductNoise, CepstralNoise or FiniteNoise"):
+        with pytest.raises(TypeError, match="noise must be ProductNoise or FiniteNoise"):
             rational(other, 1e-3)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from mpmath import mp
 
-from corrnoise.solvers.rational.pole_sums import interlacing_zeros
+from corrnoise.theory.mechanisms.pole_sums import interlacing_zeros
 
 
 def zero_between(poles: list, weights: list, k: int, *, symmetric: bool) -> mp.mpf:

@@ -1,0 +1,70 @@
+"""The noise of a run that names none: time-varying buffers for prefix sums, with few arrays."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from corrnoise.solvers.catalogue import TIME_VARYING, Search, few_time_varying
+from corrnoise.solvers.families.time_varying import time_varying_buffers
+from corrnoise.solvers.optimise import best_within, optimise
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.float_errors import usual_float_errors
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
+from corrnoise.theory.workloads import SGD
+
+DEFAULT_MEMORY = 2  #: arrays of the model's size that the default noise may keep
+
+
+@usual_float_errors
+def default_noise(participation: Participation, budget: Budget | None = None) -> Mechanism:
+    """The default noise of a private run, which keeps at most two arrays of the model's size.
+
+    It is the mechanism of ``cn.optimise(cn.SGD(), participation, memory=2, budget=budget)``: time-varying buffers with
+    the smallest root mean squared error of prefix sums.  The search leaves out the families with larger errors, and the
+    lower bound.  A run of one step has independent noise.
+
+    Parameters
+    ----------
+    participation : Participation
+        The steps of each example, in a run with a number of steps.
+    budget : Budget, optional
+        The privacy budget by ε and δ, which sampled batches need.  The noise for other batches does not depend on it.
+
+    Returns
+    -------
+    Mechanism
+        The noise.  The last 16 results are kept in the process.
+
+    Raises
+    ------
+    TypeError
+        An argument has another type.
+    ValueError
+        The run has no number of steps, or batches are sampled and the budget has no ε and δ.
+
+    Examples
+    --------
+    >>> epochs = Participation.fixed_epochs(20, epochs=2)
+    >>> noise = default_noise(epochs)
+    >>> type(noise).__name__, noise.memory(20)
+    ('TimeVaryingBuffers', 2)
+    >>> f"{noise.mean_error(epochs):.4f}"
+    '2.5307'
+    """
+    checks.instance("participation", participation, Participation)
+    if budget is not None:
+        checks.instance("budget", budget, Budget)
+    return _best(participation, budget if participation.sampled else None)
+
+
+@lru_cache(maxsize=16)
+def _best(participation: Participation, budget: Budget | None) -> Mechanism:
+    """The best noise of few arrays; the budget is None unless batches are sampled."""
+    if not participation.sampled:
+        run = Search(SGD(), participation)
+        if counts := few_time_varying(run, DEFAULT_MEMORY):
+            found = [run.judged(TIME_VARYING, one) for one in time_varying_buffers(run.objective, run.who, counts)]
+            return best_within(((one.error, one) for one in found), DEFAULT_MEMORY).mechanism
+    return optimise(SGD(), participation, memory=DEFAULT_MEMORY, budget=budget).mechanism
