@@ -45,6 +45,7 @@ from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.noise import deviation
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.sums import MARGIN, Grid, add_truncated
+from corrnoise.solvers.default import default_noise
 from corrnoise.support import reading
 from corrnoise.support.serialise import digest
 from corrnoise.theory.mechanisms.base import Mechanism
@@ -364,7 +365,7 @@ class PrivateStrategy:
         return PrivateRun(
             self._budget,
             self._participation,
-            self._mechanism,
+            default_noise if self._mechanism is None else self._mechanism,
             self._layout.size,
             batches=self._order,
             sums="exact",
@@ -606,7 +607,7 @@ def private_strategy(
     clients_per_round : int
         B, at least 1; the sum is divided by it, also where clients are missing.
     mechanism : Mechanism, optional
-        The noise; None for the best noise with two buffers for running sums.
+        The noise; None for ``cn.default_noise``.
     folder : path or Folder, optional
         Where the run is kept, with a checkpoint after each round for a path: the same script starts and resumes it.
         None for a run that ends with the process.

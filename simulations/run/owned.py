@@ -32,12 +32,12 @@ def _opener(path: str, flags: int, *, any_mode: bool = False) -> int:
         file = os.open(path, flags | _SAFELY, 0o600)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR):  # a link, socket, pipe or folder
-            raise ValueError("it is no regular file") from error
+            raise ValueError("it is not a regular file") from error
         raise
     try:
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode):
-            raise ValueError("it is no regular file")
+            raise ValueError("it is not a regular file")
         if _POSIX:
             _check_owner(path, found)
             if found.st_mode & 0o077 and not any_mode:

@@ -335,12 +335,12 @@ def test_every_file_belongs_to_its_owner_alone(name: str, tmp_path: Path) -> Non
     file.unlink()
     file.symlink_to(elsewhere)
     with pytest.raises(
-        ValueError, match=rf"{name}.* it is no regular file|folder must be new|no checkpoint can be read"
+        ValueError, match=rf"{name}.* it is not a regular file|folder must be new|no checkpoint can be read"
     ):
         again()
     file.unlink()
     os.mkfifo(file)
-    with pytest.raises(ValueError, match=rf"{name}.* it is no regular file|no checkpoint can be read"):
+    with pytest.raises(ValueError, match=rf"{name}.* it is not a regular file|no checkpoint can be read"):
         again()
     file.unlink()
     elsewhere.rename(file)
