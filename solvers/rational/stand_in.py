@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from corrnoise.solvers.rational.spectrum import reduced_noise
 from corrnoise.theory.mechanisms import rational as products
 from corrnoise.theory.mechanisms.cepstral import CepstralNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
@@ -50,6 +49,8 @@ def rational(noise: ToeplitzNoise, tolerance: float) -> PoleNoise | FiniteNoise:
     6
     """
     if isinstance(noise, CepstralNoise):
+        from corrnoise.solvers.rational.spectrum import reduced_noise  # which loads scipy.optimize
+
         return reduced_noise(noise, checks.real("tolerance", tolerance, "[1e-12, 1)"))
     if not isinstance(noise, ProductNoise | FiniteNoise):
         raise TypeError(f"noise must be ProductNoise, CepstralNoise or FiniteNoise, got {noise!r:.80}")

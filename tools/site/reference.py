@@ -17,7 +17,7 @@ from corrnoise.paper_checks import papers
 #: The groups of the names of ``corrnoise`` itself.
 OWN = {
     "What a run promises": ("Budget", "Participation"),
-    "Noise for a run": ("design", "Design", "SGD", "optimise", "Optimum", "save", "load"),
+    "Noise for a run": ("design", "Design", "SGD", "optimise", "default_noise", "Optimum", "save", "load"),
     "Runs": ("PrivateRun", "Folder", "batches", "audit"),
     "Errors": ("LinearRegression", "MeanEstimation", "StronglyConvex", "hessian_spectrum", "simulate"),
     "Papers": ("claims",),

@@ -287,7 +287,7 @@ def test_processes_with_other_budgets_are_refused(other: Budget) -> None:
             return str(error)
         return ""
 
-    assert together(job, CUTS[2])[1].startswith("budget, participation and size must be those of the first process")
+    assert together(job, CUTS[2])[1].startswith("budget, participation and size must agree with the first process")
 
 
 def test_an_error_of_the_first_process_is_raised_in_all(tmp_path: Path) -> None:
