@@ -359,7 +359,7 @@ def test_what_the_run_does_not_cover_is_refused() -> None:
     for parameters, chosen, message in (
         ({"b": jnp.zeros(()), "w": jnp.zeros((3, 3))}, batch, "must be 7 numbers"),
         (jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), model()), batch, "float32 or float64, got bfloat16"),
-        (model(), batch[:3], "4 examples of the step, got 3, 3"),
+        (model(), batch[:3], "4 examples of the step, got 3$"),
     ):
         with pytest.raises(ValueError, match=message):
             private_gradient(private, loss, parameters, inputs[chosen], targets[chosen])
