@@ -125,7 +125,7 @@ def test_no_edited_number_of_a_design_has_an_effect(name: str, tmp_path: Path) -
 @pytest.mark.parametrize("name", ["usual", "a problem", "once", "reshuffled", "tree", "Poisson"])
 def test_no_edited_number_of_many_has_an_effect(name: str, tmp_path: Path) -> None:
     tried, wrong = survivors(sampled() if name == "Poisson" else made(name), tmp_path, 40, seed=2)
-    assert tried >= 3 * 30
+    assert tried >= 3 * (24 if name == "tree" else 30)  # all numbers of the file of a tree
     assert not wrong
 
 
