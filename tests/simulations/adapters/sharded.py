@@ -26,6 +26,7 @@ from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
+from tests.simulations.adapters.processes import process_group
 
 STEPS, KILLED = 8, 5
 MODES = ("fsdp", "columns", "whole", "integers")
@@ -84,28 +85,27 @@ def one_process(path: Path, mode: str) -> np.ndarray:
 
 def job(rank: int, path: Path, dies: bool) -> None:
     """Run in all modes, from where the folders are; the second process is killed in its last mode."""
-    distributed.init_process_group("gloo", init_method=f"file://{path}/{dies}", rank=rank, world_size=2)
-    mesh = init_device_mesh("cpu", (2,))
-    refusals(mesh)
-    with mock.patch.object(draws, "fresh", lambda count: bytes(range(count))):
-        for mode in MODES:
-            own = parameters(mode, mesh)
-            group = Group(own)
-            run = run_of(path / mode, group.size, mode, group)
-            start = run.position
-            for made in noisy(run, own, mode):
+    with process_group(f"{path}/{dies}", rank):
+        mesh = init_device_mesh("cpu", (2,))
+        refusals(mesh)
+        with mock.patch.object(draws, "fresh", lambda count: bytes(range(count))):
+            for mode in MODES:
+                own = parameters(mode, mesh)
+                group = Group(own)
+                run = run_of(path / mode, group.size, mode, group)
+                start = run.position
+                for made in noisy(run, own, mode):
+                    if rank == 0:
+                        np.save(path / mode / f"noisy-{run.position - 1}.npy", made)
+                    if dies and run.position == KILLED:
+                        break
                 if rank == 0:
-                    np.save(path / mode / f"noisy-{run.position - 1}.npy", made)
-                if dies and run.position == KILLED:
-                    break
-            if rank == 0:
-                (path / mode / f"position-{start}").touch()
-            distributed.barrier()
-            if not dies:
-                run.close()
-    if dies:
-        os.kill(os.getpid(), signal.SIGKILL)
-    distributed.destroy_process_group()
+                    (path / mode / f"position-{start}").touch()
+                distributed.barrier()
+                if not dies:
+                    run.close()
+        if dies:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def refusals(mesh: Any) -> None:

@@ -306,17 +306,17 @@ import torch
 torch.set_num_threads(1)
 from corrnoise.simulations.adapters import opacus
 from corrnoise.simulations.run.folder import Folder
+from tests.simulations.adapters.processes import process_group
 from tests.simulations.adapters.test_opacus import flat, made, trained
 file, rank = sys.argv[1], int(sys.argv[2])
-torch.distributed.init_process_group("gloo", init_method="file://" + file, rank=rank, world_size=2)
-torch.save(trained(made(opacus, order=0 if rank == 0 else 99)), file + str(rank))
-for last, start in ((7, 0), (20, 7)):
-    found = made(opacus, folder=Folder(file + " run", marks=file + " marks"))
-    assert (found[2].run.position, found[2].run.skipped) == (start, 0)
-    trained(found, last=last)
-    found[2].run.close()
-torch.save(flat(found[0]), file + f" resumed {rank}")
-torch.distributed.destroy_process_group()
+with process_group(file, rank):
+    torch.save(trained(made(opacus, order=0 if rank == 0 else 99)), file + str(rank))
+    for last, start in ((7, 0), (20, 7)):
+        found = made(opacus, folder=Folder(file + " run", marks=file + " marks"))
+        assert (found[2].run.position, found[2].run.skipped) == (start, 0)
+        trained(found, last=last)
+        found[2].run.close()
+    torch.save(flat(found[0]), file + f" resumed {rank}")
 """
 
 

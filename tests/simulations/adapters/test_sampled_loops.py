@@ -264,14 +264,13 @@ TWO = """
 import sys
 import torch
 torch.set_num_threads(1)
+from tests.simulations.adapters.processes import process_group
 from tests.simulations.adapters.test_sampled_loops import KINDS, by_opacus
 from tests.simulations.run.sources import worst_case
 file, rank = sys.argv[1], int(sys.argv[2])
-torch.distributed.init_process_group("gloo", init_method="file://" + file, rank=rank, world_size=2)
-with worst_case():
+with process_group(file, rank), worst_case():
     model, sizes = by_opacus(*KINDS[0], first=rank == 0)
-torch.save((torch.tensor(model), sizes), file + str(rank))
-torch.distributed.destroy_process_group()
+    torch.save((torch.tensor(model), sizes), file + str(rank))
 """
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import random
 from functools import partial
@@ -26,7 +25,7 @@ from corrnoise.solvers.default import default_noise
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
-from tests.simulations.adapters.processes import made_by
+from tests.simulations.adapters.processes import made_by, process_group
 from tests.simulations.run.sources import counted, known_key
 
 torch = pytest.importorskip("torch")
@@ -534,18 +533,15 @@ FLOATS: dict[str, Any] = {"sums": "float32", "release": "float"}
 
 
 def job(place: Path, rank: int) -> None:
-    distributed = torch.distributed
-    distributed.init_process_group("gloo", init_method=f"file://{place}/meet", rank=rank, world_size=2)
-    torch.save(flat(trained(None, chunk_size=4, seed=rank)), place / f"exact {rank}")
-    torch.save(flat(trained(None, **FLOATS, seed=rank)), place / f"floats {rank}")
-    torch.save(flat(trained(None, clipping="ghost", seed=rank)), place / f"ghost {rank}")
-    run = trained(place, 7, seed=rank)
-    assert run._durable is not None
-    run._durable.home.close()  # the processes die
-    torch.save(flat(trained(place, seed=rank)), place / f"resumed {rank}")
-    refused()
-    gc.collect()  # what holds a process group ends before it
-    distributed.destroy_process_group()
+    with process_group(f"{place}/meet", rank):
+        torch.save(flat(trained(None, chunk_size=4, seed=rank)), place / f"exact {rank}")
+        torch.save(flat(trained(None, **FLOATS, seed=rank)), place / f"floats {rank}")
+        torch.save(flat(trained(None, clipping="ghost", seed=rank)), place / f"ghost {rank}")
+        run = trained(place, 7, seed=rank)
+        assert run._durable is not None
+        run._durable.home.close()  # the processes die
+        torch.save(flat(trained(place, seed=rank)), place / f"resumed {rank}")
+        refused()
 
 
 def refused() -> None:
