@@ -11,7 +11,7 @@ import numpy as np
 from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.shuffled_gradients.task import Task
+from corrnoise.theory.papers.shuffled_gradients.task import Task
 
 _STEPS = 50_000
 _NEWTON_STEPS = 50

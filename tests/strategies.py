@@ -13,8 +13,8 @@ from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductN
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.mechanisms.tree import BinaryTree, Decoder
-from corrnoise.theory.noise_cancellation.cancelling import cancelling_noise
-from corrnoise.theory.noise_cancellation.sensitivity import LossClass
+from corrnoise.theory.papers.noise_cancellation.cancelling import cancelling_noise
+from corrnoise.theory.papers.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from corrnoise.theory.workloads import MatrixWorkload, MomentumAverage, MomentumSGD, PrefixSums, Workload
@@ -190,7 +190,7 @@ def mechanisms(draw: st.DrawFn, steps: int | None = None) -> Mechanism:
 
 def loss_classes() -> st.SearchStrategy[LossClass]:
     """Losses from nearly linear to strongly curved."""
-    from corrnoise.theory.noise_cancellation.sensitivity import LossClass
+    from corrnoise.theory.papers.noise_cancellation.sensitivity import LossClass
 
     return st.builds(LossClass, log_uniform(1e-2, 1e2), log_uniform(1e-3, 1e2), log_uniform(1e-2, 1e2))
 

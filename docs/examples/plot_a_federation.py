@@ -9,7 +9,7 @@ server's estimate depends on how the machine draws it. All curves have the same 
 import matplotlib.pyplot as plt
 
 from corrnoise import Participation
-from corrnoise.theory.noise_cancellation.cancelling import cancelling_noise
+from corrnoise.theory.papers.noise_cancellation.cancelling import cancelling_noise
 
 counts = (5, 10, 20, 50, 100, 200)
 noises = {

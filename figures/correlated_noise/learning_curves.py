@@ -38,10 +38,10 @@ from corrnoise.figures.publication import (
 )
 from corrnoise.figures.simulation import Simulated, SimulationRun, agreement, counted, kept
 from corrnoise.simulations.sweeps.running import told
-from corrnoise.theory.correlated_noise.finite_time import theorem_d11_upper_bound
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.papers.correlated_noise.finite_time import theorem_d11_upper_bound
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression

@@ -17,8 +17,8 @@ from scipy.special import stdtrit
 
 from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, legend_below, subplots
 from corrnoise.figures.simulation import Simulated, SimulationRun, as_finished, kept
-from corrnoise.simulations.momentum_aggregation.data import BUNDLED, REGULARISATION, momentum_risk
-from corrnoise.simulations.momentum_aggregation.experiments import (
+from corrnoise.simulations.papers.momentum_aggregation.data import BUNDLED, REGULARISATION, momentum_risk
+from corrnoise.simulations.papers.momentum_aggregation.experiments import (
     ALGORITHMS,
     JUDGED,
     Candidate,

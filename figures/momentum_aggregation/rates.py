@@ -16,10 +16,10 @@ import numpy as np
 
 from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
 from corrnoise.figures.simulation import in_processes
-from corrnoise.solvers.momentum_aggregation import ALGORITHMS, BestBound, best_momentum_bounds
-from corrnoise.theory.momentum_aggregation.bounds import BoundedTask
-from corrnoise.theory.momentum_aggregation.run_bounds import DyadicTask
+from corrnoise.solvers.papers.momentum_aggregation import ALGORITHMS, BestBound, best_momentum_bounds
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.papers.momentum_aggregation.bounds import BoundedTask
+from corrnoise.theory.papers.momentum_aggregation.run_bounds import DyadicTask
 from corrnoise.theory.privacy import Budget
 
 DIMENSION = 31

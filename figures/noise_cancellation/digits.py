@@ -25,7 +25,7 @@ from corrnoise.simulations.federation.images import Images, dealt_images
 from corrnoise.simulations.federation.plan import Plan
 from corrnoise.simulations.federation.simulate import simulate_federation
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD
-from corrnoise.theory.noise_cancellation.cancelling import cancelling_noise
+from corrnoise.theory.papers.noise_cancellation.cancelling import cancelling_noise
 from corrnoise.theory.privacy import Budget
 
 CLIENTS = 100

@@ -1,8 +1,8 @@
 """Excess loss against its bounds: measured, exact, and what Theorems 5.2 and F.2 promise.
 
-The losses are f_i(x; y) = ½ (x − y)² in one dimension on [−1, 1], y = 0 or 1 with probability ½ on every machine, so
-that the excess loss is known exactly while no projection is active (``theory.noise_cancellation.quadratic_runs``), and
-simulated runs, which project, are beside it.  Learning rates are those of the theorems.
+The losses are f_i(x; y) = ½ (x − y)² in one dimension on [−1, 1], y = 0 or 1 with probability ½ on every machine.
+While no projection is active, ``theory.papers.noise_cancellation.quadratic_runs`` gives the exact excess loss;
+simulated runs, which project, are drawn next to it.  Learning rates are those of the theorems.
 
 (a) Over the rounds T, with 5 of 10 machines and the paper's ρ = 8; (b) over ρ, T = 300; (c) over M/m, m = 5, T = 300.
 """
@@ -18,11 +18,11 @@ from corrnoise.simulations.federation.plan import Plan
 from corrnoise.simulations.federation.simulate import simulate_federation
 from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.mechanisms.product import AntiPGD
-from corrnoise.theory.noise_cancellation.bounds import FederatedRun
-from corrnoise.theory.noise_cancellation.cancelling import cancelling_noise
-from corrnoise.theory.noise_cancellation.privacy import published_scale
-from corrnoise.theory.noise_cancellation.quadratic_runs import cancelling_excess, trusted_excess
-from corrnoise.theory.noise_cancellation.sensitivity import LossClass
+from corrnoise.theory.papers.noise_cancellation.bounds import FederatedRun
+from corrnoise.theory.papers.noise_cancellation.cancelling import cancelling_noise
+from corrnoise.theory.papers.noise_cancellation.privacy import published_scale
+from corrnoise.theory.papers.noise_cancellation.quadratic_runs import cancelling_excess, trusted_excess
+from corrnoise.theory.papers.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.privacy import Budget
 
 LOSS = LinearLoss("squares", 1, 1.0, 1.0)

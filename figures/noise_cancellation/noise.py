@@ -13,16 +13,16 @@ import numpy as np
 
 from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
 from corrnoise.solvers.families.buffers import best_buffers
-from corrnoise.solvers.noise_cancellation import best_share
 from corrnoise.solvers.objectives import run_objective
 from corrnoise.solvers.optimise import optimise
+from corrnoise.solvers.papers.noise_cancellation import best_share
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.tree import BinaryTree
-from corrnoise.theory.noise_cancellation.bounds import FederatedRun
-from corrnoise.theory.noise_cancellation.cancelling import cancelling_noise, regret_workload
-from corrnoise.theory.noise_cancellation.privacy import calibrated_scale, published_scale
-from corrnoise.theory.noise_cancellation.sensitivity import LossClass
+from corrnoise.theory.papers.noise_cancellation.bounds import FederatedRun
+from corrnoise.theory.papers.noise_cancellation.cancelling import cancelling_noise, regret_workload
+from corrnoise.theory.papers.noise_cancellation.privacy import calibrated_scale, published_scale
+from corrnoise.theory.papers.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.workloads import PrefixSums, Workload

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from corrnoise.figures.publication import PAGE_WIDTH, Data, Drawing, PaperFigure, Series, subplots
-from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
-from corrnoise.theory.shuffled_gradients.exact_runs import noise_variance
+from corrnoise.theory.papers.shuffled_gradients.convergence import ConvergenceConstants
+from corrnoise.theory.papers.shuffled_gradients.exact_runs import noise_variance
 
 SAMPLES = 10
 DIMENSION = 50

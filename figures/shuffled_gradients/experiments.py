@@ -17,8 +17,8 @@ import numpy as np
 
 from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, legend_below, subplots
 from corrnoise.figures.simulation import in_processes
-from corrnoise.simulations.shuffled_gradients.data import BUNDLED, SPLITS, task
-from corrnoise.simulations.shuffled_gradients.experiments import (
+from corrnoise.simulations.papers.shuffled_gradients.data import BUNDLED, SPLITS, task
+from corrnoise.simulations.papers.shuffled_gradients.experiments import (
     ALGORITHMS,
     LEARNING_RATES,
     Experiment,

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
+from corrnoise.theory.papers.shuffled_gradients.accountants import Conversion, Method
+from corrnoise.theory.papers.shuffled_gradients.amplification import run_steps
+from corrnoise.theory.papers.shuffled_gradients.exact_runs import linear_run_separation
+from corrnoise.theory.papers.shuffled_gradients.run import ShuffledGradients
+from corrnoise.theory.papers.shuffled_gradients.schedules import ORDERS, dp_shuffled
 from corrnoise.theory.privacy import Budget
-from corrnoise.theory.shuffled_gradients.accountants import Conversion, Method
-from corrnoise.theory.shuffled_gradients.amplification import run_steps
-from corrnoise.theory.shuffled_gradients.exact_runs import linear_run_separation
-from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
-from corrnoise.theory.shuffled_gradients.schedules import ORDERS, dp_shuffled
 
 SAMPLES = 1000
 EPOCHS = 50

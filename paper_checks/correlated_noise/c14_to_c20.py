@@ -16,11 +16,11 @@ from corrnoise.paper_checks.correlated_noise.oracles import (
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import linear, log_scale, noises, regressions
 from corrnoise.paper_checks.machinery.ledger import Sides
-from corrnoise.theory.correlated_noise import published_bounds as bounds
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.quadrature import circle_mean, modulus
+from corrnoise.theory.papers.correlated_noise import published_bounds as bounds
 from corrnoise.theory.problems.quadratic import LinearRegression
 
 ANY = {"problem": ANY_INPUTS, "noise": noises(), "clip_norm": CLIP_NORMS}

@@ -10,11 +10,11 @@ from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, regressions, spectra
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.machinery.quadrature import circle_integral, modulus_at
-from corrnoise.theory.correlated_noise.table_rates import stationary_error_rate
 from corrnoise.theory.mechanisms.product import AntiPGD, NuFTRL
 from corrnoise.theory.numerics.arithmetic import arithmetic
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.elliptic import modulus_ratio_integral
+from corrnoise.theory.papers.correlated_noise.table_rates import stationary_error_rate
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression, power_law
 

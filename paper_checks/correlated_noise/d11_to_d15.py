@@ -27,12 +27,12 @@ from corrnoise.paper_checks.machinery.domains import (
     vector,
 )
 from corrnoise.paper_checks.machinery.ledger import Sides
-from corrnoise.theory.correlated_noise import finite_time
-from corrnoise.theory.correlated_noise.finite_time import FiniteRun
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.papers.correlated_noise import finite_time
+from corrnoise.theory.papers.correlated_noise.finite_time import FiniteRun
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression
 

@@ -12,11 +12,11 @@ from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, spectra, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.machinery.margins import twice
-from corrnoise.theory.correlated_noise import finite_time
-from corrnoise.theory.correlated_noise.finite_time import FiniteRun
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.papers.correlated_noise import finite_time
+from corrnoise.theory.papers.correlated_noise.finite_time import FiniteRun
 from corrnoise.theory.privacy import Budget
 
 # -- D.1: a path of Noisy-FTRL and its parts, in one dimension -----------------------------------------------------------

@@ -12,9 +12,9 @@ from corrnoise.paper_checks.correlated_noise.oracles import NO_PRIVACY
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, spectra, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
-from corrnoise.theory.correlated_noise.finite_time import FiniteRun
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.papers.correlated_noise.finite_time import FiniteRun
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression
 

@@ -24,15 +24,15 @@ from corrnoise.paper_checks.machinery.domains import (
     vector,
 )
 from corrnoise.paper_checks.machinery.ledger import Sides
-from corrnoise.theory.correlated_noise import published_bounds as bounds
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.papers.correlated_noise import published_bounds as bounds
+from corrnoise.theory.papers.shuffled_gradients.exact_runs import gaussian_renyi_divergence
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget, gaussian_delta
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation, QuadraticProblem
-from corrnoise.theory.shuffled_gradients.exact_runs import gaussian_renyi_divergence
 
 SILENT_MEANS = mean_estimations(sample_std=0.0)
 

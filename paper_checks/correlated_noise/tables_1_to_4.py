@@ -8,7 +8,12 @@ from corrnoise.paper_checks.correlated_noise.oracles import CLIP_NORMS, budget, 
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import gaps, integers, linear, log_scale, one_of, regressions
 from corrnoise.paper_checks.machinery.ledger import Sides
-from corrnoise.theory.correlated_noise.table_rates import (
+from corrnoise.theory.mechanisms.matrix import MatrixNoise
+from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
+from corrnoise.theory.mechanisms.tree import BinaryTree
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.elliptic import mean_inverse_modulus
+from corrnoise.theory.papers.correlated_noise.table_rates import (
     balanced_anti_pgd_rate,
     balanced_damping,
     decay_rates,
@@ -17,11 +22,6 @@ from corrnoise.theory.correlated_noise.table_rates import (
     squared_sensitivity_rate,
     stationary_error_rate,
 )
-from corrnoise.theory.mechanisms.matrix import MatrixNoise
-from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
-from corrnoise.theory.mechanisms.tree import BinaryTree
-from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.numerics.elliptic import mean_inverse_modulus
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.quadratic import LinearRegression, power_law
 

@@ -6,8 +6,8 @@ from corrnoise.paper_checks.machinery.domains import integers, linear, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.machinery.margins import sums
 from corrnoise.paper_checks.momentum_aggregation.paper import PAPER
-from corrnoise.theory.momentum_aggregation import reconstruction
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.papers.momentum_aggregation import reconstruction
 
 EPOCHS = 4
 

@@ -12,11 +12,11 @@ from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.momentum_aggregation.lemma_17 import EPOCHS, two_examples
 from corrnoise.paper_checks.momentum_aggregation.paper import PAPER
 from corrnoise.theory.mechanisms.tree_orders import power, powers
-from corrnoise.theory.momentum_aggregation import bounds
-from corrnoise.theory.momentum_aggregation.reconstruction import lemma_17_defect, window_weights
-from corrnoise.theory.momentum_aggregation.sensitivity import printed_node_count
-from corrnoise.theory.momentum_aggregation.trees import compose, decoder_variance, levels
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.papers.momentum_aggregation import bounds
+from corrnoise.theory.papers.momentum_aggregation.reconstruction import lemma_17_defect, window_weights
+from corrnoise.theory.papers.momentum_aggregation.sensitivity import printed_node_count
+from corrnoise.theory.papers.momentum_aggregation.trees import compose, decoder_variance, levels
 from corrnoise.theory.privacy import Budget
 
 ROUNDING = 1e-12  #: absolute, where both sides of Lemma 5 may be 0

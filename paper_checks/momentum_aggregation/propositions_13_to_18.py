@@ -7,8 +7,8 @@ import numpy as np
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.momentum_aggregation.paper import PAPER
-from corrnoise.theory.momentum_aggregation.reconstruction import window_weights
-from corrnoise.theory.momentum_aggregation.trees import compose, levels
+from corrnoise.theory.papers.momentum_aggregation.reconstruction import window_weights
+from corrnoise.theory.papers.momentum_aggregation.trees import compose, levels
 
 NOISE = "docs/momentum-aggregation-proofs.md#the-noise-of-algorithm-2"
 EULER = 1 / (1 - math.exp(-1))  #: the constant of Propositions 13 and 14, 1.582

@@ -9,14 +9,14 @@ from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.momentum_aggregation.oracles import ORDERS
 from corrnoise.paper_checks.momentum_aggregation.paper import PAPER
 from corrnoise.theory.mechanisms.tree_orders import power
-from corrnoise.theory.momentum_aggregation.sensitivity import (
+from corrnoise.theory.papers.momentum_aggregation.sensitivity import (
     ALL_NODES,
     Nodes,
     node_count,
     printed_node_count,
     squared_weights,
 )
-from corrnoise.theory.momentum_aggregation.trees import levels
+from corrnoise.theory.papers.momentum_aggregation.trees import levels
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import gaussian_epsilon
 

@@ -7,8 +7,8 @@ from scipy.optimize import brentq
 from corrnoise.paper_checks.machinery.domains import integers, log_scale
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.momentum_aggregation.paper import PAPER
-from corrnoise.theory.momentum_aggregation.bounds import BoundedTask
-from corrnoise.theory.momentum_aggregation.reconstruction import defect_bound
+from corrnoise.theory.papers.momentum_aggregation.bounds import BoundedTask
+from corrnoise.theory.papers.momentum_aggregation.reconstruction import defect_bound
 from corrnoise.theory.privacy import Budget
 
 GRADIENTS = "docs/momentum-aggregation-proofs.md#gradient-norms"

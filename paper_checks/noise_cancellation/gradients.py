@@ -10,9 +10,9 @@ from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.machinery.margins import twice
 from corrnoise.paper_checks.noise_cancellation.oracles import affine_case, affine_losses, enumerated_variance
 from corrnoise.paper_checks.noise_cancellation.paper import PAPER
-from corrnoise.theory.noise_cancellation.bounds import sampling_variance
-from corrnoise.theory.noise_cancellation.sensitivity import LossClass, Losses
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.papers.noise_cancellation.bounds import sampling_variance
+from corrnoise.theory.papers.noise_cancellation.sensitivity import LossClass, Losses
 
 _NO_VARIANCE = 1e-12  #: of gradients of size 1, below which rounding is compared
 FAMILIES = {"lipschitz": log_scale(1e-2, 1e2), "smoothness": log_scale(1e-2, 1e2), "diameter": log_scale(1e-2, 1e2)}

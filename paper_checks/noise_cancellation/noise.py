@@ -9,12 +9,12 @@ from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.machinery.margins import sums
 from corrnoise.paper_checks.noise_cancellation.paper import PAPER
-from corrnoise.theory.noise_cancellation.bounds import FederatedRun
-from corrnoise.theory.noise_cancellation.cancelling import cancelling_noise
-from corrnoise.theory.noise_cancellation.coupling import constant_noise_factor
-from corrnoise.theory.noise_cancellation.privacy import published_scale
-from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.papers.noise_cancellation.bounds import FederatedRun
+from corrnoise.theory.papers.noise_cancellation.cancelling import cancelling_noise
+from corrnoise.theory.papers.noise_cancellation.coupling import constant_noise_factor
+from corrnoise.theory.papers.noise_cancellation.privacy import published_scale
+from corrnoise.theory.papers.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 

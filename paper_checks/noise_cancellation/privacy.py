@@ -9,16 +9,16 @@ from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.noise_cancellation.gradients import FAMILIES
 from corrnoise.paper_checks.noise_cancellation.paper import PAPER
 from corrnoise.paper_checks.shuffled_gradients.c4_to_f2 import proposition_c4
-from corrnoise.theory.noise_cancellation.cancelling import cancelling_noise
-from corrnoise.theory.noise_cancellation.privacy import (
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.papers.noise_cancellation.cancelling import cancelling_noise
+from corrnoise.theory.papers.noise_cancellation.privacy import (
     covariance_zcdp,
     largest_energies,
     published_scale,
     published_zcdp,
     trusted_zcdp,
 )
-from corrnoise.theory.noise_cancellation.sensitivity import LossClass, Losses
-from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.papers.noise_cancellation.sensitivity import LossClass, Losses
 from corrnoise.theory.privacy import Budget, zcdp_to_approx_dp
 
 

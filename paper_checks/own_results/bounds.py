@@ -15,13 +15,13 @@ from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.machinery.quadrature import circle_integral, modulus_at
 from corrnoise.paper_checks.own_results.oracles import at_share
 from corrnoise.paper_checks.own_results.paper import PAPER
-from corrnoise.theory.correlated_noise import published_bounds as bounds
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import elliptic
 from corrnoise.theory.numerics.arithmetic import arithmetic
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.papers.correlated_noise import published_bounds as bounds
 from corrnoise.theory.problems.quadratic import LinearRegression
 
 PROOFS = "docs/exact-errors.md"

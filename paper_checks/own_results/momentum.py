@@ -13,12 +13,16 @@ from corrnoise.paper_checks.momentum_aggregation.oracles import ORDERS
 from corrnoise.paper_checks.own_results.paper import PAPER
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.tree import BinaryTree
-from corrnoise.theory.momentum_aggregation.least_noise import noise_limit, noise_lower_bound, square_root_upper_bound
-from corrnoise.theory.momentum_aggregation.reconstruction import defect_bound, lemma_17_defect
-from corrnoise.theory.momentum_aggregation.sensitivity import printed_node_count, squared_weights
-from corrnoise.theory.momentum_aggregation.trees import decoder_variance, levels
 from corrnoise.theory.numerics.arithmetic import arithmetic
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.papers.momentum_aggregation.least_noise import (
+    noise_limit,
+    noise_lower_bound,
+    square_root_upper_bound,
+)
+from corrnoise.theory.papers.momentum_aggregation.reconstruction import defect_bound, lemma_17_defect
+from corrnoise.theory.papers.momentum_aggregation.sensitivity import printed_node_count, squared_weights
+from corrnoise.theory.papers.momentum_aggregation.trees import decoder_variance, levels
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.workloads import MomentumAverage
 

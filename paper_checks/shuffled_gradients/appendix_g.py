@@ -20,10 +20,10 @@ from corrnoise.paper_checks.shuffled_gradients.runs import (
     published_rate,
 )
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
-from corrnoise.theory.shuffled_gradients.exact_runs import noise_variance
-from corrnoise.theory.shuffled_gradients.schedules import interleaved
-from corrnoise.theory.shuffled_gradients.task import Regulariser
+from corrnoise.theory.papers.shuffled_gradients.convergence import ConvergenceConstants
+from corrnoise.theory.papers.shuffled_gradients.exact_runs import noise_variance
+from corrnoise.theory.papers.shuffled_gradients.schedules import interleaved
+from corrnoise.theory.papers.shuffled_gradients.task import Regulariser
 
 # -- one epoch ---------------------------------------------------------------------------------------------------------
 

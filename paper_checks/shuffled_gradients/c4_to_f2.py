@@ -10,10 +10,10 @@ from corrnoise.paper_checks.machinery.margins import twice
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.paper_checks.shuffled_gradients.runs import nonexpansive_run
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.papers.shuffled_gradients import amplification, schedules
+from corrnoise.theory.papers.shuffled_gradients.accountants import Accountant, published_rho
+from corrnoise.theory.papers.shuffled_gradients.exact_runs import gaussian_renyi_divergence, linear_run_separation
 from corrnoise.theory.privacy import gaussian_epsilon
-from corrnoise.theory.shuffled_gradients import amplification, schedules
-from corrnoise.theory.shuffled_gradients.accountants import Accountant, published_rho
-from corrnoise.theory.shuffled_gradients.exact_runs import gaussian_renyi_divergence, linear_run_separation
 
 RUN = {"samples": integers(1, 12), "epochs": integers(1, 20), "place": linear(0, 1), "rate": log_scale(1e-4, 2)}
 

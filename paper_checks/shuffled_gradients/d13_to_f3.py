@@ -10,10 +10,10 @@ from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.paper_checks.shuffled_gradients.runs import exact_and_run, noise_only, noise_risk, only_noise
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.shuffled_gradients.amplification import epoch_amplification_sums
-from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
-from corrnoise.theory.shuffled_gradients.exact_runs import noise_variance
-from corrnoise.theory.shuffled_gradients.schedules import interleaved, private_then_public, public_then_private
+from corrnoise.theory.papers.shuffled_gradients.amplification import epoch_amplification_sums
+from corrnoise.theory.papers.shuffled_gradients.convergence import ConvergenceConstants
+from corrnoise.theory.papers.shuffled_gradients.exact_runs import noise_variance
+from corrnoise.theory.papers.shuffled_gradients.schedules import interleaved, private_then_public, public_then_private
 
 RUNS = {
     "curvatures": vector(log_scale(1e-3, 1e3), 4),

@@ -16,13 +16,13 @@ from corrnoise.paper_checks.shuffled_gradients.runs import (
     published_rate,
 )
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
-from corrnoise.theory.shuffled_gradients.exact_runs import quadratic_run
-from corrnoise.theory.shuffled_gradients.schedules import (
+from corrnoise.theory.papers.shuffled_gradients.convergence import ConvergenceConstants
+from corrnoise.theory.papers.shuffled_gradients.exact_runs import quadratic_run
+from corrnoise.theory.papers.shuffled_gradients.schedules import (
     interleaved,
 )
-from corrnoise.theory.shuffled_gradients.task import Regulariser
-from corrnoise.theory.shuffled_gradients.task_constants import convergence_constants
+from corrnoise.theory.papers.shuffled_gradients.task import Regulariser
+from corrnoise.theory.papers.shuffled_gradients.task_constants import convergence_constants
 
 PUBLIC: dict[str, Any] = {
     "kind": one_of("private first", "public first", "interleaved"),

@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 from corrnoise.paper_checks.machinery.domains import integers, log_scale
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
-from corrnoise.theory.shuffled_gradients.table_rates import bound_coefficients, leading_rate
+from corrnoise.theory.papers.shuffled_gradients.table_rates import bound_coefficients, leading_rate
 
 
 @PAPER.identity(

@@ -8,19 +8,19 @@ import numpy as np
 
 from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.privacy import Budget
-from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
-from corrnoise.theory.shuffled_gradients.exact_runs import noise_variance, quadratic_run
-from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
-from corrnoise.theory.shuffled_gradients.schedules import (
+from corrnoise.theory.papers.shuffled_gradients.convergence import ConvergenceConstants
+from corrnoise.theory.papers.shuffled_gradients.exact_runs import noise_variance, quadratic_run
+from corrnoise.theory.papers.shuffled_gradients.run import ShuffledGradients
+from corrnoise.theory.papers.shuffled_gradients.schedules import (
     ORDERS,
     Schedule,
     interleaved,
     private_then_public,
     public_then_private,
 )
-from corrnoise.theory.shuffled_gradients.task import Regulariser, Task
-from corrnoise.theory.shuffled_gradients.task_constants import convergence_constants
+from corrnoise.theory.papers.shuffled_gradients.task import Regulariser, Task
+from corrnoise.theory.papers.shuffled_gradients.task_constants import convergence_constants
+from corrnoise.theory.privacy import Budget
 
 
 def nonexpansive_run(schedule: Schedule, order: str = "given", learning_rate: float = 1.0) -> ShuffledGradients:

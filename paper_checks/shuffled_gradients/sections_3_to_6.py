@@ -12,13 +12,13 @@ from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.machinery.margins import twice
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.paper_checks.shuffled_gradients.runs import nonexpansive_run
-from corrnoise.simulations.shuffled_gradients.experiments import LEARNING_RATES
+from corrnoise.simulations.papers.shuffled_gradients.experiments import LEARNING_RATES
 from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.shuffled_gradients import schedules, table_rates
-from corrnoise.theory.shuffled_gradients.accountants import published_rho
-from corrnoise.theory.shuffled_gradients.amplification import epoch_amplification_sums
-from corrnoise.theory.shuffled_gradients.dissimilarity import worst_order_dissimilarity_bounds
+from corrnoise.theory.papers.shuffled_gradients import schedules, table_rates
+from corrnoise.theory.papers.shuffled_gradients.accountants import published_rho
+from corrnoise.theory.papers.shuffled_gradients.amplification import epoch_amplification_sums
+from corrnoise.theory.papers.shuffled_gradients.dissimilarity import worst_order_dissimilarity_bounds
 
 # -- dissimilarity -----------------------------------------------------------------------------------------------------
 

@@ -35,17 +35,17 @@ import numpy as np
 
 from corrnoise.simulations.run.engines import streaming
 from corrnoise.solvers.default import default_noise
-from corrnoise.solvers.noise_cancellation import best_share
+from corrnoise.solvers.papers.noise_cancellation import best_share
 from corrnoise.support.serialise import by_name, digest, load, plain, save
 from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.kinds import KINDS
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.mechanisms.program import Program
-from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.papers.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.workloads import PrefixSums

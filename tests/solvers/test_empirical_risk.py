@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from corrnoise.solvers.empirical_risk import empirical_risk_minimiser
 from corrnoise.theory.losses import LinearLoss
-from corrnoise.theory.shuffled_gradients.task import TASK_LINKS, Regulariser, Task
+from corrnoise.theory.papers.shuffled_gradients.task import TASK_LINKS, Regulariser, Task
 
 LOSSES = [LinearLoss(link, 4, scale=scale) for link in TASK_LINKS for scale in (0.3, 1.0, 2.0)]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.theory.losses import LINKS, EmpiricalRisk, LinearLoss, MarginLoss, SmoothLoss, TwoLayerNetwork
-from corrnoise.theory.noise_cancellation.sensitivity import LossClass
+from corrnoise.theory.papers.noise_cancellation.sensitivity import LossClass
 from tests.strategies import log_uniform
 
 LOSSES = [

@@ -19,7 +19,7 @@ s² becomes s²/m, σ² becomes σ²/m², k_j − 2 becomes (k_j − 2)/m, and A
 
 ``learning_curve`` (formula E2) is the recursion whose limit is E1.  Minimising E1 over all noise gives
 ``optimal_error`` (formula E3).  Mean estimation is the case d = 1, λ = k = 1.  Proofs: docs/exact-errors.md.  The
-published bounds of the same quantities are in ``corrnoise.theory.correlated_noise.published_bounds``.
+published bounds of the same quantities are in ``corrnoise.theory.papers.correlated_noise.published_bounds``.
 """
 
 from __future__ import annotations

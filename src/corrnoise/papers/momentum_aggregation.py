@@ -1,7 +1,7 @@
 """Momentum aggregation (NeurIPS 2022): private non-convex training along a momentum."""
 
-from corrnoise.simulations.momentum_aggregation.baselines import private_gradient_descent, private_sgd
-from corrnoise.simulations.momentum_aggregation.private import (
+from corrnoise.simulations.papers.momentum_aggregation.baselines import private_gradient_descent, private_sgd
+from corrnoise.simulations.papers.momentum_aggregation.private import (
     private_momentum,
     private_reduced_momentum,
     published_momentum,

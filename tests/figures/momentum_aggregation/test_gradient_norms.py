@@ -9,7 +9,7 @@ import pytest
 
 from corrnoise.figures.momentum_aggregation import gradient_norms as figure
 from corrnoise.figures.simulation import SimulationRun
-from corrnoise.simulations.momentum_aggregation.experiments import Candidate
+from corrnoise.simulations.papers.momentum_aggregation.experiments import Candidate
 from tests.figure_entries import check_entry
 
 SHOWN: dict[str, Any] = {

@@ -11,9 +11,9 @@ from corrnoise.figures.shuffled_gradients import counterexample as shuffled_coun
 from corrnoise.figures.shuffled_gradients import experiments as shuffled_experiments
 from corrnoise.figures.shuffled_gradients import privacy as shuffled_privacy
 from corrnoise.figures.shuffled_gradients.experiments import EPSILONS, LOOKS
-from corrnoise.simulations.shuffled_gradients.data import BUNDLED, task
-from corrnoise.simulations.shuffled_gradients.experiments import ALGORITHMS, Setting
-from corrnoise.theory.shuffled_gradients.task import Task
+from corrnoise.simulations.papers.shuffled_gradients.data import BUNDLED, task
+from corrnoise.simulations.papers.shuffled_gradients.experiments import ALGORITHMS, Setting
+from corrnoise.theory.papers.shuffled_gradients.task import Task
 from tests.figure_entries import check_entry
 
 # -- privacy -----------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from corrnoise.paper_checks.machinery.domains import linear, vector
 from corrnoise.paper_checks.machinery.power import FATES, Ratios, powers, ratio
 from corrnoise.paper_checks.machinery.search import Worst, sample_points
 from corrnoise.paper_checks.machinery.verdicts import FALSE, INEQUALITY
-from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
+from corrnoise.theory.papers.shuffled_gradients.convergence import ConvergenceConstants
 from tests.small_claims import claim as small_claim
 from tools.mutation import kills as oracle
 from tools.mutation import record
@@ -282,7 +282,7 @@ def test_a_claim_that_changed_counts_as_not_tried():
 
 def test_a_formula_that_changed_counts_as_not_tried(monkeypatch):
     """The text of functions that a claim calls belongs to its source, their documentation does not."""
-    name = "corrnoise.theory.momentum_aggregation.least_noise:noise_limit"
+    name = "corrnoise.theory.papers.momentum_aggregation.least_noise:noise_limit"
     module = importlib.import_module(name.split(":")[0])
     text = inspect.getsource(module)
     source = source_of(SHARP, [name])
@@ -300,7 +300,7 @@ def test_a_formula_that_changed_counts_as_not_tried(monkeypatch):
 
 def test_a_constant_that_changed_counts_as_not_tried(monkeypatch):
     """A number that a function reads from its module belongs to its source; other values of the module do not."""
-    name = "corrnoise.theory.correlated_noise.published_bounds:upper_bound"
+    name = "corrnoise.theory.papers.correlated_noise.published_bounds:upper_bound"
     module = importlib.import_module(name.split(":")[0])
     read = ast.parse("def upper_bound(problem):\n    return FACTOR * problem.trace").body[0]
     monkeypatch.setattr(record, "_definitions", lambda _: {"upper_bound": read})

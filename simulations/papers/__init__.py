@@ -1,0 +1,1 @@
+"""One room for each paper: its algorithms and experiments."""

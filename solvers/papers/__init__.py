@@ -1,0 +1,1 @@
+"""One module for each paper: searches that only this paper uses."""

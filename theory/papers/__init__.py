@@ -1,0 +1,1 @@
+"""One room for each paper: definitions and results that only this paper uses."""
