@@ -16,7 +16,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FACE = ROOT / "src/corrnoise"
 FLOORS = ("theory", "solvers", "simulations", "figures", "paper_checks")
-ORDER = ("support", *FLOORS, "designs", "commands", "")  #: from the ground up; "" is the face itself
+#: From the ground up; "" is the face itself.
+ORDER = ("support", "theory", "solvers", "simulations", "figures", "designs", "paper_checks", "commands", "")
 SEARCHES = {"scipy.optimize", "cvxpy"}
 RANDOM = {"random", "secrets", "numpy.random"}
 FILES = {"pathlib", "os", "io", "shutil", "tempfile", "matplotlib", "joblib"}
@@ -133,6 +134,7 @@ def test_the_house_stands() -> None:
         ("figures.simulation", "from corrnoise import __version__", upward),
         ("figures.simulation", "import corrnoise", upward),
         ("designs.make", "from corrnoise.commands import tables", upward),
+        ("designs.page", "def f():\n    from corrnoise.paper_checks import machinery", upward),
         ("theory.numerics.checks", "from corrnoise.theory import privacy", circle),
         (
             "theory.numerics.checks",

@@ -77,7 +77,7 @@ def modules() -> set[str]:
     """All that is imported or read at run time, as in the wheel."""
     found = {"corrnoise/py.typed"}
     for room in (FACE, *(path for path in FACE.iterdir() if path.is_dir() and path.name not in FLOORS)):
-        files = [path for path in room.iterdir() if path.suffix in (".py", ".pyi", ".html")]
+        files = [path for path in room.iterdir() if path.suffix in (".py", ".pyi", ".html", ".css")]
         found |= {f"corrnoise/{path.relative_to(FACE).as_posix()}" for path in files}
     for floor in FLOORS:
         files = [path for path in (ROOT / floor).rglob("*") if path.suffix in DATA]

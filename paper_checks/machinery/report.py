@@ -3,7 +3,7 @@
 The page shows every claim with typeset mathematics (MathML), its verdict, evidence and sharp constant.  Counterexamples
 and worst cases unfold on demand.  The figures with their data and the documents with the proofs are embedded.  The page
 can be filtered, searched, linked to, printed and used by keyboard, in light and dark.  ``report.html`` is the template;
-``report.css`` and ``report.js`` are embedded in it.
+``report.js`` and the style sheet of all pages are embedded in it.
 """
 
 from __future__ import annotations
@@ -15,16 +15,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.resources import files
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from corrnoise.paper_checks.machinery import wording
 from corrnoise.paper_checks.machinery.documents import Library
-from corrnoise.paper_checks.machinery.drawings import Drawings
 from corrnoise.paper_checks.machinery.foundations import Foundations
 from corrnoise.paper_checks.machinery.inventory import EQUATION, inventory_of
 from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
@@ -34,28 +31,21 @@ from corrnoise.paper_checks.machinery.power import COUNTS, Power, powers
 from corrnoise.paper_checks.machinery.quantifiers import QUANTIFIERS
 from corrnoise.paper_checks.machinery.typesetting import paragraphs, prose
 from corrnoise.paper_checks.machinery.verdicts import EVIDENCE, VERDICTS
+from corrnoise.support.drawings import Drawings
+from corrnoise.support.pages import resource, templates
 from corrnoise.support.version import __version__, commit
 
 if TYPE_CHECKING:
     from corrnoise.figures.publication import PaperFigure
 
-
-def _resource(name: str) -> str:
-    """A file of this package, which may be in a zip file."""
-    return (files("corrnoise.paper_checks.machinery") / name).read_text(encoding="utf-8")
+_PACKAGE = "corrnoise.paper_checks.machinery"
 
 
 def report_page(outcomes: Sequence[Outcome], papers: Sequence[Paper], figures: Iterable[PaperFigure] = ()) -> str:
     """The report on these outcomes, in this order, of claims of these papers as HTML, with these figures embedded."""
     library = Library()
     drawings = Drawings()
-    environment = Environment(
-        loader=FunctionLoader(_resource),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates(_PACKAGE)
     environment.filters["prose"] = lambda text: prose(text, library.link)
     environment.filters["paragraphs"] = lambda text: paragraphs(text, library.link)
     environment.filters["dashed"] = lambda text: text.replace(" ", "-")
@@ -67,8 +57,7 @@ def report_page(outcomes: Sequence[Outcome], papers: Sequence[Paper], figures: I
         version=__version__,
         commit=commit(),
         date=_today(),
-        style=Markup(_resource("report.css")),
-        script=Markup(_resource("report.js")),
+        script=Markup(resource(_PACKAGE, "report.js")),
         names={"greek": GREEK, "abbreviations": ABBREVIATIONS},
         verdicts=_counted(VERDICTS, [outcome.verdict for outcome in outcomes]),
         evidence=_counted(EVIDENCE, [outcome.claim.evidence for outcome in outcomes]),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,11 +43,8 @@ _EPSILONS = np.geomspace(0.25, 16, 9)
 
 def write_page(design: Design, folder: Path, comparison: Comparison | None, parameters: int | None) -> None:
     """Write ``design.html``, and ``epsilon.csv`` where DP-SGD was compared, to ``folder``."""
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
-    from markupsafe import Markup
-
-    from corrnoise.paper_checks import machinery
-    from corrnoise.paper_checks.machinery.drawings import Drawings
+    from corrnoise.support.drawings import Drawings
+    from corrnoise.support.pages import templates
 
     drawings = Drawings()
     pictures = [memory_picture(design)] if design.alternatives else []
@@ -60,18 +56,11 @@ def write_page(design: Design, folder: Path, comparison: Comparison | None, para
         drawn.append((picture.name, picture.title, drawings.add(svg_text(picture, data), picture.name, picture.title)))
         if picture.name == "epsilon":
             (folder / "epsilon.csv").write_text(csv_text(picture, data), encoding="utf-8", newline="")
-    environment = Environment(
-        loader=FunctionLoader(lambda name: (files("corrnoise.designs") / name).read_text(encoding="utf-8")),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     bought = [*gains(design), design.optimum]
-    page = environment.get_template("page.html").render(
+    template = templates("corrnoise.designs").get_template("page.html")
+    page = template.render(
         design=design,
         version=__version__,
-        style=Markup(files(machinery).joinpath("report.css").read_text(encoding="utf-8")),
         run=run_in_words(design),
         program=design.program(),
         verdict=" ".join(beside_dpsgd(design).split()).removeprefix("DP-SGD: ") if design.dpsgd else "",

@@ -7,7 +7,7 @@ import pytest
 
 from corrnoise.figures import paper_figure
 from corrnoise.figures.publication import svg_text
-from corrnoise.paper_checks.machinery.drawings import Drawings, by_differences
+from corrnoise.support.drawings import Drawings, by_differences
 
 
 @pytest.fixture(scope="module")
