@@ -1,13 +1,18 @@
 """Try a loss of JAX on made-up rows before the first step (the extra ``jax``).
 
 ``jax.vmap`` computes each row by itself, unless a function has a batching rule of its own: a callback that takes all
-rows, or ``custom_vmap``.  So gradients of three made-up rows together must be those of single rows, and the losses must
-not depend on earlier rows.  The rows have the shapes and types of the data: floats are normal, integers are 0 and 1.
+rows, or ``custom_vmap``.  So gradients of three made-up rows together must be the gradients of single rows, and the
+losses must not depend on earlier rows.  The rows have the shapes and types of the data: floats are normal, integers are
+0 and 1.
+
+A rule may mix large rows only.  So the floats of the middle row, and then of all rows, are multiplied by 1000.  The
+first step must not change the gradients of the other rows, and the second one must not change the middle gradient.
+Each comparison is between two results of one compiled function, so rounding is no reason for a refusal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -21,6 +26,7 @@ ROWS = 3
 GRADIENT_TOLERANCE = 5e-3
 HALF_TOLERANCE = 3e-2  #: where parameters or data are of half precision
 ROUNDING_SHARE = 1e-6  #: of the loss, below which gradients are rounding errors
+LARGE_FACTOR = 1000  #: between the floats of large rows and of usual ones
 
 
 def check_loss(
@@ -83,13 +89,44 @@ def check_loss(
         )
     if alone:
         return
-    together = jax.vmap(both, in_axes=(None, *(0 for _ in rows)))(parameters, *rows)[1]
+    every = jax.vmap(both, in_axes=(None, *(0 for _ in rows)))
     tolerance = HALF_TOLERANCE if any(map(_is_half, jax.tree.leaves((parameters, rows)))) else GRADIENT_TOLERANCE
-    for number, (value, alone) in enumerate(first):
-        one = _flat(alone)
-        gap = np.linalg.norm(_flat(jax.tree.map(lambda leaf, at=number: leaf[at], together)) - one)
-        size = tolerance * np.linalg.norm(one) + ROUNDING_SHARE * max(abs(float(value)), 0.1)
-        if np.isfinite(size) and not gap <= size:
+    together = _by_row(every(parameters, *rows))
+    _check_alike(together, [(float(value), _flat(gradient)) for value, gradient in first], range(ROWS), tolerance)
+    try:
+        one, all_of_them = (_by_row(every(parameters, *_enlarged(rows, places))) for places in (ROWS // 2, slice(None)))
+    except Exception:  # of any kind, from the user's code, which may not take large rows
+        return
+    _check_alike(one, together, [number for number in range(ROWS) if number != ROWS // 2], tolerance)
+    _check_alike(all_of_them, one, [ROWS // 2], tolerance)
+
+
+def _by_row(found: tuple[Any, Any]) -> list[tuple[float, Any]]:
+    """The loss and the flat gradient of each row."""
+    tree = extra_module("jax", "jax").tree
+    values, gradients = found
+    return [(float(values[k]), _flat(tree.map(lambda leaf, at=k: leaf[at], gradients))) for k in range(ROWS)]
+
+
+def _enlarged(rows: list[Any], places: int | slice) -> list[Any]:
+    """Rows whose floats are multiplied by ``LARGE_FACTOR`` in some places."""
+    jax = extra_module("jax", "jax")
+
+    def larger(leaf: Any) -> Any:
+        floats = jax.numpy.issubdtype(leaf.dtype, np.inexact)
+        return leaf.at[places].multiply(LARGE_FACTOR) if floats else leaf
+
+    return list(jax.tree.map(larger, rows))
+
+
+def _check_alike(
+    found: list[tuple[float, Any]], expected: list[tuple[float, Any]], rows: Iterable[int], tolerance: float
+) -> None:
+    """Refuse a loss where the gradient of a row is another one than expected."""
+    for row in rows:
+        value, gradient = expected[row]
+        size = tolerance * np.linalg.norm(gradient) + ROUNDING_SHARE * max(abs(value), 0.1)
+        if np.isfinite(size) and not np.linalg.norm(found[row][1] - gradient) <= size:
             raise ValueError(
                 "loss must treat each example by itself: under jax.vmap the gradient of a made-up row depends on other "
                 "rows.  Callbacks and custom_vmap rules must compute row by row (vmap_method='sequential'); "

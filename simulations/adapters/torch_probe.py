@@ -8,7 +8,8 @@ off.  Three rows are tried in this order:
 2. *History.*  The losses of the rows 0, 1, 2 and then 2, 1, 0, with the same seeds, must be equal bit for bit.
 3. *Mixing*, unless ``per_example`` declares the loss.  The outputs and the loss of the three rows together must be
    those of single rows; the loss is their mean or their sum.  Otherwise the module or the loss is refused.
-4. *Engine.*  The clipped sum of an engine must agree with a loop over single rows.
+4. *Engine.*  The clipped sum of an engine must agree with a loop over single rows.  Large floats of one row must not
+   change the gradients of the other rows, nor large floats of all rows the gradient of a large row.
 
 A refusal in 3 protects the result, not privacy: an engine never forms the loss of a batch.  A probe cannot see a model
 that changes its mind later, such as a memory that is used once it is full.
@@ -16,7 +17,7 @@ that changes its mind later, such as a memory that is used once it is full.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal, get_args
@@ -67,6 +68,7 @@ LOSS_TOLERANCE = 3e-5
 SUM_TOLERANCE = 5e-3
 ROUNDING_SHARE = 1e-6  #: of the loss, or of 0.1, below which gradients are rounding errors
 HALF_TOLERANCE = 2e-2  #: for all three, where the model computes in half precision
+LARGE_FACTOR = 1000  #: between the floats of large rows and of usual ones
 KEPT_ENGINES = 8  #: of a run
 
 
@@ -375,16 +377,22 @@ class _Probe:
     def _changes(self) -> None:
         """Refuse a model that changes numbers of its own in each pass, or writes into tensors past their versions."""
         row = chosen(self.rows, slice(0, 1))
-        digests = {name: digest_of(value) for name, value in tensors_of(self.model)}
+        digests = self._digests()
         numbers = []
         with unchanged(self.model), _watched():
             for _ in range(2):
                 copied = _copied(row)
                 loss_of(self.loss, outputs_of(self.model, copied), copied)
                 numbers.append(numbers_of(self.model))
-        changed = [name for name, value in tensors_of(self.model) if digests.get(name) != digest_of(value)]
-        changed += [name for name, value in numbers[1].items() if numbers[0].get(name) != value]
-        if changed:
+        self._check_digests(digests, [name for name, value in numbers[1].items() if numbers[0].get(name) != value])
+
+    def _digests(self) -> dict[str, Any]:
+        return {name: digest_of(value) for name, value in tensors_of(self.model)}
+
+    def _check_digests(self, before: dict[str, Any], numbers: Sequence[str] = ()) -> None:
+        """Refuse a model whose tensors or numbers changed."""
+        changed = [name for name, digest in self._digests().items() if before.get(name) != digest]
+        if changed := [*changed, *numbers]:
             raise ModelError(
                 f"{changed[0]} of the model must not change in a forward pass: a tensor would be released without "
                 "noise, and a number is set back after each example.  Change it in the training loop"
@@ -532,6 +540,7 @@ class _Probe:
         expected = _clipped_sum(reference, clip_norm)
         losses = reference.losses.double().nan_to_num(0.0, 0.0, 0.0)
         negligible = ROUNDING_SHARE * max(float(losses.abs().mean()), 0.1)
+        tolerance = HALF_TOLERANCE if self.half else SUM_TOLERANCE
         if engine == "loop":
             return Engine("loop")
         why = ""
@@ -542,9 +551,12 @@ class _Probe:
                 why = why or f"{type(error).__name__}: {error!s:.300}"
                 continue
             gap = float((_clipped_sum(found, clip_norm) - expected).norm())
-            if gap <= (HALF_TOLERANCE if self.half else SUM_TOLERANCE) * float(expected.norm()) + negligible:
+            if not gap <= tolerance * float(expected.norm()) + negligible:
+                why = why or f"the clipped sum of {candidate.kind} differs from that of a loop"
+            elif self._mixes_large_rows(candidate, found, tolerance, negligible):
+                why = why or f"the gradient of a row of {candidate.kind} depends on large numbers of other rows"
+            else:
                 return replace(candidate, branches=found.reads, why=why)
-            why = why or f"the clipped sum of {candidate.kind} differs from that of a loop"
         if engine == "vmap":
             raise ModelError(f"engine must be 'loop' or 'auto' for this model, got 'vmap': {why}")
         return Engine("loop", why=why)
@@ -562,10 +574,43 @@ class _Probe:
                 yield Engine("vmap", uses)
         yield Engine("vmap")
 
-    def _gradients(self, engine: Engine) -> Gradients:
+    def _gradients(self, engine: Engine, rows: Any = None) -> Gradients:
         seed_generators(PROBE_SEED)
         with _watched():
-            return engine.gradients(self.model, self.loss, _copied(self.rows))
+            return engine.gradients(self.model, self.loss, _copied(self.rows if rows is None else rows))
+
+    def _mixes_large_rows(self, engine: Engine, usual: Gradients, tolerance: float, negligible: float) -> bool:
+        """Whether a large row changes the gradients of others, or others the gradient of a large row.
+
+        The middle row is enlarged, and then all rows.  Both results come from the same engine for the same shapes, so
+        rounding is no reason for a difference.
+        """
+        digests = self._digests()
+        try:
+            one, every = (self._gradients(engine, _enlarged(self.rows, some)) for some in (ROWS // 2, slice(None)))
+        except Exception:  # of any kind, from the user's code, which may not take large rows
+            return False
+        finally:
+            self._check_digests(digests)
+        others = [number for number in range(ROWS) if number != ROWS // 2]
+        pairs = [(_flat(one)[others], _flat(usual)[others]), (_flat(every)[ROWS // 2], _flat(one)[ROWS // 2])]
+        for found, expected in pairs:
+            sizes = tolerance * expected.norm(dim=-1) + negligible
+            if bool((sizes.isfinite() & ~((found - expected).norm(dim=-1) <= sizes)).any()):
+                return True
+        return False
+
+
+def _enlarged(rows: Any, places: int | slice) -> Any:
+    """Rows whose floats are multiplied by ``LARGE_FACTOR`` in some places."""
+
+    def larger(leaf: Any) -> Any:
+        found = leaf.clone()
+        if leaf.is_floating_point():
+            found[places] *= LARGE_FACTOR
+        return found
+
+    return mapped(larger, rows)
 
 
 def _copied(rows: Any) -> Any:
@@ -589,11 +634,16 @@ def _norms(gradients: Gradients) -> Any:
 def _clipped_sum(gradients: Gradients, clip_norm: float) -> Any:
     """The clipped sum of rows as one vector, float64."""
     torch = extra_module("torch", "torch")
-    dense = [_dense(each) for each in gradients.samples]
-    flat = torch.cat([each.double().reshape(len(each), -1) for each in dense], 1)
+    flat = _flat(gradients)
     lengths = flat.norm(dim=1)
     factors = torch.where(lengths > clip_norm, clip_norm / lengths, 1.0).where(torch.isfinite(lengths), 0.0)
     return factors @ torch.nan_to_num(flat, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _flat(gradients: Gradients) -> Any:
+    """The gradients of rows as the rows of a matrix, float64."""
+    dense = [_dense(each).double() for each in gradients.samples]
+    return extra_module("torch", "torch").cat([each.reshape(len(each), -1) for each in dense], 1)
 
 
 def _dense(samples: Any) -> Any:

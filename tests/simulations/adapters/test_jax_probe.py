@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import corrnoise as cn
+from corrnoise.simulations.adapters import jax_probe
 from corrnoise.simulations.adapters.jax_probe import check_loss
 
 jax = pytest.importorskip("jax")
@@ -52,7 +53,25 @@ def through_a_callback(method: str) -> Any:
     return of_example
 
 
-@pytest.mark.parametrize("mixing", [centred_loss, through_a_callback("expand_dims")])
+def mixing_large_rows(of_others: bool) -> Any:
+    """A loss whose rule for rows subtracts a mean for numbers above 10 only, from the other rows or from the large."""
+
+    @jax.custom_batching.custom_vmap
+    def shifted(x: Any) -> Any:
+        return x
+
+    @shifted.def_vmap
+    def _(size: Any, batched: Any, x: Any) -> Any:
+        large = jnp.abs(x).max(1, keepdims=True) > 10
+        shift = jnp.where(large, x, 0.0).mean(0) if of_others else jnp.where(large, x.mean(0), 0.0)
+        return x - shift, batched[0]
+
+    return lambda parameters, x, y: loss(parameters, shifted(x) / 1000, y)
+
+
+@pytest.mark.parametrize(
+    "mixing", [centred_loss, through_a_callback("expand_dims"), mixing_large_rows(True), mixing_large_rows(False)]
+)
 def test_batching_rules_that_mix_rows_are_refused(mixing: Any) -> None:
     with pytest.raises(ValueError, match=r"loss must treat each example by itself: .*vmap_method='sequential'"):
         cn.jax.make_private(
@@ -60,7 +79,31 @@ def test_batching_rules_that_mix_rows_are_refused(mixing: Any) -> None:
         )
 
 
+@pytest.mark.parametrize("of_others", [True, False])
+def test_rules_that_mix_large_rows_need_large_rows(of_others: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jax_probe, "LARGE_FACTOR", 2)
+    check_loss(mixing_large_rows(of_others), PARAMETERS, DATA)
+
+
+def only_usual_rows(parameters: Any, x: Any, y: Any) -> Any:
+    def host(x: Any) -> Any:
+        if np.abs(x).max() > 10:
+            raise ValueError("too large")
+        return np.asarray(x)
+
+    return loss(
+        parameters, jax.pure_callback(host, jax.ShapeDtypeStruct(x.shape, x.dtype), x, vmap_method="sequential"), y
+    )
+
+
+def sensitive(parameters: Any, x: Any, y: Any) -> Any:
+    """A loss that rounding changes for large rows."""
+    return loss(parameters, jnp.sin(jnp.exp(jnp.sin(1e3 * x)) * 1e3), y)
+
+
 def test_losses_of_single_examples_are_accepted() -> None:
+    check_loss(only_usual_rows, PARAMETERS, DATA)
+    check_loss(lambda p, x, y: jnp.where(jnp.abs(x).max() > 10, sensitive(p, x, y), loss(p, x, y)), PARAMETERS, DATA)
     for right in (loss, through_a_callback("sequential"), lambda parameters, x, y: 1e6 * loss(parameters, x, y)):
         check_loss(right, PARAMETERS, DATA)
     check_loss(

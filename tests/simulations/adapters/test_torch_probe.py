@@ -385,6 +385,44 @@ def test_a_wrong_rule_for_vmap_is_noticed() -> None:
     assert "a vmap rule of its own may mix rows" in found.why
 
 
+def shifting(of_others: bool) -> Any:
+    """An operator whose rule for rows mixes numbers above 10 only, into the other rows or into the large ones."""
+
+    @torch.library.custom_op(f"corrnoise_tests::shifting_{of_others}".lower(), mutates_args=())
+    def shifted(x: torch.Tensor) -> torch.Tensor:  # type: ignore[name-defined]
+        return x.clone()
+
+    def rows(info: Any, dims: Any, x: Any) -> Any:
+        large = x.abs().flatten(1).amax(1).view(-1, *[1] * (x.dim() - 1)) > 10
+        shift = torch.where(large, x, 0.0).mean(0) if of_others else torch.where(large, x.mean(0), 0.0)
+        return x - shift, 0
+
+    torch.library.register_vmap(shifted, rows)
+    return lambda x: torch.tanh((x - x.detach() + shifted(x.detach())) / 1000)
+
+
+@pytest.mark.parametrize("of_others", [True, False])
+def test_rules_for_vmap_that_mix_large_rows_are_noticed(of_others: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Then(shifting(of_others))
+    found = engine_for(model, functional.cross_entropy, PAIR)
+    assert found.kind == "loop"
+    assert "depends on large numbers of other rows" in found.why
+    with pytest.raises(ValueError, match=r"engine must be 'loop' or 'auto' .* depends on large numbers"):
+        engine_for(model, functional.cross_entropy, PAIR, engine="vmap")
+    monkeypatch.setattr(torch_probe, "LARGE_FACTOR", 2)
+    assert engine_for(model, functional.cross_entropy, PAIR).kind == "vmap"
+
+
+def test_models_may_refuse_large_rows_or_round_them() -> None:
+    def only_usual(x: Any) -> Any:
+        if x.abs().max() > 10:
+            raise ValueError("too large")
+        return x
+
+    for function in (only_usual, lambda x: torch.where(x.abs().amax() > 10, torch.sin(torch.exp(torch.sin(x))), x)):
+        assert engine_for(Then(function), functional.cross_entropy, PAIR).kind == "vmap"
+
+
 def test_factors_are_checked_against_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutant forgets the positions of an index without gradient."""
     model = torch.nn.Sequential(torch.nn.Embedding(40, 30, padding_idx=1), torch.nn.Flatten(), torch.nn.Linear(90, 3))
