@@ -282,7 +282,7 @@ class Durable:
         return _Found(head, journal.free, journal.finished, nonces)
 
     def _oldest(self, position: int) -> int:
-        """The first step whose draw the memory after so many steps has, where draws make it again."""
+        """First step to redraw to rebuild the state at ``position``."""
         history = self._noise.history
         return position if history is None else max(position - history, 0)
 

@@ -110,7 +110,7 @@ def _remaining(node: OpenNode, step: int, steps: int, examples: int, alpha: floa
 
 
 def _needed(weights: Array, totals: Array, remaining: Array) -> tuple[Array, Array, float]:
-    """The states that no other replaces, and what those that are dropped could add at most."""
+    """Prune dominated states, and bound the amount that they could add."""
     order = np.argsort(-(totals + 2 * weights @ remaining), kind="stable")
     weights = weights[order]
     totals = totals[order]

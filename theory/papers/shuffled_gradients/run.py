@@ -285,7 +285,7 @@ class ShuffledGradients(Record):
         return _accountant(self, method)
 
     def require_cover(self) -> None:
-        """Refuse a run of which no accountant promises anything, whatever its noise."""
+        """Raise unless an accountant covers this run with some noise."""
         if all(np.isinf(self.accountant(method).sums).any() for method in self.accountants()):
             reason = self._expansion() or self._refusal("per-epoch") or "no noise is added after a private step"
             raise ValueError(f"{reason}; 'per-step', which needs no such thing, needs noise at every private step")

@@ -1,0 +1,118 @@
+"""List prose that readers stumble over: ``python -m tools.prose [PATH …]``, by default README.md and ``docs/``.
+
+The rules know patterns, not meaning. A row is a place to look at, and the last line has the places per 1000 words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+MAX_PLACES_PER_1000_WORDS = 1.5
+
+#: Advice, and the pattern of the places that need it. A space stands for any white space.
+RULES = {
+    "start a new sentence, or repeat the noun": r"(?:about|after|against|at|by|for|from|in|into|of|on|over|through|to"
+    r"|under|with|within|without) (?:which|whom)",
+    "repeat the noun": r"(?:that of|those (?:of|that|which|who|whose|with|in|for))(?! course)",
+    "use a noun in place of the clause": r"what (?:an?|are|can|has|have|is|it|may|must|no|remains|the|they|was|were)",
+    "negate the verb": r"(?:is|are|was|were) no (?!longer|more|less|smaller|larger|better|worse)\w+",
+    "use a common word": r"(?:anew|afresh|amongst|beside|begun|hitherto|lest|there(?:by|in|of)|upon|where(?:by|in|of)"
+    r"|whence)",
+    "name the person or program": r"(?:any|every|no|some)body|people (?:do|run|have|type)",
+    "name the things": r"(?:all|both|each|every one|few|many|most|neither|none|one|several|some) of"
+    r" (?:them|those|these(?=[.,;:]))",
+    "start with the subject": r"(?-i:Of|Among) (?:the|all|these|those)",
+    "use the field's term": r"promis(?:e|es|ed)|tak(?:e|es|en|ing) part|clip norms?|go(?:es|ing)? on with|cut among"
+    r"|(?:may|can) be spent|visits|classified rightly",
+}
+_COMPILED = {
+    advice: re.compile(rf"\b(?:{pattern})\b".replace(" ", r"\s+"), re.IGNORECASE) for advice, pattern in RULES.items()
+}
+_HIDDEN = re.compile(
+    r"```.*?```|\$\$.*?\$\$|`[^`]*`|\$[^$\n]*(?:\n[^$\n]+)?\$|\]\([^)]*\)|^#[^\n]*", re.DOTALL | re.MULTILINE
+)
+
+#: Openings of sentences that were rewritten and must not return.
+OLD_SENTENCES = (
+    "is the theory of this as code",
+    "noise that keeps at most four arrays of the model's size",
+    "may be cut among processes",
+    "the error over that of the best possible noise",
+    "below this epsilon it is, above it",
+    "It is a row of every design",
+    "who runs a federation",
+    "In the environment of the tests these run",
+    "the share of test examples that are classified rightly",
+    "promises less about the steps of an example",
+    "The verdict is found afresh",
+    "is begun, gone on with and",
+    "each example draws for itself when it takes part",
+    "The states that no other replaces",
+    "What else the command must say again",
+    "A secret number for what is drawn in the step to come",
+    "of which no accountant promises anything",
+    "whose draw the memory after so many steps has",
+)
+
+
+class Place(NamedTuple):
+    """A place to look at."""
+
+    line: int
+    words: str
+    advice: str
+
+
+def prose_of(page: str) -> str:
+    """The prose of a page, line by line: code, formulas, addresses and headings are blank."""
+    return _HIDDEN.sub(lambda found: "X" + "\n" * found[0].count("\n"), page)
+
+
+def places(page: str) -> Iterator[Place]:
+    """Places of a page of Markdown that match a rule, in the order of the rules."""
+    text = prose_of(page)
+    for advice, pattern in _COMPILED.items():
+        for found in pattern.finditer(text):
+            yield Place(text.count("\n", 0, found.start()) + 1, " ".join(found[0].split()), advice)
+
+
+def number_of_words(page: str) -> int:
+    """Words of the prose of a page."""
+    return len(re.findall(r"[^\W\d_][\w'-]+", prose_of(page)))
+
+
+def old_sentences(text: str) -> list[str]:
+    """Rewritten sentences that a page or a source has again."""
+    plain = " ".join(re.sub(r"\n\s*#", " ", text).split())
+    return [sentence for sentence in OLD_SENTENCES if sentence in plain]
+
+
+def pages() -> list[Path]:
+    """README.md and the pages of ``docs/``."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the places and their number per 1000 words; the exit status is 1 above the limit."""
+    parser = argparse.ArgumentParser(prog="python -m tools.prose", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="pages of Markdown")
+    texts = {path: path.read_text(encoding="utf-8") for path in parser.parse_args(arguments).paths or pages()}
+    count = 0
+    for path, text in texts.items():
+        for place in sorted(places(text)):
+            print(f"{path}:{place.line}: {place.words!r}: {place.advice}")
+            count += 1
+    words = sum(map(number_of_words, texts.values()))
+    rate = 1000 * count / max(words, 1)
+    print(f"{count} places in {words} words: {rate:.1f} per 1000")
+    return int(rate > MAX_PLACES_PER_1000_WORDS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
