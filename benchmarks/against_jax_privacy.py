@@ -27,8 +27,8 @@ from corrnoise.solvers.objectives import run_objective
 from corrnoise.theory.mechanisms import buffered
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.toeplitz_losses import Objective, multiplied
+from corrnoise.theory.objectives.workloads import PrefixSums
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.workloads import PrefixSums
 
 
 class _Peer:

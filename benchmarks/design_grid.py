@@ -16,8 +16,8 @@ from itertools import product
 import numpy as np
 
 import corrnoise as cn
+from corrnoise.theory.objectives.workloads import SGD
 from corrnoise.theory.problems.quadratic import QuadraticProblem
-from corrnoise.theory.workloads import SGD
 
 STEPS = (10, 100, 1000, 2048, 2049, 4096, 4097, 10_000, 100_000, 1_000_000)
 EPOCHS = (1, 4, 100, 1000)

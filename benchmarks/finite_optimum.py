@@ -20,8 +20,8 @@ from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
 from corrnoise.solvers.certified.single_participation import single_participation_bounds
 from corrnoise.solvers.families.banded import best_bands
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.objectives.workloads import MatrixWorkload, PrefixSums, Workload
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.workloads import MatrixWorkload, PrefixSums, Workload
 
 OPTIONS = {"maxiter": 10_000, "maxfun": 100_000, "ftol": 1e-14, "gtol": 1e-10}
 

@@ -23,8 +23,8 @@ from corrnoise.theory.mechanisms import buffered
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.toeplitz_losses import Objective, error_weights, multiplied, strategy_error
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.objectives.workloads import PrefixSums
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.workloads import PrefixSums
 
 
 def _transformed(one: Array, other: Array) -> Array:

@@ -48,11 +48,11 @@ from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.objectives.workloads import SGD, PrefixSums, Workload
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import QuadraticProblem
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
-from corrnoise.theory.workloads import SGD, PrefixSums, Workload
 
 Objective = SGD | Workload | LearningObjective | RunObjective | QuadraticProblem | StronglyConvex
 

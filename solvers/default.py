@@ -10,9 +10,9 @@ from corrnoise.solvers.optimise import best_within, optimise
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.float_errors import usual_float_errors
+from corrnoise.theory.objectives.workloads import SGD
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
-from corrnoise.theory.workloads import SGD
 
 DEFAULT_MEMORY = 2  #: arrays of the model's size that the default noise may keep
 

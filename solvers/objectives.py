@@ -39,11 +39,11 @@ from corrnoise.theory.mechanisms.toeplitz_losses import (
 )
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.objectives.workloads import MatrixWorkload, PrefixSums, Workload
 from corrnoise.theory.privacy import UNIT_BUDGET
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.learning_recursions import filtered_gradient, filtered_power
 from corrnoise.theory.recursion import Recursion
-from corrnoise.theory.workloads import MatrixWorkload, PrefixSums, Workload
 
 _GROUPS = (8, 5)  # of a linear system in a search, in short and in long runs
 _MANY = 1_000_000  # steps times modes, above which searches for Toeplitz noise use groups of modes

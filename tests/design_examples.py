@@ -11,12 +11,12 @@ import numpy as np
 from corrnoise.designs.comparison import Comparison
 from corrnoise.designs.design import Design
 from corrnoise.designs.make import design
+from corrnoise.theory.objectives.workloads import SGD
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
-from corrnoise.theory.workloads import SGD
 
 STEPS, EPOCHS = 48, 4
 BUDGET = Budget(0.5)  # at ρ = ½ the multiplier is the sensitivity

@@ -13,11 +13,11 @@ from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductN
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.mechanisms.tree import BinaryTree, Decoder
+from corrnoise.theory.objectives.workloads import MatrixWorkload, MomentumAverage, MomentumSGD, PrefixSums, Workload
 from corrnoise.theory.papers.noise_cancellation.cancelling import cancelling_noise
 from corrnoise.theory.papers.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
-from corrnoise.theory.workloads import MatrixWorkload, MomentumAverage, MomentumSGD, PrefixSums, Workload
 
 
 def log_uniform(low: float, high: float) -> st.SearchStrategy[float]:

@@ -15,8 +15,8 @@ from corrnoise.solvers.rational.stand_in import rational
 from corrnoise.theory import privacy
 from corrnoise.theory.mechanisms.kinds import KINDS
 from corrnoise.theory.mechanisms.poles import BufferNoise, PoleNoise
+from corrnoise.theory.objectives.workloads import MomentumSGD
 from corrnoise.theory.participation import ANY_LENGTH, Participation
-from corrnoise.theory.workloads import MomentumSGD
 
 NUMBERS = json.loads((Path(__file__).parent / "golden" / "numbers.json").read_text(encoding="utf-8"))
 _TWO = BufferNoise([0.9772416438135043, 0.5907152780776496], [0.24424441596168062, 0.26025648677781216])

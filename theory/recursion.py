@@ -29,7 +29,7 @@ class Recursion(Record):
 
     Examples
     --------
-    >>> from corrnoise.theory.workloads import PrefixSums
+    >>> from corrnoise.theory.objectives.workloads import PrefixSums
     >>> PrefixSums(4).recursion().gram()
     array([[1.  , 0.75, 0.5 , 0.25],
            [0.75, 0.75, 0.5 , 0.25],

@@ -20,9 +20,9 @@ from corrnoise.solvers.optimum import Optimum
 from corrnoise.solvers.sampled import BUFFERS, sampled_noises, ways
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD
+from corrnoise.theory.objectives.workloads import PrefixSums
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
-from corrnoise.theory.workloads import PrefixSums
 
 PERIOD = 32  #: steps of an epoch
 EPOCHS = (1, 10, 50)

@@ -37,8 +37,8 @@ from corrnoise.theory.mechanisms.matrix import MatrixNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
+from corrnoise.theory.objectives.workloads import PrefixSums
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.workloads import PrefixSums
 
 STEPS = 1024
 EPOCHS = 4

@@ -22,10 +22,10 @@ from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.objectives.workloads import MomentumAverage
 from corrnoise.theory.papers.momentum_aggregation.sensitivity import printed_node_count
 from corrnoise.theory.papers.momentum_aggregation.trees import decoder_variance, levels
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.workloads import MomentumAverage
 
 EXAMPLES = 60
 EPOCHS = 8

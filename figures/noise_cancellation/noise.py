@@ -19,13 +19,13 @@ from corrnoise.solvers.papers.noise_cancellation import best_share
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.tree import BinaryTree
+from corrnoise.theory.objectives.workloads import PrefixSums, Workload
 from corrnoise.theory.papers.noise_cancellation.bounds import FederatedRun
 from corrnoise.theory.papers.noise_cancellation.cancelling import cancelling_noise, regret_workload
 from corrnoise.theory.papers.noise_cancellation.privacy import calibrated_scale, published_scale
 from corrnoise.theory.papers.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
-from corrnoise.theory.workloads import PrefixSums, Workload
 
 FAMILY = LossClass(1.0, 1.0, 1.0)
 MACHINES = 100

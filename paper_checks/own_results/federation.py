@@ -15,10 +15,10 @@ from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.numerics.arithmetic import arithmetic
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.objectives.workloads import PrefixSums
 from corrnoise.theory.papers.noise_cancellation.aggregation import aggregated_energies
 from corrnoise.theory.papers.noise_cancellation.coupling import growing_noise_factor
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.workloads import PrefixSums
 
 PAGE = "docs/federated-proofs.md"
 

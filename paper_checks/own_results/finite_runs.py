@@ -27,11 +27,11 @@ from corrnoise.theory.mechanisms.toeplitz_losses import (
     strategy_error,
 )
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.objectives.workloads import PrefixSums
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.pattern_sums import best_pattern, row_bounds
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
-from corrnoise.theory.workloads import PrefixSums
 
 GRADIENTS = "docs/finite-runs-proofs.md#sensitivity-gradients-are-vectors"
 PATTERNS = "docs/finite-runs-proofs.md#sensitivity-over-patterns"

@@ -15,6 +15,7 @@ from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.numerics.arithmetic import arithmetic
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.objectives.workloads import MomentumAverage
 from corrnoise.theory.papers.momentum_aggregation.least_noise import (
     noise_limit,
     noise_lower_bound,
@@ -24,7 +25,6 @@ from corrnoise.theory.papers.momentum_aggregation.reconstruction import defect_b
 from corrnoise.theory.papers.momentum_aggregation.sensitivity import printed_node_count, squared_weights
 from corrnoise.theory.papers.momentum_aggregation.trees import decoder_variance, levels
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.workloads import MomentumAverage
 
 
 def run_axes(examples: int, epochs: int, least: float) -> dict[str, Axis]:

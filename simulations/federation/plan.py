@@ -45,10 +45,10 @@ from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.objectives.workloads import PrefixSums
 from corrnoise.theory.papers.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
-from corrnoise.theory.workloads import PrefixSums
 
 Level = Literal["example", "client"]
 Noise = Literal["best-share", "two-buffers"]

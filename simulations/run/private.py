@@ -58,9 +58,9 @@ from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.rounding import Dtype
+from corrnoise.theory.objectives.workloads import MomentumAverage
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget, gaussian_epsilon
-from corrnoise.theory.workloads import MomentumAverage
 
 _TERMINATED = 143  # exit status after SIGTERM
 

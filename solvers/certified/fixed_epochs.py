@@ -30,8 +30,8 @@ from corrnoise.theory.mechanisms.matrix import MatrixNoise, causal_strategy
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.inverse_square_root import inverse_square_root
+from corrnoise.theory.objectives.workloads import PrefixSums, Workload
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.workloads import PrefixSums, Workload
 
 LARGEST_CERTIFIED = 2048  #: steps up to which the lower bound includes rounding errors
 _TINY = 1e-300

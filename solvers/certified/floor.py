@@ -9,9 +9,9 @@ from corrnoise.solvers.certified.single_participation import single_participatio
 from corrnoise.solvers.objectives import RunObjective
 from corrnoise.solvers.optimum import Certificate
 from corrnoise.theory.mechanisms.base import LARGEST_MATRIX
+from corrnoise.theory.objectives.workloads import PrefixSums
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.learning_objective import LearningObjective
-from corrnoise.theory.workloads import PrefixSums
 
 LONG = "the floor is a dual bound, found in linear time, computed in float64"
 LARGEST = f"{LONG}, of the mean error, which is at most the largest"

@@ -34,7 +34,7 @@ from corrnoise.theory.mechanisms.toeplitz_losses import Objective
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.inverse_square_root import PoleSum, inverse_square_root
-from corrnoise.theory.workloads import PrefixSums, Workload
+from corrnoise.theory.objectives.workloads import PrefixSums, Workload
 
 LARGEST_DECOMPOSED = 1024  #: steps of recursive workloads up to which singular values are computed in each iteration
 LARGEST_CERTIFIED = 2048  #: steps of recursive workloads up to which the lower bound includes rounding errors

@@ -32,8 +32,8 @@ from corrnoise.theory.mechanisms.matrix import BandedNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.objectives.workloads import Workload
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.workloads import Workload
 
 ColumnNorms = Literal["window sums", "unit"]
 

@@ -11,8 +11,8 @@ from scipy.optimize import minimize_scalar
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD
+from corrnoise.theory.objectives.workloads import Workload
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.workloads import Workload
 
 
 def best_share(participation: Participation, workload: Workload | None = None) -> Mechanism:

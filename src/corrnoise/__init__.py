@@ -35,7 +35,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "theory.privacy": ["Budget"],
         "theory.problems.quadratic": ["LinearRegression", "MeanEstimation"],
         "theory.problems.strongly_convex": ["StronglyConvex"],
-        "theory.workloads": ["SGD"],
+        "theory.objectives.workloads": ["SGD"],
     },
 )
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # programs choose whether to show the log

@@ -24,9 +24,9 @@ from .solvers.default import default_noise as default_noise
 from .solvers.optimise import optimise as optimise
 from .solvers.optimum import Optimum as Optimum
 from .support.version import __version__ as __version__
+from .theory.objectives.workloads import SGD as SGD
 from .theory.participation import Participation as Participation
 from .theory.privacy import Budget as Budget
 from .theory.problems.quadratic import LinearRegression as LinearRegression
 from .theory.problems.quadratic import MeanEstimation as MeanEstimation
 from .theory.problems.strongly_convex import StronglyConvex as StronglyConvex
-from .theory.workloads import SGD as SGD

@@ -22,11 +22,11 @@ from corrnoise.designs.storage import load
 from corrnoise.figures.publication import read_csv
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import BufferNoise, PoleNoise
+from corrnoise.theory.objectives.workloads import SGD
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
-from corrnoise.theory.workloads import SGD
 
 FAMILY = ("--dimension", "6", "--decay", "0.5", "--learning-rate", "0.05")
 LONG = (*FAMILY, "--rho", "0.5")

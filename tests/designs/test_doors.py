@@ -21,11 +21,11 @@ from corrnoise.simulations.run import draws
 from corrnoise.solvers.rational.handover import noise_as_run
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics.rounding import DTYPES
+from corrnoise.theory.objectives.workloads import SGD, MomentumAverage
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.patterns import patterns
 from corrnoise.theory.privacy import ADJACENCIES, Budget
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
-from corrnoise.theory.workloads import SGD, MomentumAverage
 from tests.design_examples import unit_draws
 
 SLACK = 1.004

@@ -20,10 +20,10 @@ from corrnoise.solvers.catalogue import Search
 from corrnoise.solvers.certified.floor import is_quick
 from corrnoise.support import serialise
 from corrnoise.support.serialise import digest
+from corrnoise.theory.objectives.workloads import SGD
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression
-from corrnoise.theory.workloads import SGD
 from tests.design_examples import BUDGET, EPOCHED, made
 
 #: Settings of a problem that no privacy number and no error of its design depends on: with other settings the file is

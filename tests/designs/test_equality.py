@@ -13,8 +13,8 @@ from corrnoise.simulations.datasets import Table
 from corrnoise.solvers.optimise import optimise
 from corrnoise.solvers.optimum import Certificate
 from corrnoise.theory.numerics.records import Record
+from corrnoise.theory.objectives.workloads import SGD
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.workloads import SGD
 from tests.design_examples import CASES, made
 from tests.strategies import mechanisms, participations, regressions, workloads
 

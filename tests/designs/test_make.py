@@ -17,12 +17,12 @@ from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.objectives.workloads import SGD, PrefixSums
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
-from corrnoise.theory.workloads import SGD, PrefixSums
 from tests.design_examples import BUDGET, CASES, CONVEX, ENDLESS, EPOCHED, PROBLEM, STEPS, made
 
 FINITE = [name for name, (who, _, _) in CASES.items() if who.steps is not None]

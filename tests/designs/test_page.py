@@ -14,9 +14,9 @@ import corrnoise as cn
 from corrnoise.designs.design import Design
 from corrnoise.designs.page import BANDWIDTH, _up, conditions, costs, epsilon_data, promise, snippets, write_page
 from corrnoise.solvers.sampled import DPSGD_POISSON
+from corrnoise.theory.objectives.workloads import SGD
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
-from corrnoise.theory.workloads import SGD
 from tests.design_examples import BUDGET, CASES, EPOCHED, made
 
 VOID = {"meta", "br", "path", "use", "rect"}

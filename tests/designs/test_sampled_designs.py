@@ -12,9 +12,9 @@ from corrnoise.designs.make import design
 from corrnoise.designs.report import everything, report
 from corrnoise.designs.storage import load, save
 from corrnoise.solvers.sampled import DPSGD_POISSON
+from corrnoise.theory.objectives.workloads import SGD
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
-from corrnoise.theory.workloads import SGD
 
 EXAMPLES, SIZE, EPOCHS = 96, 8, 2
 STEPS, PERIOD = 24, 12

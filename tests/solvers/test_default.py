@@ -14,9 +14,9 @@ from corrnoise.solvers.objectives import run_objective
 from corrnoise.solvers.optimise import optimise
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD
+from corrnoise.theory.objectives.workloads import SGD, PrefixSums
 from corrnoise.theory.participation import ANY_LENGTH, Participation
 from corrnoise.theory.privacy import Budget
-from corrnoise.theory.workloads import SGD, PrefixSums
 
 BUDGET = Budget(epsilon=4.0, delta=1e-5)
 #: The root mean squared error of prefix sums at ρ = ½ and clipping norm 1, and the excess of buffers of constant

@@ -12,9 +12,9 @@ from corrnoise.solvers.objectives import _LongWorkload, covariance, run_objectiv
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.mechanisms.tree import BinaryTree
+from corrnoise.theory.objectives.workloads import MatrixWorkload, MomentumSGD, PrefixSums, Workload
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
-from corrnoise.theory.workloads import MatrixWorkload, MomentumSGD, PrefixSums, Workload
 from tests.strategies import regressions, workloads
 
 

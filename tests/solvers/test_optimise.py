@@ -16,12 +16,12 @@ from corrnoise.solvers.objectives import run_objective, workload_of_weights
 from corrnoise.solvers.optimise import best_within, optimise
 from corrnoise.solvers.optimum import Certificate, Optimum
 from corrnoise.solvers.sampled import BUFFERS, INDEPENDENT, TOEPLITZ
+from corrnoise.theory.objectives.workloads import SGD, MomentumSGD, PrefixSums, Workload
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
-from corrnoise.theory.workloads import SGD, MomentumSGD, PrefixSums, Workload
 from tests.strategies import workloads
 
 WHO = Participation.min_sep(64, 16, 4)

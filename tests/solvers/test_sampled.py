@@ -11,11 +11,11 @@ from corrnoise.solvers.optimise import optimise
 from corrnoise.solvers.sampled import DPSGD_POISSON, _Judge, crossover, sampled_noises, ways
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.objectives.workloads import SGD, PrefixSums
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
-from corrnoise.theory.workloads import SGD, PrefixSums
 
 RUN = SGD(batch_size=500)  # 60 000 examples in 10 epochs
 STEPS, PERIOD = 1200, 120

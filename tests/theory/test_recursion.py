@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corrnoise.theory.objectives.workloads import MatrixWorkload, MomentumSGD
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
 from corrnoise.theory.recursion import Recursion
-from corrnoise.theory.workloads import MatrixWorkload, MomentumSGD
 from tests.strategies import mean_estimations, regressions, workloads
 
 

@@ -30,9 +30,9 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record
 from corrnoise.theory.numerics.rounding import DTYPES, Dtype
+from corrnoise.theory.objectives.workloads import PrefixSums, Workload
 from corrnoise.theory.participation import ANY_LENGTH, Participation
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
-from corrnoise.theory.workloads import PrefixSums, Workload
 
 _UNIT = 2.0**-53
 LARGEST_MATRIX = 4096  #: steps up to which n × n matrices are made

@@ -24,8 +24,8 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import record
 from corrnoise.theory.numerics.rounding import DTYPES, Dtype, as_stored
+from corrnoise.theory.objectives.workloads import Workload
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.workloads import Workload
 
 _UNIT = 2.0**-53
 _FACTORS = "[1e-100, 1e100]"

@@ -35,9 +35,9 @@ from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.inlined import writable
 from corrnoise.theory.numerics.records import record
 from corrnoise.theory.numerics.rounding import DTYPES, Dtype, as_stored, at_the_ends, finite_or_inf, growth, rounded_up
+from corrnoise.theory.objectives.workloads import Workload
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.recursion import Recursion
-from corrnoise.theory.workloads import Workload
 
 _UNIT = 2.0**-53
 _WEIGHTS = "[0, 1e30]"

@@ -29,8 +29,8 @@ from corrnoise.theory.mechanisms.sensitivity import Sensitivity, norm
 from corrnoise.theory.numerics import checks, power_series
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.rounding import DTYPES, Dtype, as_stored
+from corrnoise.theory.objectives.workloads import PrefixSums, Workload
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.workloads import PrefixSums, Workload
 
 UNIT = 2.0**-53  #: unit roundoff
 RATES = "[1e-300, 2)"  #: of exponential averages

@@ -302,9 +302,9 @@ def _objective(
     show: Any,
 ) -> tuple[Objective, tuple[str, ...]]:
     """The objective, at the learning rate that is given or found, and a sentence about that."""
+    from corrnoise.theory.objectives.workloads import SGD
     from corrnoise.theory.problems.learning_objective import LearningObjective
     from corrnoise.theory.problems.quadratic import QuadraticProblem
-    from corrnoise.theory.workloads import SGD
 
     optimiser = {name: getattr(arguments, name) for name in ("momentum", "weight_decay", "cool_down")}
     if problem is None:

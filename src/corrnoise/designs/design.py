@@ -35,12 +35,12 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.numerics.rounding import DTYPES, Dtype
+from corrnoise.theory.objectives.workloads import SGD, Workload
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation, QuadraticProblem
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
-from corrnoise.theory.workloads import SGD, Workload
 
 if TYPE_CHECKING:
     from corrnoise.designs.comparison import Comparison, Progress

@@ -12,8 +12,8 @@ from corrnoise.simulations.federation.simulate import Examples, simulate_federat
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD
+from corrnoise.theory.objectives.workloads import PrefixSums
 from corrnoise.theory.papers.noise_cancellation.cancelling import cancelling_noise
-from corrnoise.theory.workloads import PrefixSums
 from tests.simulations.federation.federations import LOSS, plan_of
 
 

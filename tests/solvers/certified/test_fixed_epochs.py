@@ -13,8 +13,8 @@ from corrnoise.solvers.certified.selected_inverses import ring_root
 from corrnoise.solvers.certified.single_participation import single_participation_bounds
 from corrnoise.solvers.objectives import workload_of_weights
 from corrnoise.theory.numerics.inverse_square_root import PoleSum
+from corrnoise.theory.objectives.workloads import MatrixWorkload, MomentumSGD, PrefixSums
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.workloads import MatrixWorkload, MomentumSGD, PrefixSums
 
 
 def epochs_of(steps, min_sep):

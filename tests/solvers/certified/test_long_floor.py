@@ -14,11 +14,11 @@ from corrnoise.solvers.certified.floor import floor
 from corrnoise.solvers.certified.long_floor import Blocks, long_run_lower_bound, stacked
 from corrnoise.solvers.objectives import run_objective, workload_of_weights
 from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.objectives.workloads import MomentumSGD, PrefixSums
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
 from corrnoise.theory.recursion import Recursion
-from corrnoise.theory.workloads import MomentumSGD, PrefixSums
 
 
 def cool_down(steps):

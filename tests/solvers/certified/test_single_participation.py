@@ -19,10 +19,10 @@ from corrnoise.solvers.certified.single_participation import (
 )
 from corrnoise.solvers.objectives import workload_of_weights
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.objectives.workloads import MatrixWorkload, MomentumSGD, PrefixSums
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
-from corrnoise.theory.workloads import MatrixWorkload, MomentumSGD, PrefixSums
 from tests.strategies import product_noises, workloads
 
 OBJECTIVES = ("mean", "max")

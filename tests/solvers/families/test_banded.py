@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
 from corrnoise.solvers.families.banded import best_bands
+from corrnoise.theory.objectives.workloads import MatrixWorkload, MomentumSGD, PrefixSums
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.patterns import patterns
-from corrnoise.theory.workloads import MatrixWorkload, MomentumSGD, PrefixSums
 
 NORMS = ("window sums", "unit")
 

@@ -12,8 +12,8 @@ from corrnoise.theory.mechanisms.buffered import (
     scales,
     squared_error,
 )
+from corrnoise.theory.objectives.workloads import PrefixSums
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.workloads import PrefixSums
 
 
 def buffers_of(who, count=4, objective="mean"):

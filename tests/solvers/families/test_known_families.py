@@ -10,8 +10,8 @@ from corrnoise.solvers.families.buffers import best_buffers
 from corrnoise.solvers.objectives import run_objective
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.toeplitz_losses import squared_sensitivity
+from corrnoise.theory.objectives.workloads import PrefixSums
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.workloads import PrefixSums
 
 TEXT = (Path(__file__).parents[3] / "docs/toeplitz-mechanisms.md").read_text(encoding="utf-8")
 

@@ -25,10 +25,10 @@ from corrnoise.solvers.families.time_varying import (
     time_varying_buffers,
 )
 from corrnoise.solvers.objectives import grouped, run_objective
+from corrnoise.theory.objectives.workloads import MatrixWorkload, MomentumSGD, PrefixSums
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
-from corrnoise.theory.workloads import MatrixWorkload, MomentumSGD, PrefixSums
 
 COOL = MomentumSGD(64, momentum=0.9, learning_rates=np.minimum(1, 4 * (64 - np.arange(64)) / 64))
 

@@ -10,8 +10,8 @@ from corrnoise.solvers.families import toeplitz
 from corrnoise.solvers.families.toeplitz import best_toeplitz, certificate, lower_bound, square_root
 from corrnoise.solvers.objectives import run_objective
 from corrnoise.theory.mechanisms.toeplitz_losses import OBJECTIVES, error_weights, squared_sensitivity, strategy_error
+from corrnoise.theory.objectives.workloads import PrefixSums
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.workloads import PrefixSums
 from tests.strategies import minimum_phase_coefficients
 
 # steps, bands, participations (min_sep = steps/participations), root mean squared error

@@ -11,9 +11,9 @@ from corrnoise.solvers.optimise import optimise
 from corrnoise.solvers.papers.noise_cancellation import best_share
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD
+from corrnoise.theory.objectives.workloads import PrefixSums
 from corrnoise.theory.papers.noise_cancellation.cancelling import cancelling_noise, regret_workload
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.workloads import PrefixSums
 from tests.strategies import machine_noises
 
 JUDGED = (PrefixSums, regret_workload)

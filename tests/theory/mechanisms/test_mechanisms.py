@@ -13,8 +13,8 @@ from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.mechanisms.tree import BinaryTree
+from corrnoise.theory.objectives.workloads import PrefixSums
 from corrnoise.theory.participation import ANY_LENGTH, Participation
-from corrnoise.theory.workloads import PrefixSums
 from tests.strategies import mechanisms, participations, workloads
 
 

@@ -14,12 +14,12 @@ from corrnoise.theory.mechanisms import time_varying_gains
 from corrnoise.theory.mechanisms.matrix import MatrixNoise
 from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.numerics import rounding
+from corrnoise.theory.objectives.workloads import MatrixWorkload, MomentumAverage, MomentumSGD, PrefixSums
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.patterns import patterns
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
-from corrnoise.theory.workloads import MatrixWorkload, MomentumAverage, MomentumSGD, PrefixSums
 from tests.strategies import log_uniform, participations
 
 

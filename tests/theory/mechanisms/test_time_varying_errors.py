@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from corrnoise.theory.mechanisms import time_varying_errors
+from corrnoise.theory.objectives.workloads import MomentumSGD, PrefixSums
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
-from corrnoise.theory.workloads import MomentumSGD, PrefixSums
 from tests.theory.mechanisms.differences import STEPS, derivatives, start
 
 SYSTEMS = {

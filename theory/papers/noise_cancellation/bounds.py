@@ -32,12 +32,12 @@ from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.objectives.workloads import PrefixSums
 from corrnoise.theory.papers.noise_cancellation.cancelling import cancelling_parameters
 from corrnoise.theory.papers.noise_cancellation.coupling import constant_noise_factor, growing_noise_factor
 from corrnoise.theory.papers.noise_cancellation.privacy import calibrated_scale, of_machine, published_scale
 from corrnoise.theory.papers.noise_cancellation.sensitivity import LossClass, Losses
 from corrnoise.theory.privacy import Budget
-from corrnoise.theory.workloads import PrefixSums
 
 _NONNEGATIVE = "[0, 1e100]"
 Method = Literal["coupling", "cauchy-schwarz"]

@@ -33,7 +33,7 @@ from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.float_errors import usual_float_errors
-from corrnoise.theory.workloads import MatrixWorkload
+from corrnoise.theory.objectives.workloads import MatrixWorkload
 
 
 @usual_float_errors

@@ -8,8 +8,8 @@ import pytest
 from corrnoise.simulations.papers.momentum_aggregation.noise import TreeNoise, WeightedSums, WindowNoise, unit_noise
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.tree import BinaryTree
+from corrnoise.theory.objectives.workloads import MomentumAverage
 from corrnoise.theory.papers.momentum_aggregation.trees import compose, decoder_variance
-from corrnoise.theory.workloads import MomentumAverage
 from tests.simulations.papers.momentum_aggregation.nodes import Draws, noise_of_sum, prefix_nodes, window_nodes
 
 

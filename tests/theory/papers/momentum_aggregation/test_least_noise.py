@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
 from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.objectives.workloads import MomentumAverage
 from corrnoise.theory.papers.momentum_aggregation.least_noise import (
     noise_limit,
     noise_lower_bound,
     square_root_upper_bound,
 )
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.workloads import MomentumAverage
 from tests.strategies import log_uniform
 
 

@@ -11,6 +11,7 @@ from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.objectives.workloads import PrefixSums
 from corrnoise.theory.papers.noise_cancellation.cancelling import (
     cancelling_noise,
     cancelling_parameters,
@@ -18,7 +19,6 @@ from corrnoise.theory.papers.noise_cancellation.cancelling import (
 )
 from corrnoise.theory.papers.noise_cancellation.privacy import covered_sensitivity, largest_energies
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.workloads import PrefixSums
 from tests.strategies import machine_noises
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corrnoise.theory.workloads import SGD, MatrixWorkload, MomentumAverage, MomentumSGD, PrefixSums
+from corrnoise.theory.objectives.workloads import SGD, MatrixWorkload, MomentumAverage, MomentumSGD, PrefixSums
 from tests.strategies import workloads
 
 
