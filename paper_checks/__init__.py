@@ -37,21 +37,28 @@ def papers() -> tuple[Paper, ...]:
 def claims(paper: str | None = None, *, name: str | None = None) -> tuple[ListedClaim, ...]:
     """The claims of one paper, or of all, in the order of the papers.
 
-    Raises ``ValueError`` for unknown papers and claims.  Raises ``TypeError`` where ``paper`` or ``name`` is
-    not a string.
-
     Parameters
     ----------
-    paper : ``"correlated-noise"`` or ``"2310.06771"``, ``"shuffled-gradients"`` or ``"2502.03652"``,
+    paper : str, optional
+        ``"correlated-noise"`` or ``"2310.06771"``, ``"shuffled-gradients"`` or ``"2502.03652"``,
         ``"noise-cancellation"``, ``"momentum-aggregation"`` or ``"2210.06328"``, ``"corrnoise"`` for the results of
-        this project; None for every paper
-    name : the claims whose names begin like this, as on the command line: ``"Lemma C.21"``, ``"eq. 5"``, ``"Thm 2.1"``;
-        None for every claim
+        this project; None for every paper.
+    name : str, optional
+        The claims whose names begin like this, as on the command line: ``"Lemma C.21"``, ``"eq. 5"``, ``"Thm 2.1"``;
+        None for every claim.
 
     Returns
     -------
-    The claims as they are listed, with their names, recorded verdicts and evidence, at once.  A claim is imported when
-    it is asked for anything else, as its statement ``claim.printed``; ``claim.check()`` computes.
+    tuple of ListedClaim
+        The claims as they are listed, with their names, recorded verdicts and evidence, at once.  A claim is imported
+        when it is asked for anything else, as its statement ``claim.printed``; ``claim.check()`` computes.
+
+    Raises
+    ------
+    ValueError
+        For unknown papers and claims.
+    TypeError
+        If ``paper`` or ``name`` is not a string.
 
     Examples
     --------

@@ -116,11 +116,11 @@ def removal_weights(gram: Array, epsilon: float, pilot: np.random.Generator) -> 
 
     Parameters
     ----------
-    gram
+    gram : array of float
         V, shape (b, b).
-    epsilon
+    epsilon : float
         ε >= 0.
-    pilot
+    pilot : Generator
         Draws for the choice of the sampler.
     """
     samplers = [mixture_weights(gram, epsilon, pilot)]
@@ -250,17 +250,17 @@ def sampled_delta(
 
     Parameters
     ----------
-    gram
+    gram : array of float
         V, shape (b, b).
-    epsilon
+    epsilon : float
         ε >= 0.
-    direction
+    direction : {"remove", "add"}
         ``"remove"`` or ``"add"``.
-    samples
+    samples : int
         The number of weights.
-    pilot, rng
+    pilot, rng : int, SeedSequence or Generator
         Seeds of the choice of the mixture and of the weights: never the same.
-    beta
+    beta : float
         0 < β < 1.
     """
     if isinstance(pilot, int) and isinstance(rng, int) and pilot == rng:
@@ -285,19 +285,19 @@ def sampled_bound(
 
     Parameters
     ----------
-    curve
+    curve : BinsCurve
         The accountant of balls in bins.
-    noise_multiplier
+    noise_multiplier : float
         σ > 0.
-    direction
+    direction : {"remove", "add"}
         ``"remove"`` or ``"add"``.
-    epsilon, delta
+    epsilon, delta : float, optional
         One of the two.
-    samples
+    samples : int
         The number of weights of a run.
-    rng
+    rng : int, SeedSequence or Generator
         As for simulations.
-    beta
+    beta : float
         0 < β < 1.
     """
     source = generator(rng)
@@ -373,25 +373,26 @@ def amplified(
 
     Parameters
     ----------
-    mechanism
+    mechanism : callable
         The noise, as its program runs by default.
-    visits
+    visits : Participation
         One of the sampled kinds.
-    noise_multiplier
+    noise_multiplier : float
         σ > 0: standard deviation of the independent noise over the clip norm.
-    delta, epsilon
+    delta, epsilon : float, optional
         0 < δ < 1 or ε >= 0: one of the two.
-    samples
+    samples : int, optional
         None for certified brackets.  For balls in bins a number of Monte Carlo samples, >= 1000, gives narrower ones at
         the confidence 1 − β.
-    rng
+    rng : int, SeedSequence or Generator, optional
         The randomness of these samples, as for simulations.
-    beta
+    beta : float, default 1e-06
         β, the probability over these samples that a bracket is wrong; a run with their upper end is (ε, δ + β)-DP.
 
     Returns
     -------
-    Brackets for removal and addition of an example, for zero-out adjacency.
+    Amplified
+        Brackets for removal and addition of an example, for zero-out adjacency.
 
     Raises
     ------
@@ -400,9 +401,9 @@ def amplified(
 
     Examples
     --------
-    >>> from corrnoise.theory.mechanisms.product import DPSGD
-    >>> visits = Participation.poisson(1024, 0.01)
-    >>> found = amplified(DPSGD(), visits, noise_multiplier=1.0, delta=1e-6)
+    >>> import corrnoise as cn
+    >>> visits = cn.Participation.poisson(1024, 0.01)
+    >>> found = cn.privacy.amplified(cn.mechanisms.DPSGD(), visits, noise_multiplier=1.0, delta=1e-6)
     >>> round(found.upper, 4), found.kind, found.attained
     (2.1476, 'certified', True)
     """

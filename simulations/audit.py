@@ -71,11 +71,11 @@ def audit(
     level: float = 1e-3,
     rng: Seed = None,
 ) -> Audit:
-    """Audit a training loop: is it as private as claimed, and is its noise as claimed?
+    """Audit a training loop: test whether its privacy and its noise are as claimed.
 
     Parameters
     ----------
-    loop
+    loop : Release or type
         A function, called once a run with a sequence of n arrays of shape (examples, d), the gradients of the examples
         of each of the n steps before clipping, where d is always the same.  It returns what it would release, the sums
         of the clipped gradients plus noise, as an array of shape (n, d).  It must take fresh noise at each call.  Or a
@@ -83,40 +83,43 @@ def audit(
         the release of this step, shape (d,).  Where the claim is a sampled participation, the loop draws its batches:
         in place of each array it gets the data set ``examples``, of which ``examples[batch]`` are the gradients of a
         batch of numbers below ``len(examples)``, in this step.
-    claim
+    claim : object
         A design or a private run; or a pair of a ``Budget`` and a program.  The loop claims the noise of
         ``program.scale(budget)``, for the participation of the program.
-    factor
+    factor : float, optional
         > 1: clip norms of ``factor`` times the claim, or noise of 1/``factor`` of it, are to be found with probability
         0.99.  It decides how many canaries there are.  None for 1.1, and more if 8 runs of 4000 canaries or 0.25 GiB of
         releases do not find it, or the pattern does not show all of the privacy loss; the report states the power.
         None for a sampled loop.
-    canaries, runs
+    canaries, runs : int, optional
         Numbers of canaries of a run, a multiple of 4, and of runs; None for as many as ``factor`` needs, and not fewer
         than 1000 and 2; of a sampled loop 1000 and 4.  With one run, noise that is used again in another run is not
         found.
-    idle
+    idle : int, default 1000
         Number of coordinates of a run without a canary, at least 16.
-    restarts
+    restarts : sequence of int, optional
         Steps, between 1 and n − 1, before which the object of ``loop`` is dropped and a new one begins in its folder.
-    pattern
+    pattern : sequence of int, optional
         The steps in which a canary takes part, counted from 0; None for 0, b, 2b, …
-    grid
+    grid : float, default 0.0
         The step of the grid to which releases are rounded, at most 1/64 of the noise; 0 for floats.
-    level
+    level : float, default 0.001
         How probably a loop that is as claimed gets another verdict than "nothing found", in (0, 1).
-    rng
+    rng : int, SeedSequence or Generator, optional
         For the coins: an integer, ``SeedSequence``, ``Generator`` or None.
 
     Returns
     -------
-    The verdict, its cause and the tests behind it; ``report()`` puts them into words.  Whatever the loop does, it
-    raises, returns another shape, releases what is not finite, is a verdict, too.
+    Audit
+        The verdict, its cause and the tests behind it; ``report()`` puts them into words.  Whatever the loop does, it
+        raises, returns another shape, releases what is not finite, is a verdict, too.
 
     Raises
     ------
-    ValueError, TypeError
-        An argument is out of its range.
+    ValueError
+        If an argument is out of its range.
+    TypeError
+        If an argument has another type.
 
     Notes
     -----
@@ -126,17 +129,18 @@ def audit(
 
     Examples
     --------
-    >>> from corrnoise.theory.mechanisms.product import NuFTRL
-    >>> from corrnoise.theory.participation import Participation
-    >>> program = NuFTRL(0.01).program(Participation.min_sep(40, 10), form="transform")
-    >>> budget = Budget(rho=0.5)
+    >>> import numpy as np
+    >>> import corrnoise as cn
+    >>> from corrnoise.simulations.run.stream import Stream
+    >>> program = cn.mechanisms.NuFTRL(0.01).program(cn.Participation.min_sep(40, 10), form="transform")
+    >>> budget = cn.Budget(rho=0.5)
     >>> def loop(batches):
     ...     stream = Stream(program, batches[0].shape[1], budget=budget)
     ...     clipped = [batch / np.maximum(1, np.linalg.norm(batch, axis=1, keepdims=True)) for batch in batches]
     ...     return np.array([gradients.sum(axis=0) + noise for gradients, noise in zip(clipped, stream)])
-    >>> audit(loop, (budget, program), canaries=200, idle=200, level=1e-6, rng=1).verdict
+    >>> cn.audit(loop, (budget, program), canaries=200, idle=200, level=1e-6, rng=1).verdict
     'nothing found'
-    >>> audit(lambda batches: loop(batches) / 2, (budget, program), idle=200, rng=1).cause
+    >>> cn.audit(lambda batches: loop(batches) / 2, (budget, program), idle=200, rng=1).cause
     'the noise is smaller than claimed'
     """
     restartable = stepwise(loop)
@@ -230,14 +234,17 @@ def stream_release(budget: Budget, program: Program, *, rng: Seed = None) -> Rel
 
     Parameters
     ----------
-    budget, program
+    budget : Budget
         The claim of ``audit``.
-    rng
+    program : Program
+        The claim of ``audit``.
+    rng : int, SeedSequence or Generator, optional
         For the noise.
 
     Returns
     -------
-    A function for ``audit``.
+    Release
+        A function for ``audit``.
     """
     random = generator(rng)
 

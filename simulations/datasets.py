@@ -20,7 +20,17 @@ from corrnoise.theory.numerics.float_errors import usual_float_errors
 
 
 class Table(NamedTuple):
-    """Features, shape (n, d), targets as the source has them, shape (n,), and the d names of columns."""
+    """Features, shape (n, d), targets as the source has them, shape (n,), and the d names of columns.
+
+    Parameters
+    ----------
+    features : array of float
+        Shape (n, d).
+    targets : array
+        As in the source, shape (n,).
+    columns : list of str
+        Names of the d columns.
+    """
 
     features: Array
     targets: NDArray[Any]
@@ -97,19 +107,32 @@ DATA_SETS = {
 def load(name: str, *, download: bool = False, cache: str | None = None) -> Table:
     """The records of a data set.
 
-    Raises ``ValueError`` where the name is unknown, or the data set needs a download that was not allowed.  Raises
-    ``OSError`` where OpenML cannot be reached.  Raises ``ImportError`` where scikit-learn is not installed (extra
-    ``data``).
-
     Parameters
     ----------
-    name : one of ``DATA_SETS``
-    download : whether records may be fetched from OpenML
-    cache : folder for what is fetched; None for that of scikit-learn
+    name : str
+        One of ``DATA_SETS``.
+    download : bool, default False
+        Whether records may be fetched from OpenML.
+    cache : str, optional
+        Folder for what is fetched; None for that of scikit-learn.
+
+    Returns
+    -------
+    Table
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, or the data set needs a download that was not allowed.
+    OSError
+        If OpenML cannot be reached.
+    ImportError
+        If scikit-learn is not installed (extra ``data``).
 
     Examples
     --------
-    >>> load("breast cancer").features.shape
+    >>> import corrnoise as cn
+    >>> cn.datasets.load("breast cancer").features.shape
     (569, 30)
     """
     entry = DATA_SETS[checks.choice("name", name, tuple(DATA_SETS))]
@@ -131,6 +154,15 @@ def standardised(columns: Array) -> Array:
     """``columns``, shape (n, d), with mean 0 and variance 1; constant ones become 0.
 
     Means and spreads are those of the records, which no accountant covers: for a release they must be public.
+
+    Parameters
+    ----------
+    columns : array of float
+        Shape (n, d).
+
+    Returns
+    -------
+    array of float
     """
     spread = columns.std(axis=0)
     return np.asarray((columns - columns.mean(axis=0)) / np.where(spread > 0, spread, 1.0))

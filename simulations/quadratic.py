@@ -250,24 +250,41 @@ def simulate(
 ) -> Simulation:
     """Simulate the stationary error of Noisy-FTRL (``clip=False``) or DP-FTRL (``clip=True``).
 
-    Raises ``ValueError`` where the second moments diverge (``problem.instability() >= 1``) without clipping, or γ_∞ is
-    infinite.
-
     Parameters
     ----------
-    problem : ``MeanEstimation`` or ``LinearRegression``
-    noise : correlated noise, with the σ² of its γ_∞ within ``budget``
-    steps : recorded steps a chain
-    chains : number of independent chains
-    rng : int, ``SeedSequence``, ``Generator`` or None.  With the same one the result is the same for any ``threads``.
-    clip : clip gradients to the clip norm of ``budget``, as privacy demands.  Any learning rate will do.
-    inputs : ``"gaussian"``, ``"uniform"``, ``"signs"`` (Rademacher) or ``"student-t"``, with the kurtosis of the
-        problem (3, 1.8, 1, or more than 3, which sets the degrees of freedom).  Ignored for ``MeanEstimation``.
-    burn_in : steps a chain before recording; None for 6 relaxation times 2/ε of the second moments and of the noise,
-        after which exp(−12) of the start is left; hard clipping may slow relaxation down
-    threads : number of threads; None for all cores
-    progress : show progress on standard error; None for: if it is a terminal
-    budget : ρ, clip norm G and adjacency
+    problem : QuadraticProblem
+        ``MeanEstimation`` or ``LinearRegression``.
+    noise : ToeplitzNoise
+        Correlated noise, with the σ² of its γ_∞ within ``budget``.
+    steps : int
+        Recorded steps a chain.
+    chains : int
+        Number of independent chains.
+    rng : int, SeedSequence or Generator, optional
+        Int, ``SeedSequence``, ``Generator`` or None.  With the same one the result is the same for any ``threads``.
+    clip : bool, default False
+        Clip gradients to the clip norm of ``budget``, as privacy demands.  Any learning rate will do.
+    inputs : str, default "gaussian"
+        ``"gaussian"``, ``"uniform"``, ``"signs"`` (Rademacher) or ``"student-t"``, with the kurtosis of the problem (3,
+        1.8, 1, or more than 3, which sets the degrees of freedom).  Ignored for ``MeanEstimation``.
+    burn_in : int, optional
+        Steps a chain before recording; None for 6 relaxation times 2/ε of the second moments and of the noise, after
+        which exp(−12) of the start is left; hard clipping may slow relaxation down.
+    threads : int, optional
+        Number of threads; None for all cores.
+    progress : bool, optional
+        Show progress on standard error; None for: if it is a terminal.
+    budget : Budget, optional
+        ρ, clip norm G and adjacency.
+
+    Returns
+    -------
+    Simulation
+
+    Raises
+    ------
+    ValueError
+        If the second moments diverge (``problem.instability() >= 1``) without clipping, or γ_∞ is infinite.
 
     Warns
     -----
@@ -278,9 +295,8 @@ def simulate(
     Examples
     --------
     >>> import corrnoise as cn
-    >>> from corrnoise.theory.mechanisms.product import NuFTRL
     >>> problem = cn.MeanEstimation(0.1)
-    >>> noise = NuFTRL(0.1)
+    >>> noise = cn.mechanisms.NuFTRL(0.1)
     >>> run = cn.simulate(problem, noise, steps=1000, chains=4, rng=1, progress=False)
     >>> bool(abs(run.mean - problem.stationary_error(noise)) < 6 * run.standard_error)
     True

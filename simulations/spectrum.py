@@ -43,9 +43,12 @@ class Spectrum(Record):
 
     Parameters
     ----------
-    size : d, the size of the matrix
-    nodes : shape (probes, steps), increasing along the last axis; inf where a probe has fewer
-    weights : shape (probes, steps), >= 0; those of a probe add up to its squared norm
+    size : int
+        d, the size of the matrix.
+    nodes : array of float
+        Shape (probes, steps), increasing along the last axis; inf where a probe has fewer.
+    weights : array of float
+        Shape (probes, steps), >= 0; those of a probe add up to its squared norm.
     """
 
     size: int
@@ -62,12 +65,15 @@ class Spectrum(Record):
 
         Parameters
         ----------
-        levels : q in (0, 1), shape (m,)
-        confidence : of each interval, in (0, 1)
+        levels : array_like
+            q in (0, 1), shape (m,).
+        confidence : float, default 0.95
+            Of each interval, in (0, 1).
 
         Returns
         -------
-        Three arrays of shape (m,).  Ends are −inf or inf where the probes say nothing.
+        (array of float, array of float, array of float)
+            Three arrays of shape (m,).  Ends are −inf or inf where the probes say nothing.
         """
         wanted = checks.reals("levels", levels, "(0, 1)", ndim=1)
         alpha = 1 - checks.real("confidence", confidence, "(0, 1)")
@@ -94,7 +100,8 @@ class Spectrum(Record):
 
         Parameters
         ----------
-        count : None for the size of the matrix, but at most 10 000
+        count : int, optional
+            None for the size of the matrix, but at most 10 000.
         """
         number = min(self.size, 10_000) if count is None else checks.integer("count", count, 1)
         if self.largest <= 0:
@@ -113,10 +120,16 @@ def spectrum_of(
 
     Parameters
     ----------
-    product : of a vector of shape (size,) with the matrix
-    size : d >= 1
-    probes, steps : p >= 1 and k >= 2
-    rng : of the probes
+    product : callable
+        Of a vector of shape (size,) with the matrix.
+    size : int
+        d >= 1.
+    probes : int, default 8
+        p >= 1 and k >= 2.
+    steps : int, default 64
+        p >= 1 and k >= 2.
+    rng : int, SeedSequence or Generator, optional
+        Of the probes.
 
     Raises
     ------
@@ -185,25 +198,28 @@ def hessian_spectrum(
 
     Parameters
     ----------
-    model
+    model : object
         A ``torch.nn.Module``, whose trained parameters count; or parameters of JAX, a tree of arrays.
-    loss
+    loss : callable
         For PyTorch a function of outputs and targets that returns the mean over examples; for JAX a function of the
         parameters and the parts of one example.
-    data
+    data : tuple
         Inputs and targets; arrays with the examples along the first axis.
-    public
+    public : bool
         True says that the data are public or synthetic; there is no default.
-    probes, steps
+    probes : int, default 8
         p and k: p k products with the Hessian are formed, and k vectors of the size of the model are kept.
-    chunk_size
+    steps : int, default 64
+        p and k: p k products with the Hessian are formed, and k vectors of the size of the model are kept.
+    chunk_size : int, optional
         How many examples are in memory at once; None for all.
-    rng
+    rng : int, SeedSequence or Generator, optional
         Of the probes.
 
     Returns
     -------
-    The spectrum: ``.eigenvalues(count)`` for ``cn.LinearRegression``, and ``.quantiles(levels)`` with error bars.
+    Spectrum
+        The spectrum: ``.eigenvalues(count)`` for ``cn.LinearRegression``, and ``.quantiles(levels)`` with error bars.
 
     Raises
     ------
@@ -214,7 +230,8 @@ def hessian_spectrum(
     --------
     The page docs/hessian-spectrum.md has a network.  Who does not say that the data are public gets nothing:
 
-    >>> hessian_spectrum({"weights": [1.0]}, lambda at, x: at["weights"][0] * x, ([2.0],), public=False)
+    >>> import corrnoise as cn
+    >>> cn.hessian_spectrum({"weights": [1.0]}, lambda at, x: at["weights"][0] * x, ([2.0],), public=False)
     Traceback (most recent call last):
     ValueError: public must be True: a spectrum of private data is not private, got False
     """

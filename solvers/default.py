@@ -46,8 +46,9 @@ def default_noise(participation: Participation, budget: Budget | None = None) ->
 
     Examples
     --------
-    >>> epochs = Participation.fixed_epochs(20, epochs=2)
-    >>> noise = default_noise(epochs)
+    >>> import corrnoise as cn
+    >>> epochs = cn.Participation.fixed_epochs(20, epochs=2)
+    >>> noise = cn.default_noise(epochs)
     >>> type(noise).__name__, noise.memory(20)
     ('TimeVaryingBuffers', 2)
     >>> f"{noise.mean_error(epochs):.4f}"

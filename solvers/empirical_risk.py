@@ -21,8 +21,11 @@ _RESIDUAL = 1e-9
 def empirical_risk_minimiser(task: Task) -> tuple[Array, float]:
     """The minimiser x* of G, shape (d,), and its value G*.
 
-    Raises ``ArithmeticError`` where the optimality conditions are not met to 1e-9 of the size of the gradients; the
-    objective has no minimiser or is too ill-conditioned.
+    Raises
+    ------
+    ArithmeticError
+        If the optimality conditions are not met to 1e-9 of the size of the gradients; the objective has no minimiser or
+        is too ill-conditioned.
     """
     name = checks.instance("task", task, Task).regulariser.name
     if task.loss.link == "mean" and name in ("none", "ball", "ridge"):

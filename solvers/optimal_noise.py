@@ -43,22 +43,31 @@ def optimal_noise(problem: object, *, budget: Budget = UNIT_BUDGET) -> ToeplitzN
     2d − 1 factors.  The gaps have relative errors of about 1e-15, and the stationary error is ``problem.optimal_error``
     to rounding.  If there are more than 500 distinct rates, the rates between two powers of 2 are replaced by 12 rates
     with weights that give the same h̃ to rounding.
-    Raises ``ValueError`` where the learning rate is unstable: every noise has an infinite error.
 
     Parameters
     ----------
-    problem : ``MeanEstimation`` or ``LinearRegression`` with a stable learning rate; or ``StronglyConvex``
-        The error of the latter is only bounded, so the result is the noise of ``minimise_strongly_convex_bound``.
-    budget : ρ, clip norm G and adjacency.  The optimum of a quadratic problem does not depend on them.
+    problem : object
+        ``MeanEstimation`` or ``LinearRegression`` with a stable learning rate; or ``StronglyConvex`` The error of the
+        latter is only bounded, so the result is the noise of ``minimise_strongly_convex_bound``.
+    budget : Budget, optional
+        ρ, clip norm G and adjacency.  The optimum of a quadratic problem does not depend on them.
+
+    Returns
+    -------
+    ToeplitzNoise
+
+    Raises
+    ------
+    ValueError
+        If the learning rate is unstable: every noise has an infinite error.
 
     Examples
     --------
     >>> import corrnoise as cn
-    >>> from corrnoise.solvers.optimal_noise import optimal_noise
-    >>> optimal_noise(cn.MeanEstimation(0.1))
+    >>> cn.papers.correlated_noise.optimal_noise(cn.MeanEstimation(0.1))
     NuFTRL(nu=0.1)
     >>> problem = cn.LinearRegression([1.0, 0.1], learning_rate=0.1)
-    >>> round(problem.stationary_error(optimal_noise(problem)) / problem.optimal_error(), 9)
+    >>> round(problem.stationary_error(cn.papers.correlated_noise.optimal_noise(problem)) / problem.optimal_error(), 9)
     1.0
     """
     if isinstance(problem, QuadraticProblem):

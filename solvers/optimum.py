@@ -40,7 +40,12 @@ def unit_square(measure: Measure, participation: Participation, sensitivity: flo
 
     Parameters
     ----------
-    measure, participation, sensitivity : of the optimum
+    measure : str
+        Of the optimum.
+    participation : Participation
+        Of the optimum.
+    sensitivity : float
+        Of the optimum.
     """
     if not participation.sampled:
         return sensitivity**2
@@ -53,22 +58,31 @@ class Optimum(Record):
 
     Parameters
     ----------
-    mechanism : the noise; ``mechanism.program(participation)`` runs it
-    participation : who takes part when, as it was promised
-    family : the name of the family, one of those of ``optimise``
-    sensitivity : what is known of the zero-out sensitivity under the participation: a bracket, whose upper end enters
-        the error
-    error : for a workload the root mean squared error for noise of the standard deviation γ (ρ = ½, clip norm 1)
-        For learning what privacy adds to F − F* at ρ = 1 and clip norm 1, and for the stationary optimum all of F − F*.
+    mechanism : Mechanism
+        The noise; ``mechanism.program(participation)`` runs it.
+    participation : Participation
+        Who takes part when, as it was promised.
+    family : str
+        The name of the family, one of those of ``optimise``.
+    sensitivity : Sensitivity
+        What is known of the zero-out sensitivity under the participation: a bracket, whose upper end enters the error.
+    error : float
+        For a workload the root mean squared error for noise of the standard deviation γ (ρ = ½, clip norm 1) For
+        learning what privacy adds to F − F* at ρ = 1 and clip norm 1, and for the stationary optimum all of F − F*.
         Where batches are sampled, either of them for independent noise of the standard deviation 1.
-    measure : the meaning of ``error`` in words: ``"root mean squared error"``, ``"excess loss"`` or ``"stationary
-        excess loss"``
-    floor : no correlated noise is below this error under the participation; None where it is not computed, and where
-        batches are sampled
-    rigorous : whether the floor includes the rounding errors of its computation
-    certificate : two bounds of the optimum of a set of strategies, where the search has such a proof, otherwise the
-        reason why there is none, in words
-    alternatives : the other mechanisms that were compared, with the same floor
+    measure : str, default "root mean squared error"
+        The meaning of ``error`` in words: ``"root mean squared error"``, ``"excess loss"`` or ``"stationary excess
+        loss"``.
+    floor : float, optional
+        No correlated noise is below this error under the participation; None where it is not computed, and where
+        batches are sampled.
+    rigorous : bool, default False
+        Whether the floor includes the rounding errors of its computation.
+    certificate : Certificate or str, default ""
+        Two bounds of the optimum of a set of strategies, where the search has such a proof, otherwise the reason why
+        there is none, in words.
+    alternatives : tuple of Optimum, optional
+        The other mechanisms that were compared, with the same floor.
 
     Examples
     --------
@@ -116,7 +130,12 @@ class Optimum(Record):
 
         Parameters
         ----------
-        budget : what the run may spend, on what gradients
+        budget : Budget
+            What the run may spend, on what gradients.
+
+        Returns
+        -------
+        float
         """
         if not self.participation.sampled:
             return self._at(budget, self.error)
@@ -127,7 +146,12 @@ class Optimum(Record):
 
         Parameters
         ----------
-        scale : the noise multiplier times the clip norm
+        scale : float
+            The noise multiplier times the clip norm.
+
+        Returns
+        -------
+        float
         """
         return self.error * (scale if self.measure == "root mean squared error" else scale**2)
 
@@ -136,7 +160,12 @@ class Optimum(Record):
 
         Parameters
         ----------
-        budget : what the run may spend, on what gradients
+        budget : Budget
+            What the run may spend, on what gradients.
+
+        Returns
+        -------
+        float or None
         """
         return None if self.floor is None else self._at(budget, self.floor)
 
@@ -152,7 +181,12 @@ class Optimum(Record):
 
         Parameters
         ----------
-        floor : its value at a budget; None for ``floor``
+        floor : float, optional
+            Its value at a budget; None for ``floor``.
+
+        Returns
+        -------
+        str
         """
         value = self.floor if floor is None else floor
         if value is None:

@@ -96,8 +96,7 @@ def noise_from_power_spectrum(power: PowerSpectrum) -> ToeplitzNoise:
     Returns ``CepstralNoise``.  Its |B|² is ``power`` divided by exp of the mean of log ``power``, because β_0 = 1 fixes
     the scale.  The relative error is 1e-10 at all frequencies, for features that are at least 1e-6 wide at ω = 0, 1e-5
     at ω = π, and 3e-4 between.  (Frequencies in float64 do not resolve narrower features at π.).
-    Raises ``ValueError`` where a value of ``power`` is not positive and finite, or has a wrong shape.
-    Raises ``ArithmeticError`` where no cepstrum converges on a quarter of a million frequencies.  The reason may be
+      The reason may be
     narrower features, narrow features at both ends, a zero or pole on the unit circle (as for ν-DP-FTRL with ν = 0),
     jumps, or rounding errors.
 
@@ -106,10 +105,18 @@ def noise_from_power_spectrum(power: PowerSpectrum) -> ToeplitzNoise:
 
     Parameters
     ----------
-    power : |B|² on any scale, as a function of an array of frequencies in (0, π), in radians a step, that returns
-        positive numbers in the same shape.  It must be accurate near 0 to a relative error of about 1e-14, so it should
-        be written in terms of sin²(ω/2), never of 1 − cos ω.  If it is ``noise.power_spectrum`` of ``ProductNoise``
+    power : callable
+        |B|² on any scale, as a function of an array of frequencies in (0, π), in radians a step, that returns positive
+        numbers in the same shape.  It must be accurate near 0 to a relative error of about 1e-14, so it should be
+        written in terms of sin²(ω/2), never of 1 − cos ω.  If it is ``noise.power_spectrum`` of ``ProductNoise``
         (``NuFTRL``, …) or ``CepstralNoise``, the result is that noise.
+
+    Raises
+    ------
+    ValueError
+        If a value of ``power`` is not positive and finite, or has a wrong shape.
+    ArithmeticError
+        If no cepstrum converges on a quarter of a million frequencies.
 
     Examples
     --------

@@ -76,18 +76,28 @@ def stationary_nu(
     may have several minima.  Relative accuracy (error, ν): quadratic problems 1e-12 and 1e-6; bounds about 1e-4 and
     1e-2. Usually ν is larger than the ν <= η μ that Theorem 2.2 assumes: 4.2 times for 128 eigenvalues 1/k and η =
     0.02.
-    Raises ``ValueError`` where the learning rate is unstable: every noise has an infinite error.
 
     Parameters
     ----------
-    problem : ``MeanEstimation`` or ``LinearRegression``; or ``StronglyConvex``, for ``strongly_convex_bound``
-        The learning rate must be stable.
-    budget : ρ, clip norm G and adjacency
-        The optimum of a quadratic problem does not depend on them or on the residual variance.  The optimum of a bound
-        depends on them if there is gradient noise.
-    participation : the run whose γ sets the variance of the noise; by default any length, γ_∞, which is the only one
-        for bounds
-    criterion : criterion of the bound, ``"distance"`` or ``"objective"``
+    problem : QuadraticProblem or StronglyConvex
+        ``MeanEstimation`` or ``LinearRegression``; or ``StronglyConvex``, for ``strongly_convex_bound`` The learning
+        rate must be stable.
+    budget : Budget, optional
+        ρ, clip norm G and adjacency.  The optimum of a quadratic problem does not depend on them or on the residual
+        variance.  The optimum of a bound depends on them if there is gradient noise.
+    participation : Participation, optional
+        The run whose γ sets the variance of the noise; by default any length, γ_∞, which is the only one for bounds.
+    criterion : {"distance", "objective"}, default "distance"
+        Criterion of the bound, ``"distance"`` or ``"objective"``.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        If the learning rate is unstable: every noise has an infinite error.
     """
     if isinstance(problem, StronglyConvex):
         if participation != ANY_LENGTH:
@@ -135,8 +145,14 @@ def stationary_noise(problem: QuadraticProblem, *, participation: Participation 
 
     Parameters
     ----------
-    problem : ``MeanEstimation`` or ``LinearRegression`` with a stable learning rate
-    participation : the run whose γ sets the variance of the noise; by default any length, γ_∞
+    problem : QuadraticProblem
+        ``MeanEstimation`` or ``LinearRegression`` with a stable learning rate.
+    participation : Participation, optional
+        The run whose γ sets the variance of the noise; by default any length, γ_∞.
+
+    Returns
+    -------
+    ToeplitzNoise
     """
     optimal = optimal_noise(problem)
     if participation == ANY_LENGTH:
@@ -152,9 +168,21 @@ def stationary_damping(problem: QuadraticProblem) -> float:
     It is 2/(1 + sqrt(2 D/S − 1)) with D = Σ g_j and S = Σ g_j x_j, which is about sqrt(2 S/D) if that is small.  The
     formula is exact: at damping a, γ_∞² Σ g_j b_j = (D a² + 2 (1 − a) S)/(a (2 − a)).
 
-    Raises ``ValueError`` where the learning rate is unstable: every noise has an infinite error.
-
     Proposition C.24 of arXiv 2310.06771 takes 1/sqrt(d) for η of about 1/Tr H.
+
+    Parameters
+    ----------
+    problem : QuadraticProblem
+        The problem, with its learning rate.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        If the learning rate is unstable: every noise has an infinite error.
     """
     check_stable(checked_quadratic(problem))
     gains = problem.gains
@@ -206,26 +234,34 @@ def best_learning_rate(
 ) -> TunedRun:
     """The learning rate with the smallest expected error at the end of a run.
 
-    Raises ``ValueError`` where ``initial_offset`` is 0, or so small that no learning rate decreases the error by more
-    than rounding.
-
     Parameters
     ----------
-    problem : ``MeanEstimation`` or ``LinearRegression``; its own learning rate is not used
-    participation : the run of T steps, and how often one example takes part in it; its γ sets the variance of the noise
-    noise : correlated noise, or a function that returns it for the problem at a stable learning rate
-    initial_offset : θ_0 − θ* in the eigenbasis, a scalar or shape (d,), not all 0
-        For a run that starts at the minimum the best learning rate would be 0.
-    budget : ρ, clip norm G and adjacency
+    problem : QuadraticProblem
+        ``MeanEstimation`` or ``LinearRegression``; its own learning rate is not used.
+    participation : Participation
+        The run of T steps, and how often one example takes part in it; its γ sets the variance of the noise.
+    noise : ToeplitzNoise or callable
+        Correlated noise, or a function that returns it for the problem at a stable learning rate.
+    initial_offset : array_like
+        θ_0 − θ* in the eigenbasis, a scalar or shape (d,), not all 0.  For a run that starts at the minimum the best
+        learning rate would be 0.
+    budget : Budget, optional
+        ρ, clip norm G and adjacency.
 
     Returns
     -------
-    ``TunedRun``.  Its error is exact for its learning rate, and exceeds the minimum by a relative 1e-9 at most.  The
-    relative accuracy of the learning rate is about 1e-5.
+    TunedRun
+        ``TunedRun``.  Its error is exact for its learning rate, and exceeds the minimum by a relative 1e-9 at most.
+        The relative accuracy of the learning rate is about 1e-5.
 
-    Learning rates are searched on a logarithmic grid first, about sixty of them, from 0.9975 of the stability limit
-    downwards.  The mean of the iterates implies E F(θ_T) − F* >= (1 − 2 T η λ_max) (F(θ_0) − F*).  The grid ends where
-    this excludes all smaller learning rates.
+        Learning rates are searched on a logarithmic grid first, about sixty of them, from 0.9975 of the stability limit
+        downwards.  The mean of the iterates implies E F(θ_T) − F* >= (1 − 2 T η λ_max) (F(θ_0) − F*).  The grid ends
+        where this excludes all smaller learning rates.
+
+    Raises
+    ------
+    ValueError
+        If ``initial_offset`` is 0, or so small that no learning rate decreases the error by more than rounding.
     """
     checked_quadratic(problem)
     steps = checks.instance("participation", participation, Participation).length

@@ -106,7 +106,10 @@ def worst_gradients(block: ArrayLike) -> tuple[float, float, Array]:
 def worst_case(strategy: ArrayLike, participation: Participation) -> WorstCase:
     """The largest change that one example can make to C g, shape (rows, steps), by looking at every pattern.
 
-    Raises ``ValueError`` where there are more than 100 000 maximal patterns.
+    Raises
+    ------
+    ValueError
+        If there are more than 100 000 maximal patterns.
     """
     matrix = checks.reals("strategy", strategy)
     if matrix.ndim != 2 or matrix.shape[1] != participation.steps or matrix.shape[0] == 0:

@@ -88,12 +88,18 @@ class LinearLoss(Record):
 
     Parameters
     ----------
-    link : one of ``LINEAR_LINKS``.  A mean ignores its targets; those of the softmax are classes 0, 1, ….
-    features : entries of a, >= 1
-    feature_norm : the largest ‖a‖, in (0, 1e50] or ``inf``; examples beyond it are refused
-    target_bound : the largest |y| of squares, in [0, 1e50] or ``inf``
-    classes : of the softmax, >= 2; 1 for the others.  A point has ``dimension`` = ``classes`` × ``features`` entries.
-    scale : c, in (0, 1e50]; 2 makes (⟨x, a⟩ − y)² of squares
+    link : str
+        One of ``LINEAR_LINKS``.  A mean ignores its targets; those of the softmax are classes 0, 1, ….
+    features : int
+        Entries of a, >= 1.
+    feature_norm : float, default inf
+        The largest ‖a‖, in (0, 1e50] or ``inf``; examples beyond it are refused.
+    target_bound : float, default inf
+        The largest |y| of squares, in [0, 1e50] or ``inf``.
+    classes : int, default 1
+        Of the softmax, >= 2; 1 for the others.  A point has ``dimension`` = ``classes`` × ``features`` entries.
+    scale : float, default 1.0
+        c, in (0, 1e50]; 2 makes (⟨x, a⟩ − y)² of squares.
     """
 
     link: LinearLink
@@ -135,12 +141,32 @@ class LinearLoss(Record):
         return self.curvature * (1.0 if self.link == "mean" else self.feature_norm**2)
 
     def smoothness_of(self, features: Array) -> Array:
-        """The smoothness of each example with features of shape (n, ``features``), shape (n,)."""
+        """The smoothness of each example with features of shape (n, ``features``), shape (n,).
+
+        Parameters
+        ----------
+        features : array of float
+            Shape (n, ``features``).
+
+        Returns
+        -------
+        array of float
+        """
         squares = np.ones(len(features)) if self.link == "mean" else np.square(features).sum(axis=1)
         return np.asarray(self.curvature * squares)
 
     def lipschitz(self, radius: float) -> float:
-        """G of all examples within the bounds, at points of norm at most ``radius``."""
+        """G of all examples within the bounds, at points of norm at most ``radius``.
+
+        Parameters
+        ----------
+        radius : float
+            The largest norm of a point.
+
+        Returns
+        -------
+        float
+        """
         b = self.feature_norm
         if self.link == "mean":
             return self.scale * (radius + b)
@@ -151,7 +177,21 @@ class LinearLoss(Record):
     def checked_examples(
         self, features: object, targets: object, names: tuple[str, str] = ("features", "targets")
     ) -> tuple[Array, Array]:
-        """Return examples of this loss: features (n, ``features``) and targets (n,), within their bounds."""
+        """Return examples of this loss: features (n, ``features``) and targets (n,), within their bounds.
+
+        Parameters
+        ----------
+        features : object
+            Shape (n, ``features``), rows within ``feature_norm``.
+        targets : object
+            Shape (n,), in the domain of the link.
+        names : pair of str, optional
+            The names of both in messages.
+
+        Returns
+        -------
+        two arrays of float
+        """
         a, y = checks.reals(names[0], features), checks.reals(names[1], targets)
         if a.ndim != 2 or a.shape[1] != self.features or y.shape != a.shape[:1]:
             shapes = f"(n, {self.features}) and (n,), got {a.shape} and {y.shape}"
@@ -175,13 +215,41 @@ class LinearLoss(Record):
         return features @ x.reshape(self.classes, -1).T, np.eye(self.classes)[np.asarray(targets, dtype=int)]
 
     def values(self, x: Array, features: Array, targets: ArrayLike) -> Array:
-        """Losses at x, of the shape of the targets."""
+        """Losses at x, of the shape of the targets.
+
+        Parameters
+        ----------
+        x : array of float
+            Point, shape (d,).
+        features : array of float
+            Shape (…, ``features``).
+        targets : array_like
+            Shape (…).
+
+        Returns
+        -------
+        array of float
+        """
         if self.link == "mean":
             return np.asarray(self.scale * (np.square(x - features).sum(axis=-1) / 2))
         return np.asarray(self.scale * LINKS[self.link].value(*self._predictions(x, features, targets)))
 
     def gradients(self, x: Array, features: Array, targets: ArrayLike) -> Array:
-        """Gradients at x, shape (…, d), for features of shape (…, ``features``) and targets of shape (…)."""
+        """Gradients at x, shape (…, d), for features of shape (…, ``features``) and targets of shape (…).
+
+        Parameters
+        ----------
+        x : array of float
+            Point, shape (d,).
+        features : array of float
+            Shape (…, ``features``).
+        targets : array_like
+            Shape (…).
+
+        Returns
+        -------
+        array of float
+        """
         if self.link == "mean":
             return np.asarray(self.scale * (x - features))
         u, y = self._predictions(x, features, targets)
@@ -193,7 +261,21 @@ class LinearLoss(Record):
         return np.asarray(each * features)
 
     def accuracy(self, x: Array, features: Array, targets: Array) -> float:
-        """The share of examples whose class is the likeliest one at x, for the links ``"binary"`` and ``"softmax"``."""
+        """The share of examples whose class is the likeliest one at x, for the links ``"binary"`` and ``"softmax"``.
+
+        Parameters
+        ----------
+        x : array of float
+            Point, shape (d,).
+        features : array of float
+            Shape (n, ``features``).
+        targets : array of float
+            Classes, shape (n,).
+
+        Returns
+        -------
+        float
+        """
         checks.choice("link", self.link, ("binary", "softmax"))
         u, _ = self._predictions(x, features, targets)
         return float(((u.argmax(axis=1) if self.link == "softmax" else u > 0) == targets).mean())
@@ -225,18 +307,64 @@ class SmoothLoss(Record, ABC):
 
     @abstractmethod
     def gradients(self, points: Array, examples: Array) -> Array:
-        """Gradients, shape (…, d), at points, shape (…, d), of examples, shape (…, features); both are broadcast."""
+        """Gradients, shape (…, d), at points, shape (…, d), of examples, shape (…, features); both are broadcast.
+
+        Parameters
+        ----------
+        points : array of float
+            Points w, shape (…, d).
+        examples : array of float
+            Examples a, shape (…, ``features``), broadcast with the points.
+
+        Returns
+        -------
+        array of float
+        """
 
     @abstractmethod
     def mean_gradients(self, points: Array, examples: Array) -> Array:
-        """Mean gradients of all examples, shape (n, features), at each point, shape (…, d)."""
+        """Mean gradients of all examples, shape (n, features), at each point, shape (…, d).
+
+        Parameters
+        ----------
+        points : array of float
+            Points w, shape (…, d).
+        examples : array of float
+            Examples a, shape (n, ``features``).
+
+        Returns
+        -------
+        array of float
+        """
 
     @abstractmethod
     def mean_values(self, points: Array, examples: Array) -> Array:
-        """Mean losses, shape (…), of all examples, shape (n, features), at each point, shape (…, d)."""
+        """Mean losses, shape (…), of all examples, shape (n, features), at each point, shape (…, d).
+
+        Parameters
+        ----------
+        points : array of float
+            Points w, shape (…, d).
+        examples : array of float
+            Examples a, shape (n, ``features``).
+
+        Returns
+        -------
+        array of float
+        """
 
     def checked_examples(self, examples: object) -> Array:
-        """Return examples of this loss, shape (n, features), of norms at most ``feature_norm``, or refuse them."""
+        """Return examples of this loss, shape (n, features), of norms at most ``feature_norm``, or refuse them.
+
+        Parameters
+        ----------
+        examples : object
+            Shape (n, ``features``), rows within ``feature_norm``.
+
+        Returns
+        -------
+        array of float
+        """
         rows = checks.reals("examples", examples)
         if rows.ndim != 2 or rows.shape[1] != self.features or not len(rows):
             raise ValueError(f"examples must have shape (n, {self.features}) with n >= 1, got {rows.shape}")
@@ -250,14 +378,17 @@ class MarginLoss(SmoothLoss):
 
     Parameters
     ----------
-    link : ``"sigmoid"``, ``"logistic"`` or ``"squares"``
-    features : entries of an example, >= 1
-    feature_norm : b, the largest ‖a‖, in (0, 1e50]
-        It is part of the problem and must not be taken from private examples.
+    link : {"sigmoid", "logistic", "squares"}
+        φ; ``"squares"`` has no bound on its gradients.
+    features : int
+        Entries of an example, >= 1.
+    feature_norm : float
+        b, the largest ‖a‖, in (0, 1e50].  It is part of the problem and must not be taken from private examples.
 
     Examples
     --------
-    >>> loss = MarginLoss("sigmoid", 31, 1.0)
+    >>> import corrnoise as cn
+    >>> loss = cn.losses.MarginLoss("sigmoid", 31, 1.0)
     >>> loss.lipschitz, round(loss.smoothness, 6)
     (0.25, 0.096225)
     """
@@ -309,12 +440,19 @@ class TwoLayerNetwork(SmoothLoss):
 
     Parameters
     ----------
-    link, features, feature_norm : as for ``MarginLoss``, without squares
-    hidden : h >= 1.  A point holds v_1, W_1, v_2, W_2, …: h × (features + 1) entries.
+    link : {"sigmoid", "logistic"}
+        φ.
+    features : int
+        Entries of an example, >= 1.
+    feature_norm : float
+        b, the largest ‖a‖, in (0, 1e50], as for ``MarginLoss``.
+    hidden : int
+        h >= 1.  A point holds v_1, W_1, v_2, W_2, …: h × (features + 1) entries.
 
     Examples
     --------
-    >>> network = TwoLayerNetwork("sigmoid", 65, 1.0, hidden=16)
+    >>> import corrnoise as cn
+    >>> network = cn.losses.TwoLayerNetwork("sigmoid", 65, 1.0, hidden=16)
     >>> network.dimension, network.lipschitz, round(network.smoothness, 6)
     (1056, 0.25, 0.158725)
     """
@@ -397,13 +535,19 @@ class EmpiricalRisk(Record):
 
     Parameters
     ----------
-    loss : f, with its constants
-    examples : a_1, …, a_N, shape (N, features), of norms at most ``loss.feature_norm``
-    regularisation : λ >= 0
+    loss : SmoothLoss
+        f, with its constants.
+    examples : array of float
+        a_1, …, a_N, shape (N, features), of norms at most ``loss.feature_norm``.
+    regularisation : float, default 0.0
+        λ >= 0.
 
     Examples
     --------
-    >>> risk = EmpiricalRisk(MarginLoss("sigmoid", 2, 1.0), np.array([[1.0, 0.0], [0.0, -1.0]]), 0.02)
+    >>> import numpy as np
+    >>> import corrnoise as cn
+    >>> loss = cn.losses.MarginLoss("sigmoid", 2, 1.0)
+    >>> risk = cn.losses.EmpiricalRisk(loss, np.array([[1.0, 0.0], [0.0, -1.0]]), 0.02)
     >>> risk.gradients(np.zeros(2))
     array([-0.125,  0.125])
     """
@@ -427,16 +571,46 @@ class EmpiricalRisk(Record):
         return self.loss.smoothness + self.regularisation
 
     def regulariser_gradients(self, points: Array) -> Array:
-        """Gradients of the regulariser at points of shape (…, d), same shape."""
+        """Gradients of the regulariser at points of shape (…, d), same shape.
+
+        Parameters
+        ----------
+        points : array of float
+            Points w, shape (…, d).
+
+        Returns
+        -------
+        array of float
+        """
         squares = np.einsum("...d,...d->...", points, points)[..., np.newaxis]
         return np.asarray(self.regularisation * points / np.sqrt(1 + squares))
 
     def gradients(self, points: Array) -> Array:
-        """∇F at points of shape (…, d), same shape."""
+        """∇F at points of shape (…, d), same shape.
+
+        Parameters
+        ----------
+        points : array of float
+            Points w, shape (…, d).
+
+        Returns
+        -------
+        array of float
+        """
         return self.loss.mean_gradients(points, self.examples) + self.regulariser_gradients(points)
 
     def values(self, points: Array) -> Array:
-        """F at points of shape (…, d), shape (…)."""
+        """F at points of shape (…, d), shape (…).
+
+        Parameters
+        ----------
+        points : array of float
+            Points w, shape (…, d).
+
+        Returns
+        -------
+        array of float
+        """
         squares = np.einsum("...d,...d->...", points, points)
         penalty = self.regularisation * squares / (1 + np.sqrt(1 + squares))
         return np.asarray(self.loss.mean_values(points, self.examples) + penalty)

@@ -18,7 +18,7 @@ def patterns(participation: Participation) -> Iterator[Indices]:
 
     Parameters
     ----------
-    participation
+    participation : Participation
         Who takes part when.
 
     Examples
@@ -58,9 +58,9 @@ def number_of_patterns(participation: Participation, most: int | None = None) ->
 
     Parameters
     ----------
-    participation
+    participation : Participation
         Who takes part when.
-    most
+    most : int, optional
         Counting stops above this number; None to count them all.
     """
     who = participation.worst

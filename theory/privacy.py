@@ -110,14 +110,14 @@ class Budget(Record):
 
     Parameters
     ----------
-    rho
+    rho : float, optional
         ρ of zero-concentrated differential privacy of the whole run, in [1e-100, 1e100]; None for that of ``epsilon``
         and ``delta``.
-    epsilon, delta
+    epsilon, delta : float, optional
         The (ε, δ) of the whole run, in place of ``rho``: ε >= 0 and 0 < δ < 1.
-    clip_norm
+    clip_norm : float, default 1.0
         G: the largest norm of the gradient of one example, over all parameters together, in [1e-100, 1e100].
-    adjacency
+    adjacency : {"zero-out", "replace-one"}, default "zero-out"
         ``"zero-out"``: the gradients of an example are replaced by zero.  ``"replace-one"``: by those of any other
         example, which doubles the sensitivity.
 
@@ -128,7 +128,8 @@ class Budget(Record):
 
     Examples
     --------
-    >>> budget = Budget(epsilon=2.0, delta=1e-6)
+    >>> import corrnoise as cn
+    >>> budget = cn.Budget(epsilon=2.0, delta=1e-6)
     >>> round(budget.gaussian_rho, 4)
     0.1005
     >>> budget.epsilon_at(1e-6) <= 2.0
@@ -179,12 +180,13 @@ class Budget(Record):
 
         Parameters
         ----------
-        sensitivity
+        sensitivity : float
             An upper bound of the zero-out sensitivity γ of what really runs, in (0, inf]; ``inf`` gives ``inf``.
 
         Returns
         -------
-        The standard deviation of the independent noise in units of the clip norm.
+        float
+            The standard deviation of the independent noise in units of the clip norm.
         """
         if sensitivity == math.inf:
             return math.inf
@@ -199,8 +201,12 @@ class Budget(Record):
 
         Parameters
         ----------
-        sensitivity
+        sensitivity : float
             As for ``multiplier``.
+
+        Returns
+        -------
+        float
         """
         return self.multiplier(sensitivity) * self.clip_norm
 
@@ -217,8 +223,12 @@ class Budget(Record):
 
         Parameters
         ----------
-        delta
+        delta : float
             0 < δ < 1.
+
+        Returns
+        -------
+        float
         """
         return gaussian_epsilon(self.gaussian_rho, delta)
 
@@ -227,13 +237,22 @@ class Budget(Record):
 
         Parameters
         ----------
-        epsilon
+        epsilon : float
             ε >= 0.
+
+        Returns
+        -------
+        float
         """
         return gaussian_delta(self.gaussian_rho, epsilon)
 
     def in_words(self) -> str:
-        """The budget as it stands in reports."""
+        """The budget as it stands in reports.
+
+        Returns
+        -------
+        str
+        """
         if self.rho is not None:
             return f"{self.rho:.6g}-zCDP for {self.adjacency} adjacency"
         return f"({self.epsilon:g}, {self.delta:g})-DP for {self.adjacency} adjacency"
@@ -283,11 +302,11 @@ def gaussian_deltas(budgets: Array, epsilon: ArrayLike, *, upper: bool = True) -
 
     Parameters
     ----------
-    budgets
+    budgets : array of float
         ρ > 0, of any shape.
-    epsilon
+    epsilon : array_like
         Any real numbers, of a shape that goes with that of ``budgets``.
-    upper
+    upper : bool, default True
         Whether the result is rounded up, or down.
     """
     mu = np.sqrt(2 * np.maximum(budgets, 1e-200))
@@ -311,14 +330,15 @@ def gaussian_delta(rho: float, epsilon: float) -> float:
 
     Parameters
     ----------
-    rho
+    rho : float
         ρ = Δ²/(2σ²) > 0, its zCDP budget: sensitivity Δ, standard deviation σ of the noise.
-    epsilon
+    epsilon : float
         ε >= 0.
 
     Returns
     -------
-    The smallest float that is at least δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), μ = sqrt(2ρ); never 0.
+    float
+        The smallest float that is at least δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), μ = sqrt(2ρ); never 0.
 
     Notes
     -----
@@ -327,7 +347,8 @@ def gaussian_delta(rho: float, epsilon: float) -> float:
 
     Examples
     --------
-    >>> print(f"{gaussian_delta(rho=0.1, epsilon=2.0):.3e}")
+    >>> import corrnoise as cn
+    >>> print(f"{cn.privacy.gaussian_delta(rho=0.1, epsilon=2.0):.3e}")
     9.448e-07
     """
     rho = checks.real("rho", rho, "(0, inf)")
@@ -343,14 +364,15 @@ def gaussian_epsilon(rho: float, delta: float) -> float:
 
     Parameters
     ----------
-    rho
+    rho : float
         ρ = Δ²/(2σ²) > 0, its zCDP budget: sensitivity Δ, standard deviation σ of the noise.
-    delta
+    delta : float
         0 < δ < 1.
 
     Returns
     -------
-    The smallest float ε >= 0 with δ(ε) <= ``delta``.  It is 0.0 if δ(0) <= ``delta``.
+    float
+        The smallest float ε >= 0 with δ(ε) <= ``delta``.  It is 0.0 if δ(0) <= ``delta``.
 
     Notes
     -----
@@ -358,7 +380,8 @@ def gaussian_epsilon(rho: float, delta: float) -> float:
 
     Examples
     --------
-    >>> round(gaussian_epsilon(rho=0.1, delta=1e-6), 4)
+    >>> import corrnoise as cn
+    >>> round(cn.privacy.gaussian_epsilon(rho=0.1, delta=1e-6), 4)
     1.9945
     """
     rho = checks.real("rho", rho, "(0, inf)")
@@ -376,14 +399,15 @@ def gaussian_rho(epsilon: float, delta: float) -> float:
 
     Parameters
     ----------
-    epsilon
+    epsilon : float
         ε >= 0.
-    delta
+    delta : float
         0 < δ < 1.
 
     Returns
     -------
-    The largest float ρ with δ(ε) <= ``delta``; 0.0 where the true one is below the range of floats.
+    float
+        The largest float ρ with δ(ε) <= ``delta``; 0.0 where the true one is below the range of floats.
 
     Notes
     -----
@@ -392,10 +416,11 @@ def gaussian_rho(epsilon: float, delta: float) -> float:
 
     Examples
     --------
-    >>> rho = gaussian_rho(epsilon=2.0, delta=1e-6)
+    >>> import corrnoise as cn
+    >>> rho = cn.privacy.gaussian_rho(epsilon=2.0, delta=1e-6)
     >>> round(rho, 4)
     0.1005
-    >>> gaussian_epsilon(rho, delta=1e-6) <= 2.0
+    >>> cn.privacy.gaussian_epsilon(rho, delta=1e-6) <= 2.0
     True
     """
     epsilon = checks.real("epsilon", epsilon, "[0, inf)")
@@ -433,15 +458,16 @@ def zcdp_to_approx_dp(rho: float, delta: float) -> float:
 
     Parameters
     ----------
-    rho
+    rho : float
         ρ > 0.
-    delta
+    delta : float
         0 < δ < 1.
 
     Returns
     -------
-    ε >= 0, the optimum over all orders α > 1, rounded up.  It is never too small.  It is too large by at most one unit
-    in the last place, except close to 0.
+    float
+        ε >= 0, the optimum over all orders α > 1, rounded up.  It is never too small.  It is too large by at most one
+        unit in the last place, except close to 0.
 
     Notes
     -----
@@ -450,7 +476,8 @@ def zcdp_to_approx_dp(rho: float, delta: float) -> float:
 
     Examples
     --------
-    >>> round(zcdp_to_approx_dp(rho=0.1, delta=1e-6), 4)
+    >>> import corrnoise as cn
+    >>> round(cn.privacy.zcdp_to_approx_dp(rho=0.1, delta=1e-6), 4)
     2.1419
     """
     rho = checks.real("rho", rho, "(0, inf)")
@@ -468,15 +495,16 @@ def approx_dp_to_zcdp(epsilon: float, delta: float) -> float:
 
     Parameters
     ----------
-    epsilon
+    epsilon : float
         ε >= 0.
-    delta
+    delta : float
         0 < δ < 1.
 
     Returns
     -------
-    ρ >= 0, the largest that ``zcdp_to_approx_dp`` maps to at most ``epsilon``, rounded down: never too large, and too
-    small by no more than one unit in the last place.  0.0 where the true one is below the range of floats.
+    float
+        ρ >= 0, the largest that ``zcdp_to_approx_dp`` maps to at most ``epsilon``, rounded down: never too large, and
+        too small by no more than one unit in the last place.  0.0 where the true one is below the range of floats.
 
     Notes
     -----
@@ -484,7 +512,8 @@ def approx_dp_to_zcdp(epsilon: float, delta: float) -> float:
 
     Examples
     --------
-    >>> round(approx_dp_to_zcdp(epsilon=2.0, delta=1e-6), 4)
+    >>> import corrnoise as cn
+    >>> round(cn.privacy.approx_dp_to_zcdp(epsilon=2.0, delta=1e-6), 4)
     0.0882
     """
     epsilon = checks.real("epsilon", epsilon, "[0, inf)")

@@ -23,9 +23,12 @@ class Recursion(Record):
 
     Parameters
     ----------
-    transition : Φ, shape (n, G, m, m), or (1, G, m, m) for the same in every step
-    input : γ, shape (n, G, m), or (1, G, m)
-    weights : w >= 0, shape (n, G)
+    transition : array_like
+        Φ, shape (n, G, m, m), or (1, G, m, m) for the same in every step.
+    input : array_like
+        γ, shape (n, G, m), or (1, G, m).
+    weights : array_like
+        w >= 0, shape (n, G).
 
     Examples
     --------

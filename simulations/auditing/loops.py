@@ -36,7 +36,9 @@ class Examples:
 
     Parameters
     ----------
-    pool, step
+    pool : Pool
+        The data set, and the step.
+    step : int
         The data set, and the step.
     """
 
@@ -57,11 +59,11 @@ class Pool(Sequence[Examples]):
 
     Parameters
     ----------
-    steps, examples
+    steps, examples : int
         Their numbers.
-    rule
+    rule : callable
         The gradients of some examples in a step, shape (numbers, d).
-    layout
+    layout : Layout
         Where they lie.
 
     Attributes
@@ -137,15 +139,15 @@ def released(
 
     Parameters
     ----------
-    loop
+    loop : object
         A function or a class.
-    gradients
+    gradients : Gradients or Pool
         Of each step.
-    run
+    run : int
         Its number, for messages.
-    crashes
+    crashes : sequence of int, optional
         Steps before which the object of the class is dropped and another one begins.
-    probe
+    probe : Gradients or Pool, optional
         Other gradients, for steps that come again.
     """
     if not inspect.isclass(loop):

@@ -60,9 +60,19 @@ def sampled_evidence(
 
     Parameters
     ----------
-    loop, runs, crashes, level, random
+    loop : object
         As for ``audit``.
-    plan, layout
+    runs : int
+        As for ``audit``.
+    crashes : tuple of int
+        As for ``audit``.
+    level : float
+        As for ``audit``.
+    random : Generator
+        As for ``audit``.
+    plan : Plan
+        The plan, and where the canaries lie, each of which is an example.
+    layout : Layout
         The plan, and where the canaries lie, each of which is an example.
     """
     steps = plan.who.length

@@ -68,13 +68,21 @@ def run_bench(
 
     Parameters
     ----------
-    plan : the public settings
-    examples : features and targets of each client, at least ``batch`` × ``per_pass`` of them
-    folder : new, or that of the same run; a folder for each client and one for the server
-    cluster : the address of a Dask scheduler whose workers see the folder; None answers in this process
-    after_round : called after each round
+    plan : Plan
+        The public settings.
+    examples : sequence of two arrays of float
+        Features and targets of each client, at least ``batch`` × ``per_pass`` of them.
+    folder : path
+        New, or that of the same run; a folder for each client and one for the server.
+    cluster : str, optional
+        The address of a Dask scheduler whose workers see the folder; None answers in this process.
+    after_round : callable, optional
+        Called after each round.
 
-    Returns the server after the last round.
+    Returns
+    -------
+    FederatedServer
+        The server after the last round.
     """
     if cluster is not None:
         require_scheduler(cluster)  # before anything is written

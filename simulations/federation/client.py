@@ -66,7 +66,21 @@ _KINDS = by_name(ClientState)
 
 
 def linear_contribution(loss: LinearLoss, features: Array, targets: Array) -> Corrections:
-    """The corrections of a linear loss on the data of a client, features of shape (n, k) and targets of shape (n,)."""
+    """The corrections of a linear loss on the data of a client, features of shape (n, k) and targets of shape (n,).
+
+    Parameters
+    ----------
+    loss : LinearLoss
+        The loss, with its bounds.
+    features : array of float
+        Shape (n, k).
+    targets : array of float
+        Shape (n,).
+
+    Returns
+    -------
+    Corrections
+    """
     features, targets = loss.checked_examples(features, targets)
     held = digest([[list(each.shape), digest(each.tobytes())] for each in (features, targets)])
     return Corrections(lambda x, examples: loss.gradients(x, features[examples], targets[examples]), held)
@@ -90,13 +104,26 @@ def enrol(plan: Plan, name: str, folder: str | os.PathLike[str], *, examples: in
 
     Parameters
     ----------
-    plan, name : the run, and the name of the client in it
-    folder : a new folder; it appears complete or not at all
-    examples : how many examples the client has, at least ``batch`` × ``per_pass``
+    plan : Plan
+        The run.
+    name : str
+        The client in the run, a word: other names could pass for lines of a roster.
+    folder : path
+        A new folder; it appears complete or not at all.
+    examples : int
+        The number of examples of the client, at least ``batch`` × ``per_pass``.
 
-    Returns the public key in hexadecimal digits, or None without the library ``cryptography``.
-    Raises ``FileExistsError`` where the folder is there, ``ValueError`` where there are too few examples, or the name
-    is not a word, which could pass for other lines of a roster.
+    Returns
+    -------
+    str or None
+        The public key in hexadecimal digits; None without the library ``cryptography``.
+
+    Raises
+    ------
+    FileExistsError
+        If the folder exists.
+    ValueError
+        If there are too few examples, or the name is not a word.
     """
     checks.instance("plan", plan, Plan)
     if not isinstance(name, str) or not name.isprintable() or len(name.split()) != 1 or name != name.strip():
@@ -126,12 +153,16 @@ class FederatedClient:
 
     Parameters
     ----------
-    plan : the public settings
-    name : of the client, as enrolled
-    folder : of this client alone, made by ``enrol``
-    contribution : the unguarded corrections of examples, shape (b, d), each from its own example alone
-        It must not fail because of the data, as the server notices.  If it has an attribute ``data``, a string, then
-        this must stay as in the first participation: data in another order would use examples twice.
+    plan : Plan
+        The public settings.
+    name : str
+        Of the client, as enrolled.
+    folder : path
+        Of this client alone, made by ``enrol``.
+    contribution : callable
+        The unguarded corrections of examples, shape (b, d), each from its own example alone.  It must not fail because
+        of the data, as the server notices.  If it has an attribute ``data``, a string, then this must stay as in the
+        first participation: data in another order would use examples twice.
     """
 
     def __init__(self, plan: Plan, name: str, folder: str | os.PathLike[str], contribution: Contribution) -> None:
@@ -175,11 +206,28 @@ class FederatedClient:
         return own
 
     def reply(self, request: Request) -> Reply | Refusal:
-        """The messages that the server has not acknowledged, added up, the one of this round among them; or a refusal.
+        """The sum of the messages that the server has not acknowledged, this round included; or a refusal.
 
-        A second request of a round has the same participation.  Raises ``FileNotFoundError`` without a state,
-        ``ValueError`` where the state is damaged or of another client, ``OSError`` where it cannot be written; nothing
-        has left then, and the state is as before.
+        A second request of a round has the same participation.  After an error nothing has left, and the state is as
+        before.
+
+        Parameters
+        ----------
+        request : Request
+            The request of the server.
+
+        Returns
+        -------
+        Reply or Refusal
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no state.
+        ValueError
+            If the state is damaged or belongs to another client.
+        OSError
+            If the state cannot be written.
         """
         with self._locked() as state:
             answer, new = self._answer(state, request)
@@ -188,7 +236,17 @@ class FederatedClient:
             return answer
 
     def signature(self, answer: Reply | Refusal | Presence) -> str | None:
-        """The signature of an answer by the key of the folder, in hexadecimal digits; None without a key."""
+        """The signature of an answer by the key of the folder, in hexadecimal digits; None without a key.
+
+        Parameters
+        ----------
+        answer : Reply, Refusal or Presence
+            The answer to sign.
+
+        Returns
+        -------
+        str or None
+        """
         return keys.sign(self.folder, answer.statement())
 
     def _answer(self, state: ClientState, request: Request) -> tuple[Reply | Refusal, ClientState | None]:

@@ -62,31 +62,50 @@ _SIZES = "[1e-50, 1e50]"
 class Plan(Record):
     """The public settings of a run.
 
-    Raises ``ValueError`` or ``TypeError`` where an argument is out of its range, or no noise covers the settings.
-
     Parameters
     ----------
-    run : a name; requests, replies and states of other runs are refused
-    model : the number d of parameters, or a linear loss, which the guard ``"centred"`` needs
-    rounds, participants : T >= 1 and the clients m >= 1 that are asked in a round
-    batch, per_pass, passes : examples of a participation b, participations of a pass p, and passes E, all >= 1
-        A client needs p b examples; more are left out.
-    radius : radius D/2 of the ball about 0 that contains all query points
-    learning_rate : η in (0, 1e50]
-    budget : the privacy budget of a unit in the whole run, the clip norm c in [1e-50, 1e50], and the neighbouring data
-        The guard ``"centred"`` does not use c.
-    unit : ``"example"`` or ``"client"``: neighbouring data differ in it, for the second in all data of a client
-    noise : the mechanism over the participations, or ``"best-share"``, or ``"two-buffers"`` for ``cn.default_noise``
-        None stands for ``cn.default_noise``, and at client level with local noise for independent noise, because there
-        a share that is taken back only adds variance.
-    trust : ``"local"``: clients add noise, the server need not be trusted; ``"central"``: the server adds it
-    guard : ``"norm"`` or ``"centred"``
-    separation : with ``trust="central"`` a client is asked again after so many rounds at the earliest, >= 1
+    run : str
+        A name; requests, replies and states of other runs are refused.
+    model : LinearLoss or int
+        The number d of parameters, or a linear loss, which the guard ``"centred"`` needs.
+    rounds, participants : int
+        T >= 1 and the clients m >= 1 that are asked in a round.
+    batch, per_pass, passes : int
+        Examples of a participation b, participations of a pass p, and passes E, all >= 1 A client needs p b examples;
+        more are left out.
+    radius : float
+        Radius D/2 of the ball about 0 that contains all query points.
+    learning_rate : float
+        η in (0, 1e50].
+    budget : Budget
+        The privacy budget of a unit in the whole run, the clip norm c in [1e-50, 1e50], and the neighbouring data The
+        guard ``"centred"`` does not use c.
+    unit : {"example", "client"}
+        ``"example"`` or ``"client"``: neighbouring data differ in it, for the second in all data of a client.
+    noise : Mechanism or str, optional
+        The mechanism over the participations, or ``"best-share"``, or ``"two-buffers"`` for ``cn.default_noise`` None
+        stands for ``cn.default_noise``, and at client level with local noise for independent noise, because there a
+        share that is taken back only adds variance.
+    trust : {"local", "central"}, default "local"
+        ``"local"``: clients add noise, the server need not be trusted; ``"central"``: the server adds it.
+    guard : {"norm", "centred"}, default "norm"
+        ``"norm"`` or ``"centred"``.
+    separation : int, default 1
+        With ``trust="central"`` a client is asked again after so many rounds at the earliest, >= 1.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range, or no noise covers the settings.
+    TypeError
+        If an argument has another type.
 
     Examples
     --------
-    >>> plan = Plan("digits", 10, rounds=20, participants=5, batch=2, per_pass=8, passes=1, radius=2.0,
-    ...             learning_rate=0.1, budget=Budget(2.0, adjacency="replace-one"), unit="example", noise=DPSGD())
+    >>> import corrnoise as cn
+    >>> plan = cn.flower.Plan("digits", 10, rounds=20, participants=5, batch=2, per_pass=8, passes=1, radius=2.0,
+    ...                       learning_rate=0.1, budget=cn.Budget(2.0, adjacency="replace-one"), unit="example",
+    ...                       noise=cn.mechanisms.DPSGD())
     >>> round(plan.noise_std, 6), plan.participations
     (0.5, 8)
     """
@@ -211,8 +230,14 @@ class Plan(Record):
 
         Parameters
         ----------
-        delta : δ in (0, 1) of the stated ε; None for the δ of the budget
-        restored : how often an older state was put back unnoticed, r >= 0: all that leaves is then (1 + r)ρ-zCDP
+        delta : float, optional
+            δ in (0, 1) of the stated ε; None for the δ of the budget.
+        restored : int, default 0
+            How often an older state was put back unnoticed, r >= 0: all that leaves is then (1 + r)ρ-zCDP.
+
+        Returns
+        -------
+        dict
         """
         factor = 1 + checks.integer("restored", restored, 0)
         once = self.budget.gaussian_rho
@@ -233,6 +258,17 @@ class Plan(Record):
         """Warnings for somebody who starts this run with so many clients, each a sentence.
 
         ``delta`` is that of ε, as for ``guarantee``; without any, 1e-5.
+
+        Parameters
+        ----------
+        clients : int
+            Clients in the roster, >= 1.
+        delta : float, optional
+            δ of the stated ε, as for ``guarantee``; None for the δ of the budget or 1e-5.
+
+        Returns
+        -------
+        list of str
         """
         found = []
         delta = self.budget.delta or 1e-5 if delta is None else delta
@@ -255,18 +291,39 @@ class Plan(Record):
         return found
 
     def identity(self) -> str:
-        """A digest of all settings: states of other plans are refused."""
+        """A digest of all settings: states of other plans are refused.
+
+        Returns
+        -------
+        str
+        """
         return digest(plain(self))
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the plan to one file, ``.json`` or ``.npz``."""
+        """Write the plan to one file, ``.json`` or ``.npz``.
+
+        Parameters
+        ----------
+        path : path
+            The file, which ends in ``.json`` or ``.npz``.
+        """
         save(self, path, _KINDS)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Plan:
-        """The plan in a file of ``save``; σ and the guarantee are computed again."""
+        """The plan in a file of ``save``; σ and the guarantee are computed again.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+
+        Returns
+        -------
+        callable
+        """
         plan: Plan = load(path, _KINDS, check=lambda thing: checks.instance("plan", thing, cls))
         return plan
 

@@ -63,11 +63,16 @@ class FederatedServer:
 
     Parameters
     ----------
-    plan : the public settings
-    roster : the clients: names, or a mapping from names to public keys; replies of a client with a key must be signed
-    folder : of this server, made if it is new; a folder with a state goes on from it.  Other processes are kept out.
-    start : x_1, in the ball; None for 0
-    rng : of the schedule, which must not depend on data; None for the operating system
+    plan : Plan
+        The public settings.
+    roster : sequence of str or dict of str to str or None
+        The clients: names, or a mapping from names to public keys; replies of a client with a key must be signed.
+    folder : path
+        Of this server, made if it is new; a folder with a state goes on from it.  Other processes are kept out.
+    start : array of float, optional
+        x_1, in the ball; None for 0.
+    rng : Generator, optional
+        Of the schedule, which must not depend on data; None for the operating system.
     """
 
     def __init__(
@@ -147,6 +152,15 @@ class FederatedServer:
 
         Fewer than m are asked where fewer can be: clients that are exhausted or, with central trust, were asked less
         than ``separation`` rounds ago are left out.  The state is on the disk when this returns.
+
+        Parameters
+        ----------
+        available : sequence of str, optional
+            The clients that can be asked; None for the whole roster.
+
+        Returns
+        -------
+        dict of str to Request
         """
         state, plan = self.state, self.plan
         if self.finished:
@@ -178,6 +192,19 @@ class FederatedServer:
 
         ``sender`` is the client that the transport has authenticated; a client with a key in the roster is
         authenticated by the signature.  Other answers are counted and logged, and change nothing else.
+
+        Parameters
+        ----------
+        sender : str
+            The client that the transport has authenticated.
+        answer : object
+            A ``Reply`` or ``Refusal``; anything else is rejected.
+        signature : str, optional
+            The signature, which a client with a key in the roster needs.
+
+        Returns
+        -------
+        bool
         """
         flaw = self._flaw(sender, answer, signature)
         if flaw is not None:
@@ -231,7 +258,19 @@ class FederatedServer:
         return None
 
     def longest(self, first: int, last: int) -> float:
-        """The largest norm of a reply that is taken; an honest one is longer with the probability ``HONEST``."""
+        """The largest norm of a reply that is taken; an honest one is longer with the probability ``HONEST``.
+
+        Parameters
+        ----------
+        first : int
+            The first participation in the reply, >= 1.
+        last : int
+            The last participation in the reply.
+
+        Returns
+        -------
+        float
+        """
         plan = self.plan
         reach = plan.reach * (last - first + 1) * (1 + 1e-9)
         if plan.trust == "central":

@@ -54,17 +54,29 @@ def simulate_federation(
 ) -> Simulated:
     """Run a plan with a linear loss on data, from x_1 = 0.
 
-    Raises ``ValueError`` where there are fewer clients than participants, a client has too few examples, or an example
-    is beyond the bounds of the loss.
-
     Parameters
     ----------
-    plan : the public settings
-    examples : features and targets of each client, at least ``batch`` × ``per_pass``, used in this order
-    seed : of the schedule and of all noise
-    algorithm : ``"corrections"`` as in a real run, or ``"gradients"``: projected SGD, where each message is a gradient
-        with fresh noise; then the noise of the plan must be independent.  Both are equally private.
-    scale : σ in place of ``plan.noise_std``, in [0, 1e100]; 0 for a run without privacy
+    plan : Plan
+        The public settings.
+    examples : sequence of two arrays of float
+        Features and targets of each client, at least ``batch`` × ``per_pass``, used in this order.
+    seed : int
+        Of the schedule and of all noise.
+    algorithm : {"corrections", "gradients"}, default "corrections"
+        ``"corrections"`` as in a real run, or ``"gradients"``: projected SGD, where each message is a gradient with
+        fresh noise; then the noise of the plan must be independent.  Both are equally private.
+    scale : float, optional
+        σ in place of ``plan.noise_std``, in [0, 1e100]; 0 for a run without privacy.
+
+    Returns
+    -------
+    Simulated
+
+    Raises
+    ------
+    ValueError
+        If there are fewer clients than participants, a client has too few examples, or an example is beyond the bounds
+        of the loss.
     """
     loss = checks.instance("model", plan.model, LinearLoss)
     clients, m, b, d = len(examples), plan.participants, plan.batch, plan.dimension

@@ -53,7 +53,12 @@ class Images(NamedTuple):
 def cifar_10() -> Images:
     """The 60 000 images of CIFAR-10, from OpenML.
 
-    Raises ``ImportError`` or ``OSError`` where scikit-learn is not installed, or OpenML cannot be reached.
+    Raises
+    ------
+    ImportError
+        If scikit-learn is not installed.
+    OSError
+        If OpenML cannot be reached.
     """
     pixels, classes, _ = load("CIFAR-10", download=True)
     return Images((pixels / 127.5 - 1).astype(np.float32).reshape(-1, 3, 32, 32), classes.astype(np.int64))

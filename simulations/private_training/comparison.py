@@ -207,9 +207,12 @@ def scores(experiment: Experiment, runs: Sequence[Run], seed: Sequence[int]) -> 
 
     Parameters
     ----------
-    experiment : one of ``EXPERIMENTS``, with a small network
-    runs : they share all that is random
-    seed : of the split, the order, the initial parameters and the noise
+    experiment : Experiment
+        One of ``EXPERIMENTS``, with a small network.
+    runs : sequence of Run
+        They share all that is random.
+    seed : sequence of int
+        Of the split, the order, the initial parameters and the noise.
     """
     network = experiment.network
     if network is None:
@@ -282,9 +285,12 @@ def paired_interval(differences: Array, *, level: float = 0.95, resamples: int =
 
     Parameters
     ----------
-    differences : one for each seed, shape (n,)
-    level : confidence in (0, 1)
-    resamples : how often the seeds are drawn anew
+    differences : array of float
+        One for each seed, shape (n,).
+    level : float, default 0.95
+        Confidence in (0, 1).
+    resamples : int, default 10000
+        How often the seeds are drawn anew.
     """
     drawn = np.random.default_rng(0).integers(differences.size, size=(resamples, differences.size))
     low, high = np.quantile(differences[drawn].mean(axis=1), [(1 - level) / 2, (1 + level) / 2])

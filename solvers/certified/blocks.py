@@ -98,13 +98,17 @@ def joined(
 
     Parameters
     ----------
-    transition, inputs, gram : Φ, Γ, Q of the blocks; shapes (c, G, m, m), (c, G, m, q), (c, G, m + q, m + q)
-    basis : inputs of the joined block in those of its parts, shape (c q, p)
-    free : whether responses are orthogonal to all that follow from the first state; if not, the first state is 0
+    transition, inputs, gram : array of float
+        Φ, Γ, Q of the blocks; shapes (c, G, m, m), (c, G, m, q), (c, G, m + q, m + q).
+    basis : array of float
+        Inputs of the joined block in those of its parts, shape (c q, p).
+    free : bool
+        Whether responses are orthogonal to all that follow from the first state; if not, the first state is 0.
 
     Returns
     -------
-    The Gram matrix of the responses to all c q inputs, shape (c q, c q), and Φ, Γ, Q of the joined block.
+    (array of float, array of float, array of float, array of float)
+        The Gram matrix of the responses to all c q inputs, shape (c q, c q), and Φ, Γ, Q of the joined block.
     """
     count, groups, m, q = inputs.shape
     size, p = basis.shape

@@ -175,10 +175,15 @@ def fixed_epochs_bounds(
 
     Up to 2048 steps the lower bound is rigorous.  Its array holds L_r of the strategy, shape (b, k, k), in the order of
     the epochs; 0 at places that are no steps.
-    Raises ``ValueError`` where the kind of the participation is another one, the numbers of steps differ, the columns
-    of A are dependent, or A is too large.  ``PrefixSums`` takes O(n k²) an iteration, any other workload O(n³), up to
+      ``PrefixSums`` takes O(n k²) an iteration, any other workload O(n³), up to
     4096 steps.  The iteration ends when ``gap`` is at most the tolerance, or after ``max_iterations``; the bounds hold
     all the same.
+
+    Raises
+    ------
+    ValueError
+        If the kind of the participation is another one, the numbers of steps differ, the columns of A are dependent, or
+        A is too large.
     """
     checks.instance("workload", workload, Workload)  # type: ignore[type-abstract]
     checks.instance("participation", participation, Participation)

@@ -216,9 +216,12 @@ def long_run_lower_bound(run: Recursion, participation: Participation, *, tolera
 
     Parameters
     ----------
-    run : the objective as a linear system
-    participation : who takes part when; the bound is for fixed epochs whose patterns it has
-    tolerance : share by which another L could be better, at which the search ends
+    run : Recursion
+        The objective as a linear system.
+    participation : Participation
+        Who takes part when; the bound is for fixed epochs whose patterns it has.
+    tolerance : float, default 0.002
+        Share by which another L could be better, at which the search ends.
     """
     epochs = in_fixed_epochs(participation)
     n, b, k = run.steps, min(epochs.period, run.steps), epochs.count

@@ -23,8 +23,10 @@ def best_share(participation: Participation, workload: Workload | None = None) -
 
     Parameters
     ----------
-    participation : with a number of steps
-    workload : of as many steps; None for prefix sums, ``regret_workload`` for the regret of linear losses
+    participation : Participation
+        With a number of steps.
+    workload : Workload, optional
+        Of as many steps; None for prefix sums, ``regret_workload`` for the regret of linear losses.
     """
 
     def noise(log_share: float) -> PoleNoise:

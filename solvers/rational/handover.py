@@ -75,7 +75,11 @@ def handed_over(
 
     ``mechanism`` is Toeplitz noise, or Toeplitz noise with scales; for the form ``"buffers"`` of rational noise.  It
     ``stands_for`` the noise that it was fitted to, or for itself.
-    Raises ``ValueError`` where the form does not hold, with the reason.
+
+    Raises
+    ------
+    ValueError
+        If the form does not hold, with the reason.
     """
     wanted = mechanism if stands_for is None else stands_for
     check_scales(mechanism, participation, form)

@@ -128,10 +128,14 @@ def reduced_noise(noise: CepstralNoise, tolerance: float) -> PoleNoise | FiniteN
     coefficients. The result is other noise than ``noise``: its privacy follows from *its own* sensitivity, never from
     that of ``noise``.  The spectrum of ``NuFTRL`` takes 8 poles for ν = 0.01, 14 for 1e-4 and 19 for 1e-6, at a
     tolerance of 1e-6.
-    Raises ``ValueError`` where None of them reaches the tolerance.
 
     The tolerance in [1e-12, 1) bounds the relative error of the limiting sensitivity and of the averaged variances b(x)
     at all rates x from the narrowest feature of |B|² at ω = 0 or π, estimated from the decay of the cepstrum, up to 1.
+
+    Raises
+    ------
+    ValueError
+        If no form reaches the tolerance.
     """
     if not isinstance(noise, CepstralNoise):
         raise TypeError(f"noise must be CepstralNoise, got {noise!r}")

@@ -44,8 +44,8 @@ def rational(noise: ToeplitzNoise, tolerance: float) -> PoleNoise | FiniteNoise:
 
     Examples
     --------
-    >>> from corrnoise.theory.mechanisms.product import NuFTRL
-    >>> rational(NuFTRL(0.01), 1e-6).poles.size
+    >>> import corrnoise as cn
+    >>> cn.mechanisms.rational(cn.mechanisms.NuFTRL(0.01), 1e-6).poles.size
     6
     """
     if isinstance(noise, CepstralNoise):

@@ -73,11 +73,15 @@ def minimise_strongly_convex_bound(
 ) -> MinimisedBound:
     """Find the noise with the smallest ``strongly_convex_bound`` ("Optimized" in Figure 3 of arXiv 2310.06771).
 
-    Raises ``ValueError`` where the learning rate is not below 2/smoothness: no noise has a finite bound.
-    Raises ``ArithmeticError`` where the optimal power spectrum has features too narrow to be factorised.
-
     ημ >= 1e-9 and ηL <= 1.9999.  The gradient noise shifts the optimum, and only with it does the noise depend on the
     budget.
+
+    Raises
+    ------
+    ValueError
+        If the learning rate is not below 2/smoothness: no noise has a finite bound.
+    ArithmeticError
+        If the optimal power spectrum has features too narrow to be factorised.
     """
     checked(problem, criterion)
     unit = problem.dimension * budget.unit_variance

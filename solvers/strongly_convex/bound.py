@@ -103,10 +103,6 @@ def strongly_convex_bound(
 
     Returns the bound, in units of F.  With gradient noise that depends on θ_t, E F(θ_t) may have no limit.  The bound
     then holds for its averages over time.
-    Raises ``TypeError`` where the noise is of a kind whose spectrum has no proved bounds
-    (``corrnoise.theory.mechanisms.spectra``).
-    Raises ``ConeProgramError`` where the cone solver failed; the message gives advice.
-    Raises ``ArithmeticError`` where the noise has features that no grid resolves.
 
     Theorem 3.1 of Choquette-Choo et al., arXiv 2310.06771, corrected.  The paper prints a multiplier with positive
     off-diagonal coefficients, for which the theorem is false (counterexamples in ``docs/strongly-convex-bound.md``).
@@ -114,26 +110,45 @@ def strongly_convex_bound(
 
     Parameters
     ----------
-    problem : the class of losses; ``inf`` is returned for ηL >= 2.  Otherwise ημ >= 1e-9 and ηL <= 1.9999.
-    noise : correlated noise, with σ² of its γ_∞; ``inf`` is returned where that diverges
-    budget : ρ, clip norm G and adjacency
-    method : ``"fast"``: the certified upper bound
-        Searches with ten times as many kernels improve it by less than 3e-4 for spectra that increase or decrease with
-        ω and 1e-6 <= ημ <= ηL <= 1.9 (2e-3 up to 1.99), and by some per cent for spectra with narrow lines in between.
-        ``"socp"``: the value of the paper's cone program, which is not certified; see
-        ``StronglyConvexCertificate.value``.
-    frequencies, lags : for ``"socp"`` only: the number of uniform frequencies on the full circle, even, so that 0 and π
-        are among them, and the largest lag, below half of it
-    criterion : ``"distance"`` bounds L ‖θ − θ*‖²/2, as the paper does
-        ``"objective"`` bounds F − F* directly and is up to some hundred times tighter at large condition numbers.
+    problem : StronglyConvex
+        The class of losses; ``inf`` is returned for ηL >= 2.  Otherwise ημ >= 1e-9 and ηL <= 1.9999.
+    noise : ToeplitzNoise
+        Correlated noise, with σ² of its γ_∞; ``inf`` is returned where that diverges.
+    budget : Budget, optional
+        ρ, clip norm G and adjacency.
+    method : {"fast", "socp"}, default "fast"
+        ``"fast"``: the certified upper bound.  Searches with ten times as many kernels improve it by less than 3e-4 for
+        spectra that increase or decrease with ω and 1e-6 <= ημ <= ηL <= 1.9 (2e-3 up to 1.99), and by some per cent for
+        spectra with narrow lines in between.  ``"socp"``: the value of the paper's cone program, which is not
+        certified; see ``StronglyConvexCertificate.value``.
+    frequencies : int, default 1000
+        For ``"socp"`` only: the number of uniform frequencies on the full circle, even, so that 0 and π are among them,
+        and the largest lag, below half of it.
+    lags : int, default 100
+        For ``"socp"`` only: the number of uniform frequencies on the full circle, even, so that 0 and π are among them,
+        and the largest lag, below half of it.
+    criterion : {"distance", "objective"}, default "distance"
+        ``"distance"`` bounds L ‖θ − θ*‖²/2, as the paper does ``"objective"`` bounds F − F* directly and is up to some
+        hundred times tighter at large condition numbers.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    TypeError
+        If the noise is of a kind whose spectrum has no proved bounds (``corrnoise.theory.mechanisms.spectra``).
+    ConeProgramError
+        If the cone solver failed; the message gives advice.
+    ArithmeticError
+        If the noise has features that no grid resolves.
 
     Examples
     --------
     >>> import corrnoise as cn
-    >>> from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
-    >>> from corrnoise.theory.mechanisms.product import NuFTRL
     >>> losses = cn.StronglyConvex(strong_convexity=0.1, smoothness=1.0, learning_rate=0.5)
-    >>> round(strongly_convex_bound(losses, NuFTRL(0.05)), 3)
+    >>> round(cn.papers.correlated_noise.strongly_convex_bound(losses, cn.mechanisms.NuFTRL(0.05)), 3)
     0.647
     """
     return strongly_convex_certificate(
@@ -162,7 +177,24 @@ def strongly_convex_certificate(
 
     Parameters
     ----------
-    problem, noise, budget, method, frequencies, lags, criterion : as in ``strongly_convex_bound``
+    problem : StronglyConvex
+        As in ``strongly_convex_bound``.
+    noise : ToeplitzNoise
+        As in ``strongly_convex_bound``.
+    budget : Budget, optional
+        As in ``strongly_convex_bound``.
+    method : {"fast", "socp"}, default "fast"
+        As in ``strongly_convex_bound``.
+    frequencies : int, default 1000
+        As in ``strongly_convex_bound``.
+    lags : int, default 100
+        As in ``strongly_convex_bound``.
+    criterion : {"distance", "objective"}, default "distance"
+        As in ``strongly_convex_bound``.
+
+    Returns
+    -------
+    StronglyConvexCertificate
     """
     checked(problem, criterion)
     checks.choice("method", method, METHODS)

@@ -124,7 +124,10 @@ class ConeProgram:
     def solve(self, spectrum: Array) -> ConeSolution:
         """The coefficients c >= 0 and gains that minimise Σ quadrature × spectrum × ξ, by CLARABEL.
 
-        Raises ``ConeProgramError`` where the solver does not report an optimum.
+        Raises
+        ------
+        ConeProgramError
+            If the solver does not report an optimum.
         """
         import cvxpy as cp
 

@@ -75,7 +75,11 @@ def prove(multiplier: Multiplier, drive: Drive, edges: Array) -> Proof:
 
     Returns the proof.  It proves nothing (``mean`` is ``inf``) if the slack vanishes somewhere, or if some 30 000
     panels do not resolve multiplier and drive.
-    Raises ``ValueError`` where the multiplier has a negative coefficient, so the theorem does not apply.
+
+    Raises
+    ------
+    ValueError
+        If the multiplier has a negative coefficient, so the theorem does not apply.
     """
     if not (multiplier.constant >= 0 and (multiplier.weights >= 0).all()):
         raise ValueError("multiplier must have coefficients >= 0, or it proves nothing")

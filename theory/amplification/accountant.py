@@ -65,11 +65,11 @@ def curve_of(strategy: Strategy, participation: Participation, column_error: flo
 
     Parameters
     ----------
-    strategy
+    strategy : Strategy
         The mechanism that runs.
-    participation
+    participation : Participation
         One of the sampled kinds.
-    column_error
+    column_error : float, default 0.0
         An upper bound of the norm by which a column of C may differ from that of the program, within the bands of C.
 
     Raises
@@ -108,11 +108,11 @@ class CutCurve(Curve):
 
     Parameters
     ----------
-    whole
+    whole : Curve
         The curve δ* without capacity.
-    overflow
+    overflow : float
         τ: probability that other examples alone fill a batch in which the example can be.
-    attained
+    attained : bool
         False: the bound is not reached.
     """
 
@@ -229,7 +229,10 @@ def amplified(
 ) -> Amplified:
     """Certified brackets of the ε at δ, or of the δ at ε; the arguments are those of ``cn.privacy.amplified``.
 
-    Raises ``ValueError`` where an argument is out of its range, or no accountant covers the run.
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range, or no accountant covers the run.
 
     Examples
     --------

@@ -49,9 +49,9 @@ class BinsCurve(Curve):
 
     Parameters
     ----------
-    lower, upper
+    lower, upper : array of float
         Ends of the Gram matrix of the bins, shape (b, b), in units of the squared clip norm.
-    attained
+    attained : bool
         Whether some gradients reach the pair.
     """
 
@@ -131,11 +131,11 @@ def bins_curve(strategy: Any, participation: Participation, column_error: float 
 
     Parameters
     ----------
-    strategy
+    strategy : object
         A mechanism: whatever has ``strategy(n)``, ``column_norms(n)`` and ``strategy_error(n)``.
-    participation
+    participation : Participation
         Of the kind ``"balls in bins"``.
-    column_error
+    column_error : float, default 0.0
         Bound of the 2-norm of each column of the difference between the strategy that runs and that of ``strategy``.
     """
     found = gram(strategy, participation.length, participation.period, column_error)
@@ -151,11 +151,11 @@ class RedrawnBinsCurve(Curve):
 
     Parameters
     ----------
-    lower, upper
+    lower, upper : float
         Ends of the squared column norms of the strategy, over all steps, in units of the squared clip norm.
-    steps, bins
+    steps, bins : int
         The length of the run and of an epoch; an example whose bin is missing in a shorter last epoch is left out.
-    attained
+    attained : bool
         True where the columns have one norm: then gradients reach the pair.
     """
 
@@ -212,9 +212,11 @@ def redrawn_bins_curve(strategy: Any, participation: Participation, column_error
 
     Parameters
     ----------
-    strategy, column_error
+    strategy : object
         As for ``bins_curve``.
-    participation
+    column_error : float, default 0.0
+        As for ``bins_curve``.
+    participation : Participation
         Of the kind ``"redrawn bins"``.
     """
     bands = strategy.bands(participation.length)

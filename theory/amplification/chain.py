@@ -51,11 +51,11 @@ class Chain(Record):
 
     Parameters
     ----------
-    length
+    length : int
         m >= 1.
-    shared, variance, own
+    shared, variance, own : float
         s, a and D, all >= 0.
-    correlation
+    correlation : float
         λ in [0, 1).
     """
 
@@ -80,11 +80,13 @@ class Chain(Record):
 
         Parameters
         ----------
-        epsilon
+        epsilon : float
             ε >= 0.
-        direction
+        direction : {"remove", "add"}
             ``"remove"`` or ``"add"``.
-        sums, states
+        sums : int, default 500
+            Numbers of nodes of S and of x.
+        states : int, default 80
             Numbers of nodes of S and of x.
         """
         found = chain_law(self.length, self.variance, self.correlation, self.own, direction, sums, states)
@@ -122,15 +124,15 @@ class States(Record):
 
     Parameters
     ----------
-    factors
+    factors : array of float
         w = e^x at the nodes, shape (n,).
-    start
+    start : array of float
         Masses of the first state, shape (n,).
-    transitions
+    transitions : array of float
         Masses of the next state, in rows, shape (n, n).
-    excess
+    excess : array of float
         κ of one step by the number of terms of the rest, shape (m + 1, n); 0 for add.
-    first_excess
+    first_excess : float
         The same for the first state and m terms.
     """
 

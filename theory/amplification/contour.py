@@ -57,11 +57,11 @@ class PoissonCurve(Curve):
 
     Parameters
     ----------
-    above, below
+    above, below : tuple of Factor
         The factors of the pair that bounds the run from above, and of one that is not above it.
-    attained
+    attained : bool
         Whether some gradients reach the pair ``below``.
-    comparison
+    comparison : str
         The pair in words.
     """
 

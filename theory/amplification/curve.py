@@ -36,11 +36,11 @@ class Bound(Record):
 
     Parameters
     ----------
-    lower, upper
+    lower, upper : float
         The two ends.
-    kind
+    kind : str
         ``"certified"``, or the confidence with which the bounds hold.
-    comparison
+    comparison : str
         The pair of laws that was computed, in words.
     """
 
@@ -67,11 +67,11 @@ class Curve(Record, ABC):
 
         Parameters
         ----------
-        epsilon
+        epsilon : float
             ε >= 0.
-        noise_multiplier
+        noise_multiplier : float
             σ > 0: standard deviation of the independent noise over the clip norm.
-        direction
+        direction : {"remove", "add"}
             ``"remove"`` or ``"add"``.
         """
 
@@ -87,11 +87,11 @@ class Amplified(Record):
 
     Parameters
     ----------
-    quantity
+    quantity : {"epsilon", "delta"}
         ``"epsilon"`` or ``"delta"``.
-    remove, add
+    remove, add : float, int or str
         Brackets for the two directions.
-    attained
+    attained : bool
         Whether some gradients reach the pair of laws that was computed.  Then the lower ends are bounds for the run
         itself.
     """
@@ -131,11 +131,11 @@ def delta_of(curve: Curve, epsilon: float, noise_multiplier: float) -> Amplified
 
     Parameters
     ----------
-    curve
+    curve : Curve
         The accountant's curve.
-    epsilon
+    epsilon : float
         ε >= 0.
-    noise_multiplier
+    noise_multiplier : float
         σ > 0.
     """
     epsilon, sigma = _checked(epsilon, noise_multiplier)
@@ -148,19 +148,20 @@ def epsilon_of(curve: Curve, delta: float, noise_multiplier: float, direction: D
 
     Parameters
     ----------
-    curve
+    curve : Curve
         The accountant's curve.
-    delta
+    delta : float
         0 < δ < 1.
-    noise_multiplier
+    noise_multiplier : float
         σ > 0.
-    direction
+    direction : {"remove", "add"}
         ``"remove"`` or ``"add"``.
 
     Returns
     -------
-    A bracket; δ at its upper end was verified to be at most ``delta``.  The upper end is ``inf`` if no ε up to 1e6
-    suffices.
+    float, int or str
+        A bracket; δ at its upper end was verified to be at most ``delta``.  The upper end is ``inf`` if no ε up to 1e6
+        suffices.
     """
     target = checks.real("delta", delta, "(0, 1)")
     _, sigma = _checked(0.0, noise_multiplier)
@@ -195,14 +196,15 @@ def noise_multiplier_of(curve: Curve, epsilon: float, delta: float) -> float:
 
     Parameters
     ----------
-    curve
+    curve : Curve
         The accountant's curve.
-    epsilon, delta
+    epsilon, delta : float
         ε >= 0 and 0 < δ < 1.
 
     Returns
     -------
-    A number at which the upper ends of δ in both directions were verified to be at most ``delta``.
+    float
+        A number at which the upper ends of δ in both directions were verified to be at most ``delta``.
 
     Raises
     ------

@@ -59,11 +59,13 @@ def enclosure(
 
     Parameters
     ----------
-    factors
+    factors : tuple of Factor
         The product, without order.
-    epsilon, sigma, direction
+    epsilon, sigma : float
         As for ``Curve.delta``.
-    planned
+    direction : {"remove", "add"}
+        As for ``Curve.delta``.
+    planned : callable
         Makes the plan.
     """
     with ctx.workprec(_BITS):

@@ -11,11 +11,11 @@ class Factor(Record):
 
     Parameters
     ----------
-    rate
+    rate : float
         q, 0 < q <= 1; 1 for a Gaussian mechanism.
-    norm
+    norm : float
         Δ > 0: the largest norm by which the example moves the output, in units of the clip norm.
-    count
+    count : int
         T >= 1, the number of such steps.
     """
 

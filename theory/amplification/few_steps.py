@@ -27,9 +27,11 @@ def bracket_by_laws(
 
     Parameters
     ----------
-    factors
+    factors : tuple of Factor
         The product, with some sampled steps.
-    epsilon, sigma, direction
+    epsilon, sigma : float
+        As for ``Curve.delta``.
+    direction : {"remove", "add"}
         As for ``Curve.delta``.
     """
     lower, upper = (

@@ -32,9 +32,9 @@ class Gram(Record):
 
     Parameters
     ----------
-    lower, upper
+    lower, upper : array of float
         Shape (b, b), symmetric and non-negative, in units of the squared clip norm.
-    attained
+    attained : bool
         Whether no entry of the strategy is negative, so that a constant gradient attains the pair of Theorem 1.
     """
 
@@ -48,10 +48,10 @@ def gram(strategy: Any, steps: int, bins: int, column_error: float = 0.0) -> Gra
 
     Parameters
     ----------
-    strategy
+    strategy : object
         Whatever has ``strategy(n)``, ``column_norms(n)`` and ``strategy_error(n)`` as mechanisms have; Toeplitz noise
         has ``inverse_with_error(n)`` besides.
-    column_error
+    column_error : float, default 0.0
         Bound of the 2-norm of each column of the difference between the strategy that runs and the stated one.
 
     Raises

@@ -45,13 +45,13 @@ class Law(Record):
 
     Parameters
     ----------
-    positions, masses
+    positions, masses : array of float
         Atoms x >= 0 in increasing order and their masses, shape (N,).
-    singular
+    singular : float
         The mass of P where Q has none; 0 for lower laws.
-    rounding
+    rounding : float
         r of the module's docstring.
-    upper
+    upper : bool
         Whether the law bounds from above.
     """
 
@@ -66,9 +66,9 @@ class Law(Record):
 
         Parameters
         ----------
-        epsilon
+        epsilon : float
             Any real number.
-        shared
+        shared : float, default 0.0
             s >= 0: the variance of G, which is integrated exactly.
         """
         sign = 1 if self.upper else -1

@@ -47,13 +47,13 @@ class Exchangeable(Record):
 
     Parameters
     ----------
-    shared
+    shared : float
         s >= 0.
-    own
+    own : array of float
         c >= 0, shape (k,).
-    weights
+    weights : array of float
         p > 0 with the sum 1, shape (k,).
-    name
+    name : str
         In words.
     """
 

@@ -67,16 +67,17 @@ def separation(inside: Array, outside: Array, noise: Spread, mu: float) -> Evide
 
     Parameters
     ----------
-    inside, outside
+    inside, outside : array of float
         Scores with and without, vectors.
-    noise
+    noise : Spread
         Of idle scores under the same filter.
-    mu
+    mu : float
         μ of the claim.
 
     Returns
     -------
-    The difference in units of the spread of the noise, which is at most μ as claimed.
+    str
+        The difference in units of the spread of the noise, which is at most μ as claimed.
     """
     effective = effective_number(inside.size, outside.size)
     if not effective:
@@ -117,9 +118,9 @@ def learned_filter(difference: Array, basis: Array) -> Array:
 
     Parameters
     ----------
-    difference
+    difference : array of float
         Mean with less mean without, of white releases of some canaries, shape (T,).
-    basis
+    basis : array of float
         Signals of which the filter is a combination, shape (T, number).
     """
     orthogonal = np.linalg.qr(basis)[0]
@@ -149,11 +150,11 @@ def trace_of_absent(means: Array, effective: float, drift: Array) -> Evidence:
 
     Parameters
     ----------
-    means
+    means : array of float
         The mean.
-    effective
+    effective : float
         One over the variance of an entry.
-    drift
+    drift : array of float
         As for ``noise.offset``.
     """
     norm = float(np.linalg.norm(means)) * math.sqrt(effective)
@@ -174,20 +175,21 @@ def separation_power(mu: float, signal: float, *, canaries: int, runs: int, idle
 
     Parameters
     ----------
-    mu
+    mu : float
         μ > 0 of the claim.
-    signal
+    signal : float
         >= 0.
-    canaries, runs, idle
+    canaries, runs, idle : int
         Canaries and idle coordinates of a run, and runs.  The coins of the second, fourth, ... run are those of the run
         before it, turned over; those of a last run of an odd number are independent.
-    level
+    level : float
         Of the test, in (0, 1).
 
     Returns
     -------
-    The exact probability, a sum over the coins of the last run if the number of runs is odd; never too large by more
-    than 1e-9.
+    float
+        The exact probability, a sum over the coins of the last run if the number of runs is odd; never too large by
+        more than 1e-9.
     """
     checks.real("mu", mu, "(0, inf)")
     checks.real("signal", signal, "[0, inf)")
@@ -213,11 +215,15 @@ def canaries_needed(
 
     Parameters
     ----------
-    mu, signal, runs, idle, level
+    mu, signal : float
         As for ``separation_power``, with ``signal`` > ``mu``.
-    power
+    runs, idle : int
+        As for ``separation_power``, with ``signal`` > ``mu``.
+    level : float
+        As for ``separation_power``, with ``signal`` > ``mu``.
+    power : float, default 0.99
         In (0, 1).
-    most
+    most : int, optional
         What is returned if more are needed, plus 1.
     """
 

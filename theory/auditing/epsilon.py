@@ -39,9 +39,9 @@ def clopper_pearson_upper_bound(events: int, trials: int, level: float) -> float
 
     Parameters
     ----------
-    events, trials
+    events, trials : int
         Number of events among independent trials, 0 <= events <= trials, trials >= 1.
-    level
+    level : float
         Probability with which the bound may fail, in (0, 1).
 
     Examples
@@ -92,13 +92,13 @@ def epsilon_lower_bound(
 
     Parameters
     ----------
-    false_positives, absent
+    false_positives, absent : int
         How many of the canaries that did not take part were guessed to have taken part.
-    false_negatives, present
+    false_negatives, present : int
         How many of the canaries that took part were guessed not to have taken part.
-    delta
+    delta : float
         δ in [0, 1).
-    level
+    level : float
         Probability with which the bound may exceed the truth, in (0, 1).
 
     Notes
@@ -135,14 +135,14 @@ def one_run_epsilon_lower_bound(canaries: int, guesses: int, correct: int, *, de
 
     Parameters
     ----------
-    canaries
+    canaries : int
         m >= 1, each with a coin of its own.
-    guesses, correct
+    guesses, correct : int
         For how many canaries a guess is made, in [0, m], and how many guesses are right.  Which canaries are guessed
         may depend on their scores.
-    delta
+    delta : float
         δ in [0, 1).
-    level
+    level : float
         Probability with which the bound may exceed the truth, in (0, 1).
 
     Examples

@@ -176,12 +176,13 @@ class Audit(Record):
 
         Parameters
         ----------
-        factor
+        factor : float
             f > 0.
 
         Returns
         -------
-        The exact power of the matched filter alone.  Noise of σ/f is found with at least this probability.
+        float
+            The exact power of the matched filter alone.  Noise of σ/f is found with at least this probability.
         """
         return separation_power(
             self.mu,
@@ -230,11 +231,11 @@ def judged(
 
     Parameters
     ----------
-    found
+    found : dict of str to str
         Evidence by the name of the test, for those that were made.
-    level
+    level : float
         Of the whole report.
-    table
+    table : dict of str to Row, optional
         Its tests, in their order.
     """
     each = level / len(table)

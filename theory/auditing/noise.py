@@ -303,11 +303,11 @@ def correlations(factors: Sequence[Array], freedom: int, lags: Iterable[int]) ->
 
     Parameters
     ----------
-    factors
+    factors : sequence of array of float
         What ``bartlett`` returns.
-    freedom
+    freedom : int
         N, the degrees of freedom of a row.
-    lags
+    lags : iterable of int
         Distances of steps that are tested one by one.
     """
     left = sum(freedom - t for factor in factors for t in range(len(factor)))
@@ -345,11 +345,11 @@ def offset(white: Array, factors: Sequence[Array], drift: Array) -> Evidence:
 
     Parameters
     ----------
-    white
+    white : array of float
         The noise, not centred.
-    factors
+    factors : sequence of array of float
         What ``bartlett`` returns.
-    drift
+    drift : array of float
         Largest means that the release may have, in white noise, shape (T, …): columns of which each may be there with
         a factor in [−1, 1].
     """

@@ -37,11 +37,11 @@ def batches(who: Participation, taken: Taken, steps: Steps) -> dict[str, Evidenc
 
     Parameters
     ----------
-    who
+    who : Participation
         The claimed participation, of a sampled kind.
-    taken
+    taken : array of bool
         Who was in the batches of these steps, shape (runs, steps, examples).
-    steps
+    steps : array of int
         Their numbers, increasing.
     """
     found = {"batches, steps of an example": _structure(who, taken, steps), "batches, sizes": _sizes(who, taken, steps)}
@@ -140,7 +140,7 @@ def dispersion(values: NDArray[Any], trials: NDArray[Any], chances: NDArray[Any]
 
     Parameters
     ----------
-    values, trials, chances
+    values, trials, chances : array
         The numbers, each binomial given those before it, and their parameters, vectors.
     """
     logs = np.zeros(_LAMBDAS.size)

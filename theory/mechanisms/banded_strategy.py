@@ -34,7 +34,8 @@ class BandedStrategyNoise(ToeplitzNoise):
 
     Parameters
     ----------
-    strategy_coefficients : c_0, …, c_{p−1}, shape (p,), c_0 != 0; zero afterwards
+    strategy_coefficients : array_like
+        c_0, …, c_{p−1}, shape (p,), c_0 != 0; zero afterwards.
     """
 
     FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"substitution": ("float64",), **ToeplitzNoise.FORMS}

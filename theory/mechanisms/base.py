@@ -56,17 +56,46 @@ class Mechanism(Record, ABC):
 
     @abstractmethod
     def noising(self, draws: ArrayLike) -> Array:
-        """The correlated noise N z of the first steps, for draws z, both of shape (n, …)."""
+        """The correlated noise N z of the first steps, for draws z, both of shape (n, …).
+
+        Parameters
+        ----------
+        draws : array_like
+            Independent standard normal rows z, shape (n, …).
+
+        Returns
+        -------
+        array of float
+        """
 
     @abstractmethod
     def strategy(self, n: int | None = None) -> Array:
-        """C, shape (n, n)."""
+        """C, shape (n, n).
+
+        Parameters
+        ----------
+        n : int, optional
+            Number of steps; None for the steps of a finite mechanism.
+
+        Returns
+        -------
+        array of float
+        """
 
     @abstractmethod
     def memory(self, n: int | None = None) -> int:
         """How many arrays of the size of the gradient a run keeps from one step to the next.
 
         A step takes about as many multiplications and additions a coordinate.
+
+        Parameters
+        ----------
+        n : int, optional
+            Number of steps; None for the steps of a finite mechanism.
+
+        Returns
+        -------
+        int
         """
 
     @property
@@ -75,19 +104,59 @@ class Mechanism(Record, ABC):
         return False
 
     def bands(self, n: int | None = None) -> int:
-        """The number of diagonals of C that may hold other numbers than 0."""
+        """The number of diagonals of C that may hold other numbers than 0.
+
+        Parameters
+        ----------
+        n : int, optional
+            Number of steps; None for the steps of a finite mechanism.
+
+        Returns
+        -------
+        int
+        """
         return self.length(n)
 
     def column_norms(self, n: int | None = None) -> Array:
-        """Euclidean norms of the columns of C, shape (n,)."""
+        """Euclidean norms of the columns of C, shape (n,).
+
+        Parameters
+        ----------
+        n : int, optional
+            Number of steps; None for the steps of a finite mechanism.
+
+        Returns
+        -------
+        array of float
+        """
         return np.asarray(np.linalg.norm(self.strategy(n), axis=0))
 
     def strategy_error(self, n: int | None = None) -> float:
-        """Bound of the relative error in the 2-norm of each column of ``strategy``."""
+        """Bound of the relative error in the 2-norm of each column of ``strategy``.
+
+        Parameters
+        ----------
+        n : int, optional
+            Number of steps; None for the steps of a finite mechanism.
+
+        Returns
+        -------
+        float
+        """
         return 0.0
 
     def noising_matrix(self, n: int | None = None) -> Array:
-        """N, shape (n, n)."""
+        """N, shape (n, n).
+
+        Parameters
+        ----------
+        n : int, optional
+            Number of steps; None for the steps of a finite mechanism.
+
+        Returns
+        -------
+        array of float
+        """
         return self.noising(np.eye(self.length(n))) + 0.0
 
     # -- sensitivity ---------------------------------------------------------------------------------------------------
@@ -97,6 +166,15 @@ class Mechanism(Record, ABC):
 
         The worst case of a random order counts.  Strategies of at most ``period`` bands take O(n k), others O(n³).
         Above 4096 steps these get the bound by the norms of their columns.
+
+        Parameters
+        ----------
+        participation : Participation
+            The data order or sampling of the run.
+
+        Returns
+        -------
+        Sensitivity
         """
         who = self.of_this_run(participation).worst
         n = who.length
@@ -111,7 +189,19 @@ class Mechanism(Record, ABC):
     def sensitivity(self, participation: Participation) -> float:
         """γ, the exact sensitivity for zero-out adjacency; ``inf`` where it exceeds the range of floats.
 
-        Raises ``ValueError`` where only a bracket is known; ``sensitivity_upper_bound`` always answers.
+        Parameters
+        ----------
+        participation : Participation
+            The data order or sampling of the run.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        ValueError
+            If only a bracket is known; ``sensitivity_upper_bound`` always answers.
         """
         found = self.bracket(participation)
         if not found.exact:
@@ -122,7 +212,17 @@ class Mechanism(Record, ABC):
         return found.value
 
     def sensitivity_upper_bound(self, participation: Participation) -> float:
-        """An upper bound of the sensitivity that holds in spite of rounding."""
+        """An upper bound of the sensitivity that holds in spite of rounding.
+
+        Parameters
+        ----------
+        participation : Participation
+            The data order or sampling of the run.
+
+        Returns
+        -------
+        float
+        """
         return self.bracket(participation).upper
 
     # -- programs ------------------------------------------------------------------------------------------------------
@@ -130,14 +230,24 @@ class Mechanism(Record, ABC):
     def program(self, participation: Participation, dtype: Dtype | None = None, form: Form | None = None) -> Program:
         """The program that makes this noise, with the sensitivity that covers it.
 
-        Raises ``ValueError`` where the mechanism does not run in this form or type, or its sensitivity is not bounded.
-
         Parameters
         ----------
-        dtype
+        dtype : {"float64", "float32"}, optional
             ``"float32"`` or ``"float64"``; None for float32 if its covered sensitivity exceeds that of float64 by at
             most a thousandth, and for float64 otherwise.
-        form : one of ``FORMS`` of the class; None for the first
+        form : str, optional
+            One of ``FORMS`` of the class; None for the first.
+        participation : Participation
+            The data order or sampling of the run.
+
+        Returns
+        -------
+        Program
+
+        Raises
+        ------
+        ValueError
+            If the mechanism does not run in this form or type, or its sensitivity is not bounded.
         """
         who = self.of_this_run(participation)
         forms = self.forms()
@@ -165,13 +275,36 @@ class Mechanism(Record, ABC):
         return enough[-1]  # float32 stands last
 
     def forms(self) -> tuple[Form, ...]:
-        """The forms in which this mechanism runs if none is asked for, the usual one first."""
+        """The forms in which this mechanism runs if none is asked for, the usual one first.
+
+        Returns
+        -------
+        tuple of str
+        """
         return tuple(self.FORMS)
 
     def covered(self, participation: Participation, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
         """The mechanism whose numbers are stored in a program, and its sensitivity with rounding errors.
 
-        ``participation`` is a worst case.  Raises ``ValueError`` where ``dtype`` does not hold the numbers.
+        ``participation`` is a worst case.
+
+        Parameters
+        ----------
+        participation : Participation
+            A worst case: no sampling.
+        form : str
+            A form of ``FORMS``.
+        dtype : {"float64", "float32"}
+            The type of the stored numbers.
+
+        Returns
+        -------
+        (Mechanism, float)
+
+        Raises
+        ------
+        ValueError
+            If ``dtype`` does not hold the numbers.
         """
         raise ValueError(f"form must be one of those of {type(self).__name__}, {tuple(self.FORMS)}, got {form!r}")
 
@@ -180,13 +313,34 @@ class Mechanism(Record, ABC):
 
         Where γ is not known exactly its upper bound takes its place.  The result is the nearest float, for errors; what
         is added in a run takes ``program(participation).scale(budget)``.
+
+        Parameters
+        ----------
+        budget : Budget, optional
+            Privacy budget, clipping norm and adjacency.
+        participation : Participation, optional
+            The data order or sampling of the run.
+
+        Returns
+        -------
+        float
         """
         found = self.bracket(participation)
         gamma = found.value if found.exact and participation.worst.once else found.upper
         return budget.unit_variance * gamma**2
 
     def length(self, n: int | None) -> int:
-        """The number of steps that is meant by ``n``, which a finite mechanism knows by itself."""
+        """The number of steps that is meant by ``n``, which a finite mechanism knows by itself.
+
+        Parameters
+        ----------
+        n : int or None
+            Number of steps, >= 1, equal to ``steps`` of a finite mechanism; None for these.
+
+        Returns
+        -------
+        int
+        """
         if n is None:
             if self.steps is None:
                 raise ValueError(f"the number of steps must be given for {type(self).__name__}, got None")
@@ -196,7 +350,17 @@ class Mechanism(Record, ABC):
         return checks.integer("the number of steps", n, 1)
 
     def of_this_run(self, participation: object) -> Participation:
-        """``participation``, checked to be for a run of as many steps."""
+        """``participation``, checked to be for a run of as many steps.
+
+        Parameters
+        ----------
+        participation : object
+            The participation to check.
+
+        Returns
+        -------
+        Participation
+        """
         who = checks.instance("participation", participation, Participation)
         if self.steps is not None and who.steps != self.steps:
             raise ValueError(f"participation must have steps={self.steps} as the mechanism has, got steps={who.steps}")
@@ -205,7 +369,19 @@ class Mechanism(Record, ABC):
     def leading(self, n: int) -> Mechanism:
         """The noise of the first n >= 1 steps, which are a mechanism of their own because N and C are triangular.
 
-        Raises ``ValueError`` where there are fewer steps.
+        Parameters
+        ----------
+        n : int
+            1 <= n <= ``steps``.
+
+        Returns
+        -------
+        Mechanism
+
+        Raises
+        ------
+        ValueError
+            If there are fewer steps.
         """
         length = checks.integer("n", n, 1)
         if self.steps is not None and length > self.steps:
@@ -219,7 +395,17 @@ class Mechanism(Record, ABC):
     # -- errors --------------------------------------------------------------------------------------------------------
 
     def errors(self, workload: Workload) -> Array:
-        """Variances (A N Nᵀ Aᵀ)_tt of what a workload A shows of unit noise, shape (rows,)."""
+        """Variances (A N Nᵀ Aᵀ)_tt of what a workload A shows of unit noise, shape (rows,).
+
+        Parameters
+        ----------
+        workload : Workload
+            The matrix A, with as many columns as the mechanism has steps.
+
+        Returns
+        -------
+        array of float
+        """
         n = self.length(checks.instance("workload", workload, Workload).steps)  # type: ignore[type-abstract]
         return np.asarray(np.square(workload.apply(self.noising_matrix(n))).sum(axis=1))
 
@@ -227,12 +413,35 @@ class Mechanism(Record, ABC):
         """γ sqrt(mean_t e_t), the root of the mean squared error at ρ = ½ and clip norm 1, of prefix sums by default.
 
         Where γ is not known exactly its upper bound takes its place.
+
+        Parameters
+        ----------
+        participation : Participation
+            The data order or sampling of the run.
+        workload : Workload, optional
+            The matrix A, with as many columns as the run has steps; None for prefix sums.
+
+        Returns
+        -------
+        float
         """
         errors = self.errors(_workload(workload, participation))
         return self.sensitivity_upper_bound(participation) * math.sqrt(float(errors.mean()))
 
     def max_error(self, participation: Participation, workload: Workload | None = None) -> float:
-        """γ sqrt(max_t e_t), the largest standard deviation at ρ = ½ and clip norm 1; otherwise as ``mean_error``."""
+        """γ sqrt(max_t e_t), the largest standard deviation at ρ = ½ and clip norm 1; otherwise as ``mean_error``.
+
+        Parameters
+        ----------
+        participation : Participation
+            The data order or sampling of the run.
+        workload : Workload, optional
+            The matrix A, with as many columns as the run has steps; None for prefix sums.
+
+        Returns
+        -------
+        float
+        """
         errors = self.errors(_workload(workload, participation))
         return self.sensitivity_upper_bound(participation) * math.sqrt(float(errors.max()))
 

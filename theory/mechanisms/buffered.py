@@ -176,9 +176,11 @@ def sensitivity_upper_bound(decay_gaps: ArrayLike, output_scales: ArrayLike, par
     """Sensitivity of a buffered strategy, rounded up: exact but for the last bits, which are on the safe side.
 
     Returns the float next above the sensitivity of exactly these decays and scales.
-    Raises ``ValueError`` where a scale is negative, a decay is outside [0, 1], or the order is reshuffled: the theorem
-    does not cover it.
 
+    Raises
+    ------
+    ValueError
+        If a scale is negative, a decay is outside [0, 1], or the order is reshuffled: the theorem does not cover it.
     """
     gaps = checks.vector("decay_gaps", decay_gaps, "[0, 1]")
     omega = checks.vector("output_scales", output_scales, "[0, inf)")

@@ -45,7 +45,8 @@ class FiniteNoise(ToeplitzNoise):
 
     Parameters
     ----------
-    coefficients : β_0, …, β_n, shape (n + 1,), β_0 != 0; zero afterwards.  (Usually β_0 = 1.)
+    coefficients : array_like
+        β_0, …, β_n, shape (n + 1,), β_0 != 0; zero afterwards.  (Usually β_0 = 1.).
 
     Examples
     --------

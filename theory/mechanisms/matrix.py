@@ -56,11 +56,13 @@ class MatrixNoise(SubstitutedNoise):
 
     Parameters
     ----------
-    strategy : C, shape (steps, steps)
+    strategy : array_like
+        C, shape (steps, steps).
 
     Examples
     --------
-    >>> MatrixNoise([[1.0, 0.0], [0.5, 1.0]]).noising_matrix()
+    >>> import corrnoise as cn
+    >>> cn.mechanisms.MatrixNoise([[1.0, 0.0], [0.5, 1.0]]).noising_matrix()
     array([[ 1. ,  0. ],
            [-0.5,  1. ]])
     """
@@ -86,12 +88,17 @@ class MatrixNoise(SubstitutedNoise):
 
         Parameters
         ----------
-        steps : n >= 1; takes O(n³)
+        steps : int
+            n >= 1; takes O(n³).
+
+        Returns
+        -------
+        MatrixNoise
 
         Examples
         --------
-        >>> from corrnoise.theory.participation import Participation
-        >>> round(MatrixNoise.honaker(64).mean_error(Participation.single(64)), 6)
+        >>> import corrnoise as cn
+        >>> round(cn.mechanisms.MatrixNoise.honaker(64).mean_error(cn.Participation.single(64)), 6)
         2.517806
         """
         n = checks.integer("steps", steps, 1)
@@ -112,12 +119,17 @@ class MatrixNoise(SubstitutedNoise):
 
         Parameters
         ----------
-        steps : n >= 1; takes O(n³)
+        steps : int
+            n >= 1; takes O(n³).
+
+        Returns
+        -------
+        MatrixNoise
 
         Examples
         --------
-        >>> from corrnoise.theory.participation import Participation
-        >>> round(MatrixNoise.fourier(64).mean_error(Participation.single(64)), 6)
+        >>> import corrnoise as cn
+        >>> round(cn.mechanisms.MatrixNoise.fourier(64).mean_error(cn.Participation.single(64)), 6)
         2.200364
         """
         from scipy import fft
@@ -153,12 +165,14 @@ class BandedNoise(SubstitutedNoise):
 
     Parameters
     ----------
-    diagonals : shape (p, steps), 1 <= p <= steps: entry (i, t) is C_{t+i, t}, and must be 0 where t + i >= steps
-        The first row, the diagonal, holds no 0.
+    diagonals : array_like
+        Shape (p, steps), 1 <= p <= steps: entry (i, t) is C_{t+i, t}, and must be 0 where t + i >= steps The first row,
+        the diagonal, holds no 0.
 
     Examples
     --------
-    >>> BandedNoise([[1.0, 1.0, 1.0], [0.5, 0.5, 0.0]]).strategy()
+    >>> import corrnoise as cn
+    >>> cn.mechanisms.BandedNoise([[1.0, 1.0, 1.0], [0.5, 0.5, 0.0]]).strategy()
     array([[1. , 0. , 0. ],
            [0.5, 1. , 0. ],
            [0. , 0.5, 1. ]])

@@ -37,8 +37,10 @@ class PoleNoise(ProductNoise):
 
     Parameters
     ----------
-    zeros : gaps a_i of the zeros, 0 <= a <= 2
-    poles : gaps q_i of the poles, 0 < q < 2
+    zeros : array_like
+        Gaps a_i of the zeros, 0 <= a <= 2.
+    poles : array_like
+        Gaps q_i of the poles, 0 < q < 2.
     """
 
     FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {**ProductNoise.FORMS, "buffers": DTYPES}
@@ -62,8 +64,16 @@ class PoleNoise(ProductNoise):
         Decays and scales have relative errors of about 1e-16 × P.  Coefficient t of the strategy has an error of about
         1e-16 × t times Σ_i |ω_i θ_i^{t−1}|, which is far more than the coefficient itself if decays almost coincide.
         The covered sensitivity of the form ``"buffers"`` is that of the rounded numbers.
-        Raises ``ValueError`` where there is no such form: zeros coincide, the strategy has polynomial terms beyond one
-        step, or a scale exceeds the range of floats.
+
+        Returns
+        -------
+        BufferNoise
+
+        Raises
+        ------
+        ValueError
+            If there is no such form: zeros coincide, the strategy has polynomial terms beyond one step, or a scale
+            exceeds the range of floats.
         """
         poles = self.zeros  # of the strategy
         zeros = self.poles
@@ -87,11 +97,13 @@ class PoleNoise(ProductNoise):
 class BufferNoise(PoleNoise):
     """Noise whose strategy is given as buffers: c_0 = 1 and c_t = Σ_i ω_i θ_i^{t−1}.
 
-    Raises ``ValueError`` where the zeros of 1 + Σ ω/(p − θ) are not real, or lie so that the noise would not be stable
-    or not minimum phase.
-
     The gaps are correct to rounding, because these zeros are isolated exactly.  The recurrence of the form
     ``"buffers"`` is y = z − Σ_i ω_i x_i, then x_i ← θ_i x_i + y.
+
+    Raises
+    ------
+    ValueError
+        If the zeros of 1 + Σ ω/(p − θ) are not real, or lie so that the noise would not be stable or not minimum phase.
     """
 
     FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"buffers": DTYPES, **ProductNoise.FORMS}
@@ -120,8 +132,10 @@ class BufferNoise(PoleNoise):
     def stored_as(self, dtype: Dtype) -> BufferNoise:
         """The buffers whose numbers are those of this one, rounded to ``dtype``.
 
-        Raises ``ValueError`` where a scale exceeds the range of ``dtype``, or the rounded numbers are no noise with
-        real and stable poles.
+        Raises
+        ------
+        ValueError
+            If a scale exceeds the range of ``dtype``, or the rounded numbers are no noise with real and stable poles.
         """
         scale = as_stored(self.output_scale, dtype)
         if not np.isfinite(scale).all():

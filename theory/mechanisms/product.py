@@ -53,9 +53,11 @@ class ProductNoise(ToeplitzNoise):
 
     Parameters
     ----------
-    gaps : a_k, shape (K,), 0 <= a_k <= 2: the factor's zero lies at z = 1/(1 − a_k)
-        A gap of 0 (2) is a zero at frequency 0 (π).  Positive gaps below 1e-300 are refused.
-    exponents : e_k, shape (K,)
+    gaps : array_like
+        a_k, shape (K,), 0 <= a_k <= 2: the factor's zero lies at z = 1/(1 − a_k).  A gap of 0 (2) is a zero at
+        frequency 0 (π).  Positive gaps below 1e-300 are refused.
+    exponents : array_like
+        e_k, shape (K,).
 
     Examples
     --------
@@ -107,6 +109,10 @@ class ProductNoise(ToeplitzNoise):
 
         A section turns its input x into y = x + (a − q) u and its state u into u + (x − q u): the gaps a and q of its
         zero and its pole are all it needs, and no 1 − q is ever rounded.
+
+        Returns
+        -------
+        two arrays of float
         """
         if not self.rational:
             raise ValueError(f"noise must be rational, with integer exponents and stable poles, got {self!r}")
@@ -226,8 +232,9 @@ class NuFTRL(ProductNoise):
 
     Parameters
     ----------
-    nu : damping 0 <= ν < 2
-        At 0 the noise of Fichtenberger et al. (2023), whose limiting sensitivity is ``inf``; at 1 independent noise.
+    nu : float
+        Damping 0 <= ν < 2.  At 0 the noise of Fichtenberger et al. (2023), whose limiting sensitivity is ``inf``; at 1
+        independent noise.
 
     Examples
     --------
@@ -235,8 +242,7 @@ class NuFTRL(ProductNoise):
     >>> noise = cn.mechanisms.NuFTRL(0.01)
     >>> noise.coefficients(4)
     array([ 1.        , -0.495     , -0.1225125 , -0.06064369])
-    >>> from corrnoise.theory.participation import Participation
-    >>> round(noise.sensitivity(Participation.single(100)), 4)
+    >>> round(noise.sensitivity(cn.Participation.single(100)), 4)
     1.4565
     >>> round(noise.limiting_sensitivity(), 4)
     1.4618
@@ -270,7 +276,8 @@ class AntiPGD(ProductNoise):
 
     Parameters
     ----------
-    damping : 0 <= damping < 2.  At 0 the noise of Orvieto et al. (2022), whose sensitivity is sqrt(T).
+    damping : float
+        0 <= damping < 2.  At 0 the noise of Orvieto et al. (2022), whose sensitivity is sqrt(T).
 
     Examples
     --------

@@ -59,16 +59,16 @@ class Program(Record):
 
     Parameters
     ----------
-    mechanism
+    mechanism : object
         The mechanism whose numbers are those that run, rounded to ``dtype``.
-    participation
+    participation : Participation
         Who takes part when.
-    dtype
+    dtype : {"float64", "float32"}
         ``"float32"`` or ``"float64"``: type of all numbers and operations between the draws and the finished noise,
         either of which may be rounded to float32.
-    form
+    form : str
         What is run; see the module.
-    sensitivity
+    sensitivity : float
         Upper bound of the zero-out sensitivity for one example, rounding errors included, for the worst case of
         ``participation``.
     """
@@ -129,7 +129,7 @@ class Program(Record):
 
         Parameters
         ----------
-        budget
+        budget : Budget
             What the run may spend: for sampled batches ε and δ, for zero-out adjacency.
 
         Raises
@@ -179,7 +179,10 @@ class Program(Record):
         bound of every |ΔC e_j|: additive bounds are γ + max_j |ΔC e_j|, and quotients γ/(1 − κ) with |ΔC e_j| <=
         κ |C e_j|/(1 − κ) <= γ/(1 − κ) − γ.  Errors of the norms themselves are added.
 
-        Raises ``ValueError`` where no accountant covers the run.
+        Raises
+        ------
+        ValueError
+            If no accountant covers the run.
         """
         who = self.participation
         once = Participation.single(who.length)
@@ -202,7 +205,7 @@ class Program(Record):
 
         Parameters
         ----------
-        budget
+        budget : Budget
             What the run may spend.
         """
         return self.multiplier(budget) * budget.clip_norm
@@ -212,14 +215,15 @@ class Program(Record):
 
         Parameters
         ----------
-        budget
+        budget : Budget
             What the run may spend.
 
         Returns
         -------
-        ``mechanism``, ``participation``, ``dtype``, ``form`` and ``sensitivity`` of this program; ``budget``;
-        ``multiplier`` and ``scale`` of the independent noise; ``memory``; and ``arrays`` with the factors of steps and
-        draws among them.  ``save`` writes it, and ``load`` computes the numbers again.
+        dict
+            ``mechanism``, ``participation``, ``dtype``, ``form`` and ``sensitivity`` of this program; ``budget``;
+            ``multiplier`` and ``scale`` of the independent noise; ``memory``; and ``arrays`` with the factors of steps
+            and draws among them.  ``save`` writes it, and ``load`` computes the numbers again.
         """
         return {
             **self.arguments(),

@@ -144,8 +144,13 @@ def section_sensitivity(
     coefficient by ε_1, and the factor q − a by ε_5.  The error of a product of sections is bounded, coefficient by
     coefficient, by the difference of two products of sections with positive coefficients.
 
-    Raises ``ValueError`` where a gap is no number of ``dtype``; a − q may be rounded to it.  ``exact`` is an upper
+      ``exact`` is an upper
     bound of the sensitivity of the noise of these sections in exact arithmetic.
+
+    Raises
+    ------
+    ValueError
+        If a gap is no number of ``dtype``; a − q may be rounded to it.
     """
     if math.isinf(exact):
         return exact

@@ -37,15 +37,18 @@ class ScaledNoise(Mechanism):
 
     Parameters
     ----------
-    noise : any Toeplitz noise
-    step_scales : d_t > 0, shape (steps,); None for 1 in every step
-    draw_scales : g_t > 0, shape (steps,); None for 1 in every step.  One of the two must be given.
+    noise : ToeplitzNoise
+        Any Toeplitz noise.
+    step_scales : array_like, optional
+        d_t > 0, shape (steps,); None for 1 in every step.
+    draw_scales : array_like, optional
+        g_t > 0, shape (steps,); None for 1 in every step.  One of the two must be given.
 
     Examples
     --------
-    >>> from corrnoise.theory.mechanisms.product import NuFTRL
-    >>> run = ScaledNoise.normalised(NuFTRL(0.0), Participation.single(64))
-    >>> round(run.mean_error(Participation.single(64)), 6)
+    >>> import corrnoise as cn
+    >>> run = cn.mechanisms.ScaledNoise.normalised(cn.mechanisms.NuFTRL(0.0), cn.Participation.single(64))
+    >>> round(run.mean_error(cn.Participation.single(64)), 6)
     2.127702
     """
 
@@ -82,16 +85,24 @@ class ScaledNoise(Mechanism):
 
         Parameters
         ----------
-        participation : the run: its ``steps``, and its ``period``, the number of steps of an epoch
-        weights : p_e > 0, Σ p_e = 1, one for each of the ceil(n/b) epochs: the squared norm of each column of the epoch
-            With at most b bands the sensitivity is then at most 1, with equality in epochs of equal length, for any
-            number of participations b apart.  None for columns of norm 1.
+        participation : Participation
+            The run: its ``steps``, and its ``period``, the number of steps of an epoch.
+        weights : array_like, optional
+            p_e > 0, Σ p_e = 1, one for each of the ceil(n/b) epochs: the squared norm of each column of the epoch With
+            at most b bands the sensitivity is then at most 1, with equality in epochs of equal length, for any number
+            of participations b apart.  None for columns of norm 1.
+        noise : ToeplitzNoise
+            The noise whose steps are scaled.
+
+        Returns
+        -------
+        ScaledNoise
 
         Examples
         --------
-        >>> from corrnoise.theory.mechanisms.finite import FiniteNoise
-        >>> epochs = Participation.fixed_epochs(4, epochs=2)
-        >>> run = ScaledNoise.normalised(FiniteNoise([1.0]), epochs, [0.25, 0.75])
+        >>> import corrnoise as cn
+        >>> epochs = cn.Participation.fixed_epochs(4, epochs=2)
+        >>> run = cn.mechanisms.ScaledNoise.normalised(cn.mechanisms.FiniteNoise([1.0]), epochs, [0.25, 0.75])
         >>> run.step_scales
         array([2.        , 2.        , 1.15470054, 1.15470054])
         >>> round(run.sensitivity(epochs), 9)

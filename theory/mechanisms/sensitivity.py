@@ -77,8 +77,10 @@ def window_sums(coefficients: Array, min_sep: int, count: int) -> Array:
 
     Parameters
     ----------
-    coefficients : c, shape (n,)
-    min_sep, count : b and k, (k − 1) b < n
+    coefficients : array of float
+        c, shape (n,).
+    min_sep, count : int
+        b and k, (k − 1) b < n.
     """
     total = np.zeros_like(coefficients)
     doubled, width = coefficients, 1  # sums of ``width`` terms

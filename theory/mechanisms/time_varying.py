@@ -51,15 +51,20 @@ class TimeVaryingBuffers(Mechanism):
 
     Parameters
     ----------
-    decays : θ in [0, 1], shape (d,)
-    outputs : o >= 0, shape (n, d)
-    inputs : i >= 0, shape (n, d)
-    scales : d_t > 0, shape (n,)
+    decays : array_like
+        θ in [0, 1], shape (d,).
+    outputs : array_like
+        o >= 0, shape (n, d).
+    inputs : array_like
+        i >= 0, shape (n, d).
+    scales : array_like
+        d_t > 0, shape (n,).
 
     Examples
     --------
-    >>> once = Participation.single(3)
-    >>> noise = TimeVaryingBuffers([0.5], [[0.0], [1.0], [1.0]], [[1.0], [1.0], [1.0]], [1.0, 1.0, 2.0])
+    >>> import corrnoise as cn
+    >>> once = cn.Participation.single(3)
+    >>> noise = cn.mechanisms.TimeVaryingBuffers([0.5], [[0.0], [1.0], [1.0]], [[1.0], [1.0], [1.0]], [1.0, 1.0, 2.0])
     >>> noise.strategy()
     array([[1. , 0. , 0. ],
            [1. , 1. , 0. ],
@@ -146,7 +151,17 @@ class TimeVaryingBuffers(Mechanism):
         return self._errors(Recursion(found.transition, found.input, np.ones_like(found.weights)))
 
     def squared_error(self, recursion: Recursion) -> float:
-        """tr(W N Nᵀ) of a linear system: its squared error at unit noise, in O(n d² G)."""
+        """tr(W N Nᵀ) of a linear system: its squared error at unit noise, in O(n d² G).
+
+        Parameters
+        ----------
+        recursion : Recursion
+            The linear system, with as many steps as the mechanism.
+
+        Returns
+        -------
+        float
+        """
         self.length(checks.instance("recursion", recursion, Recursion).steps)
         return math.fsum(self._errors(recursion))
 

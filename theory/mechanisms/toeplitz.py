@@ -102,7 +102,17 @@ class ToeplitzNoise(Mechanism, ABC):
 
     @abstractmethod
     def coefficients(self, steps: int) -> Array:
-        """Noise coefficients β_0, …, β_{steps−1}, shape (steps,), steps >= 1."""
+        """Noise coefficients β_0, …, β_{steps−1}, shape (steps,), steps >= 1.
+
+        Parameters
+        ----------
+        steps : int
+            Number of coefficients, >= 1.
+
+        Returns
+        -------
+        array of float
+        """
 
     @abstractmethod
     def _inverse(self, steps: int) -> tuple[Array, float]:
@@ -122,18 +132,48 @@ class ToeplitzNoise(Mechanism, ABC):
 
         The ``rates`` x = ηλ, 1e-300 <= x < 2, have any shape, and b has the same; 1 for independent noise.  By Lemma
         C.4 of arXiv 2310.06771, made exact, it is (x (2 − x)/2π) ∫ |B(ω)|² / |1 − x − e^{iω}|² dω.
+
+        Parameters
+        ----------
+        rates : array_like
+            x = ηλ in [1e-300, 2), of any shape.
+
+        Returns
+        -------
+        array of float
         """
 
     def power_spectrum(self, frequencies: ArrayLike) -> Array:
-        """|B(ω)|² at ``frequencies`` ω in radians a step, any real numbers, of any shape; same shape."""
+        """|B(ω)|² at ``frequencies`` ω in radians a step, any real numbers, of any shape; same shape.
+
+        Parameters
+        ----------
+        frequencies : array_like
+            ω in radians a step, any real numbers, of any shape.
+
+        Returns
+        -------
+        array of float
+        """
         half = checks.reals("frequencies", frequencies) / 2
         return self._power(np.abs(np.cos(half)), np.abs(np.sin(half)))
 
     def inverse_coefficients(self, steps: int) -> Array:
         """First ``steps`` >= 1 coefficients of 1/B, the first column of the inverse matrix, shape (steps,).
 
-        Raises ``OverflowError`` where they exceed the range of floats, which happens only to noise that is not minimum
-        phase.
+        Parameters
+        ----------
+        steps : int
+            Number of coefficients, >= 1.
+
+        Returns
+        -------
+        array of float
+
+        Raises
+        ------
+        OverflowError
+            If they exceed the range of floats, which happens only to noise that is not minimum phase.
         """
         series, _ = self._inverse(checks.integer("steps", steps, 1))
         if not np.isfinite(series).all():
@@ -146,11 +186,25 @@ class ToeplitzNoise(Mechanism, ABC):
 
         Equation (5) and Property C.1 of arXiv 2310.06771 print γ_∞² = (1/2π) ∫ dω/|B(ω)|² for every square-summable β.
         That holds for minimum-phase noise only: (1, −2) has γ_T² = (4^T − 1)/3, where the integral says 1/3.
+
+        Returns
+        -------
+        float
         """
         return self._limiting()[0]
 
     def inverse_with_error(self, steps: int) -> tuple[Array, float]:
-        """The same, also where they are ``inf``, and a bound of the 2-norm of their error relative to theirs."""
+        """The same, also where they are ``inf``, and a bound of the 2-norm of their error relative to theirs.
+
+        Parameters
+        ----------
+        steps : int
+            Number of coefficients, >= 1.
+
+        Returns
+        -------
+        (array of float, float)
+        """
         return self._inverse(checks.integer("steps", steps, 1))
 
     # -- the mechanism -------------------------------------------------------------------------------------------------

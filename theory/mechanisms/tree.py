@@ -56,16 +56,20 @@ class BinaryTree(Mechanism):
 
     Parameters
     ----------
-    steps : n >= 1
-    decoder : ``"binary"``, or ``"online"``, which estimates each node from its own subtree
-        For sums it has about half the variance; for a momentum with a large decay it can be worse.
-    decay : α, 0 <= α <= 1: prefixes are Σ (1 − α)^{t−τ} g_τ; 0 for sums
+    steps : int
+        n >= 1.
+    decoder : {"binary", "online"}, default "online"
+        ``"binary"``, or ``"online"``, which estimates each node from its own subtree.  For sums it has about half the
+        variance; for a momentum with a large decay it can be worse.
+    decay : float, default 0.0
+        α, 0 <= α <= 1: prefixes are Σ (1 − α)^{t−τ} g_τ; 0 for sums.
 
     Examples
     --------
-    >>> round(BinaryTree(64, decoder="binary").mean_error(Participation.single(64)), 6)
+    >>> import corrnoise as cn
+    >>> round(cn.mechanisms.BinaryTree(64, decoder="binary").mean_error(cn.Participation.single(64)), 6)
     4.594494
-    >>> round(BinaryTree(64).mean_error(Participation.single(64)), 6)
+    >>> round(cn.mechanisms.BinaryTree(64).mean_error(cn.Participation.single(64)), 6)
     3.406936
     """
 
@@ -157,7 +161,12 @@ class BinaryTree(Mechanism):
         return noise
 
     def entries(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Array]]:
-        """Rows, columns (counted from 0) and entries of the strategy that are not 0, a few columns at a time."""
+        """Rows, columns (counted from 0) and entries of the strategy that are not 0, a few columns at a time.
+
+        Yields
+        ------
+        (array of int, array of int, array of float)
+        """
         first = np.arange(1, self.steps + 1)
         row = first.copy()
         entry = 1 / self.draws[_trailing_zeros(row)]

@@ -37,9 +37,12 @@ def largest_squared_weights(steps: int, examples: int, alpha: float, released: S
 
     Parameters
     ----------
-    steps, examples : T >= 1 and N >= 1
-    alpha : 0 < α <= 1
-    released : for each level b the numbers s of the nodes [s 2^b + 1, (s + 1) 2^b] that are released
+    steps, examples : int
+        T >= 1 and N >= 1.
+    alpha : float
+        0 < α <= 1.
+    released : sequence of range
+        For each level b the numbers s of the nodes [s 2^b + 1, (s + 1) 2^b] that are released.
     """
     opened: list[OpenNode] = []
     weights = np.zeros((1, 0))

@@ -46,8 +46,6 @@ def circle_mean(
 ) -> Any:
     """(1/2π) ∫_{−π}^{π} f(ω) dω for an even f >= 0.
 
-    Raises ``ArithmeticError`` where the rule did not settle, because f has features narrower than stated.
-
     ``weighted_sum(c, s, w)`` gets vectors of nodes c = cos(ω/2), s = sin(ω/2) (both accurate down to their smallest
     values) and weights, and returns Σ w f, a number or an array of them.  The narrowest features at ω = 0 and ω = π
     have the widths ``near_zero`` and ``near_pi``, at least 1e-300.  Where tan(ω/2) is well below ``near_zero``, f is
@@ -57,6 +55,11 @@ def circle_mean(
     Halving the step squares the error, so that an ``agreement`` of two steps of 1e-8 leaves 1e-16 for the spectra
     above.  With features between 0 and π the errors of two steps oscillate and may agree by chance; take 1e-12 for
     these.
+
+    Raises
+    ------
+    ArithmeticError
+        If the rule did not settle, because f has features narrower than stated.
     """
     if order_zero <= -1 or order_pi <= -1:
         return math.inf

@@ -32,7 +32,12 @@ class Record:
         with_usual_float_errors(cls)
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments that rebuild this record: ``type(self)(**self.arguments())`` equals it."""
+        """The arguments that rebuild this record: ``type(self)(**self.arguments())`` equals it.
+
+        Returns
+        -------
+        dict
+        """
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def __post_init__(self) -> None:

@@ -138,10 +138,13 @@ class MomentumSGD(RecursiveWorkload):
 
         m_t = μ m_{t−1} + g_t,    θ_{t+1} = (1 − η_t ω) θ_t − η_t m_t.
 
-    Raises ``ValueError`` where a learning rate of 0 makes A singular: the step shows nothing of the gradient.
-
     A⁻¹ has three bands: (A⁻¹)_tt = 1/η_t, (A⁻¹)_{t,t−1} = −(1 − η_t ω)/η_t − μ/η_{t−1} and
     (A⁻¹)_{t,t−2} = μ (1 − η_{t−1} ω)/η_{t−1}.
+
+    Raises
+    ------
+    ValueError
+        If a learning rate of 0 makes A singular: the step shows nothing of the gradient.
     """
 
     steps: int  #: n >= 1
@@ -195,20 +198,26 @@ class SGD(Record):
 
     Parameters
     ----------
-    momentum : 0 <= μ < 1
-    weight_decay : ω >= 0, at most 1 over the largest learning rate
-    learning_rates : η_t > 0 of all steps, a vector, which then is for runs of as many steps; None for 1 in every step
-    cool_down : share in (0, 1] of the run, at its end, over which the learning rate falls from 1 towards 0, linearly;
-        None for no such schedule.  It is in place of ``learning_rates``.
-    batch_size : m >= 1: examples a step, over which gradients are averaged
+    momentum : float, default 0.0
+        0 <= μ < 1.
+    weight_decay : float, default 0.0
+        ω >= 0, at most 1 over the largest learning rate.
+    learning_rates : array_like, optional
+        η_t > 0 of all steps, a vector, which then is for runs of as many steps; None for 1 in every step.
+    cool_down : float, optional
+        Share in (0, 1] of the run, at its end, over which the learning rate falls from 1 towards 0, linearly; None for
+        no such schedule.  It is in place of ``learning_rates``.
+    batch_size : int, default 1
+        m >= 1: examples a step, over which gradients are averaged.
 
     Examples
     --------
-    >>> SGD().workload(100)
+    >>> import corrnoise as cn
+    >>> cn.SGD().workload(100)
     PrefixSums(steps=100)
-    >>> SGD(cool_down=0.5).learning_rates_of(4)
+    >>> cn.SGD(cool_down=0.5).learning_rates_of(4)
     array([1. , 1. , 1. , 0.5])
-    >>> SGD(momentum=0.9).in_words()
+    >>> cn.SGD(momentum=0.9).in_words()
     'SGD with momentum 0.9'
     """
 
@@ -233,7 +242,12 @@ class SGD(Record):
 
         Parameters
         ----------
-        steps : n >= 1
+        steps : int
+            n >= 1.
+
+        Returns
+        -------
+        array of float or None
         """
         n = checks.integer("steps", steps, 1)
         if self.cool_down is not None:
@@ -245,7 +259,12 @@ class SGD(Record):
 
         Parameters
         ----------
-        steps : n >= 1
+        steps : int
+            n >= 1.
+
+        Returns
+        -------
+        PrefixSums or MomentumSGD
         """
         rates = self.learning_rates_of(steps)
         if self.momentum == 0 and self.weight_decay == 0 and rates is None:
@@ -253,7 +272,12 @@ class SGD(Record):
         return MomentumSGD(steps, momentum=self.momentum, weight_decay=self.weight_decay, learning_rates=rates)
 
     def in_words(self) -> str:
-        """The optimiser as it stands in reports."""
+        """The optimiser as it stands in reports.
+
+        Returns
+        -------
+        str
+        """
         if self.cool_down is None:
             return _sgd_in_words(self.momentum, self.weight_decay, self.learning_rates)
         schedule = f"a learning rate that falls over the last {self.cool_down:.4g} of the run"

@@ -53,20 +53,24 @@ class LearningObjective(Record):
 
     Parameters
     ----------
-    problem : ``MeanEstimation`` or ``LinearRegression``
-    steps : T >= 1
-    weights : ϖ_s >= 0 of the errors after the steps s = 1, …, T, shape (steps,), not all 0; or ``"last"`` for the last
-        one, or ``"second half"`` for the mean over s > T/2
-    batch_size : m >= 1: examples a step; None for that of the problem
+    problem : QuadraticProblem
+        ``MeanEstimation`` or ``LinearRegression``.
+    steps : int
+        T >= 1.
+    weights : array_like or {"last", "second half"}, default "last"
+        ϖ_s >= 0 of the errors after the steps s = 1, …, T, shape (steps,), not all 0; or ``"last"`` for the last one,
+        or ``"second half"`` for the mean over s > T/2.
+    batch_size : int, optional
+        m >= 1: examples a step; None for that of the problem.
 
     Examples
     --------
-    >>> from corrnoise.theory.mechanisms.product import NuFTRL
-    >>> from corrnoise.theory.problems.quadratic import LinearRegression
-    >>> problem = LinearRegression([1.0, 0.5, 0.1], learning_rate=0.1)
-    >>> once = Participation.single(100)
-    >>> error = LearningObjective(problem, 100).privacy_error(NuFTRL(0.01), once)
-    >>> curve = problem.learning_curve(NuFTRL(0.01), 100, participation=once)
+    >>> import corrnoise as cn
+    >>> problem = cn.LinearRegression([1.0, 0.5, 0.1], learning_rate=0.1)
+    >>> once = cn.Participation.single(100)
+    >>> noise = cn.mechanisms.NuFTRL(0.01)
+    >>> error = cn.papers.correlated_noise.LearningObjective(problem, 100).privacy_error(noise, once)
+    >>> curve = problem.learning_curve(noise, 100, participation=once)
     >>> bool(abs(error / curve[-1] - 1) < 1e-9)
     True
     """
@@ -103,7 +107,12 @@ class LearningObjective(Record):
         )
 
     def step_weights(self) -> Array:
-        """ϖ_1, …, ϖ_T, shape (steps,)."""
+        """ϖ_1, …, ϖ_T, shape (steps,).
+
+        Returns
+        -------
+        array of float
+        """
         if not isinstance(self.weights, str):
             return self.weights
         first = self.steps - 1 if self.weights == "last" else self.steps // 2
@@ -116,6 +125,10 @@ class LearningObjective(Record):
 
         Above 64 eigenvalues about 3 of an octave of rates up to ½ are left, and 16 more, by Gauss's rule.  Then sums
         over eigenvalues have a relative error below 1e-10.
+
+        Returns
+        -------
+        Modes
         """
         every = self._directions()
         if every.counts.size <= _FEW or np.ndim(self.problem.kurtosis):
@@ -157,6 +170,10 @@ class LearningObjective(Record):
         """W, shape (steps, steps), symmetric and positive semidefinite; O(T² d) for d modes.
 
         Its entries have a relative error below T × 1e-15.
+
+        Returns
+        -------
+        array of float
         """
         modes = self.modes()
         adjoints = self._adjoints(modes)
@@ -168,7 +185,12 @@ class LearningObjective(Record):
         return np.asarray(((modes.counts * adjoints[: self.steps]) @ decays)[later, lags])
 
     def recursion(self) -> Recursion:
-        """The linear system with the squared error tr(W N Nᵀ): v_j ← (1 − x_j) v_j + y_t, w_{t,j} = n_j w_j^{(t)}."""
+        """The linear system with the squared error tr(W N Nᵀ): v_j ← (1 − x_j) v_j + y_t, w_{t,j} = n_j w_j^{(t)}.
+
+        Returns
+        -------
+        Recursion
+        """
         modes = self.modes()
         kept = (1 - modes.rates)[np.newaxis, :, np.newaxis, np.newaxis]
         return Recursion(kept, np.ones((1, kept.size, 1)), checks.frozen(self._gains(modes)))
@@ -177,6 +199,15 @@ class LearningObjective(Record):
         """tr(W N Nᵀ), to which the cost of privacy is proportional at equal sensitivity.
 
         It takes O(T d) for endless noise and time-varying buffers, and O(T³) for other noise of ``steps`` steps.
+
+        Parameters
+        ----------
+        mechanism : Mechanism
+            Endless noise, or noise of ``steps`` steps.
+
+        Returns
+        -------
+        float
         """
         self._checked(mechanism)
         if isinstance(mechanism, ToeplitzNoise):
@@ -202,7 +233,21 @@ class LearningObjective(Record):
         return participation
 
     def privacy_error(self, mechanism: Mechanism, participation: Participation, budget: Budget = UNIT_BUDGET) -> float:
-        """The cost of privacy: ½ η² σ² tr(W N Nᵀ), σ = G γ/(m sqrt(2ρ)), γ the upper bound of the sensitivity."""
+        """The cost of privacy: ½ η² σ² tr(W N Nᵀ), σ = G γ/(m sqrt(2ρ)), γ the upper bound of the sensitivity.
+
+        Parameters
+        ----------
+        mechanism : Mechanism
+            Endless noise, or noise of ``steps`` steps.
+        participation : Participation
+            The data order or sampling of the run.
+        budget : Budget, optional
+            Privacy budget, clipping norm and adjacency.
+
+        Returns
+        -------
+        float
+        """
         unit = budget.unit_variance / self.batch_size**2
         gamma = mechanism.sensitivity_upper_bound(self._of_this_run(participation))
         return self.problem.learning_rate**2 / 2 * unit * gamma**2 * self.power(mechanism)
@@ -211,6 +256,19 @@ class LearningObjective(Record):
         """The cost of privacy at every step, E F(θ_t) − F* without the parts of data and start, shape (steps + 1,).
 
         The objective is the sum of its entries 1, …, T with the weights ϖ.  It takes O(T² d + T³).
+
+        Parameters
+        ----------
+        mechanism : Mechanism
+            Endless noise, or noise of ``steps`` steps.
+        participation : Participation
+            The data order or sampling of the run.
+        budget : Budget, optional
+            Privacy budget, clipping norm and adjacency.
+
+        Returns
+        -------
+        array of float
         """
         noising = self._checked(mechanism).noising_matrix(self.steps)
         covariance = noising @ noising.T
@@ -235,7 +293,12 @@ class LearningObjective(Record):
         return curve
 
     def sampling_error(self) -> float:
-        """The cost of the residuals of the data, ½ (η² s²/m) Σ_t λ·a^{(t)}; the same for every noise."""
+        """The cost of the residuals of the data, ½ (η² s²/m) Σ_t λ·a^{(t)}; the same for every noise.
+
+        Returns
+        -------
+        float
+        """
         modes = self.modes()
         adjoints = self._adjoints(modes)
         total = float((adjoints[: self.steps] @ (modes.counts * modes.eigenvalues)).sum())
@@ -245,6 +308,15 @@ class LearningObjective(Record):
         """The cost of the start, ½ Σ (M a^{(0)})_j (θ_0 − θ*)_j²; the same for every noise.
 
         ``initial_offset`` is θ_0 − θ* in the eigenbasis, a scalar or shape (d,).
+
+        Parameters
+        ----------
+        initial_offset : array_like
+            θ_0 − θ* in the eigenbasis, a scalar or shape (d,).
+
+        Returns
+        -------
+        float
         """
         offset = checks.scalar_or_vector("initial_offset", initial_offset, _SIZE, self.problem.eigenvalues.size)
         modes = self.modes()

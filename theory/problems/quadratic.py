@@ -91,13 +91,22 @@ class QuadraticProblem(Record, ABC):
         return float(self.trace + excess.max())
 
     def effective_dimension(self) -> float:
-        """d_eff = Tr H/‖H‖₂, between 1 and d."""
+        """d_eff = Tr H/‖H‖₂, between 1 and d.
+
+        Returns
+        -------
+        float
+        """
         return float((self.eigenvalues / self.eigenvalues.max()).sum())
 
     def instability(self) -> float:
         """A, the gain of the feedback of the error on itself: second moments converge if and only if A < 1.
 
         ``inf`` where an eigendirection is unstable by itself, (1 + (k_j − 2)/m) x_j >= 2 with batches of m examples.
+
+        Returns
+        -------
+        float
         """
         damping = self._damping()
         return float((self.rates / damping).sum() / (2 * self.batch_size)) if (damping > 0).all() else math.inf
@@ -115,8 +124,14 @@ class QuadraticProblem(Record, ABC):
 
         Parameters
         ----------
-        noise : correlated noise
-        variance : σ², the variance of w_t in the sum over a batch
+        noise : ToeplitzNoise
+            Correlated noise.
+        variance : float
+            σ², the variance of w_t in the sum over a batch.
+
+        Returns
+        -------
+        array of float
         """
         rates, place = np.unique(self.rates, return_inverse=True)  # equal eigenvalues are common and cost nothing
         privacy = variance / self.batch_size**2 * noise.averaged_variance(rates)[place]
@@ -146,8 +161,14 @@ class QuadraticProblem(Record, ABC):
 
         Parameters
         ----------
-        noise : correlated noise, with the σ² of its γ_∞
-        budget : ρ, clip norm G and adjacency
+        noise : ToeplitzNoise
+            Correlated noise, with the σ² of its γ_∞.
+        budget : Budget, optional
+            ρ, clip norm G and adjacency.
+
+        Returns
+        -------
+        array of float
         """
         variance = checked_noise(noise).variance(budget)
         if not self.instability() < 1 or math.isinf(variance):
@@ -163,10 +184,17 @@ class QuadraticProblem(Record, ABC):
 
         Parameters
         ----------
-        noise : correlated noise
-        budget : ρ, clip norm G and adjacency
-        participation : the run whose γ sets σ²; by default any length, γ_∞
-            The limit is that of an endless run with this σ², which is private only for the steps of ``participation``.
+        noise : ToeplitzNoise
+            Correlated noise.
+        budget : Budget, optional
+            ρ, clip norm G and adjacency.
+        participation : Participation, optional
+            The run whose γ sets σ²; by default any length, γ_∞.  The limit is that of an endless run with this σ²,
+            which is private only for the steps of ``participation``.
+
+        Returns
+        -------
+        float
         """
         variance = checked_noise(noise).variance(budget, participation)
         if not self.instability() < 1 or math.isinf(variance):
@@ -182,7 +210,12 @@ class QuadraticProblem(Record, ABC):
 
         Parameters
         ----------
-        budget : ρ, clip norm G and adjacency
+        budget : Budget, optional
+            ρ, clip norm G and adjacency.
+
+        Returns
+        -------
+        float
         """
         if not self.instability() < 1:
             return math.inf
@@ -206,11 +239,20 @@ class QuadraticProblem(Record, ABC):
 
         Parameters
         ----------
-        noise : correlated noise; its coefficients start with the run
-        steps : number of steps, >= 0, at most those of ``participation``
-        budget : ρ, clip norm G and adjacency
-        participation : the run whose γ sets σ²; by default any length, γ_∞
-        initial_offset : θ_0 − θ* in the eigenbasis, a scalar or shape (d,)
+        noise : ToeplitzNoise
+            Correlated noise; its coefficients start with the run.
+        steps : int
+            Number of steps, >= 0, at most those of ``participation``.
+        budget : Budget, optional
+            ρ, clip norm G and adjacency.
+        participation : Participation, optional
+            The run whose γ sets σ²; by default any length, γ_∞.
+        initial_offset : array_like, default 0.0
+            θ_0 − θ* in the eigenbasis, a scalar or shape (d,).
+
+        Returns
+        -------
+        array of float
         """
         from corrnoise.theory.problems import second_moments
 
@@ -247,8 +289,14 @@ class QuadraticProblem(Record, ABC):
 
         Parameters
         ----------
-        noise : correlated noise, with the σ² of its γ_∞; None for the bound over all noise
-        budget : ρ, clip norm G and adjacency
+        noise : ToeplitzNoise, optional
+            Correlated noise, with the σ² of its γ_∞; None for the bound over all noise.
+        budget : Budget, optional
+            ρ, clip norm G and adjacency.
+
+        Returns
+        -------
+        float
         """
         if noise is None:
             unit = budget.unit_variance / self.batch_size**2
@@ -277,9 +325,16 @@ class QuadraticProblem(Record, ABC):
 
         Parameters
         ----------
-        noise : correlated noise, with the σ² of its γ_∞
-        budget : ρ, clip norm G and adjacency
-        moment_bound : R² > 0; None for that of the problem
+        noise : ToeplitzNoise
+            Correlated noise, with the σ² of its γ_∞.
+        budget : Budget, optional
+            ρ, clip norm G and adjacency.
+        moment_bound : float, optional
+            R² > 0; None for that of the problem.
+
+        Returns
+        -------
+        float
         """
         variance = checked_noise(noise).variance(budget)
         r2 = self.moment_bound if moment_bound is None else checks.real("moment_bound", moment_bound, "(0, inf)")
@@ -316,18 +371,20 @@ class MeanEstimation(QuadraticProblem):
 
     Parameters
     ----------
-    learning_rate : η > 0, stable below 2
-    sample_std : standard deviation of z, >= 0
-    batch_size : m >= 1, the examples of a step: their mean gradient is used, and the noise is added to their sum
+    learning_rate : float
+        η > 0, stable below 2.
+    sample_std : float, default 0.0
+        Standard deviation of z, >= 0.
+    batch_size : int, optional
+        m >= 1, the examples of a step: their mean gradient is used, and the noise is added to their sum.
 
     Examples
     --------
     >>> import corrnoise as cn
-    >>> from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
     >>> problem = cn.MeanEstimation(0.1)
-    >>> round(problem.stationary_error(DPSGD()), 5)
+    >>> round(problem.stationary_error(cn.mechanisms.DPSGD()), 5)
     0.01316
-    >>> round(problem.stationary_error(NuFTRL(0.1)), 5)
+    >>> round(problem.stationary_error(cn.mechanisms.NuFTRL(0.1)), 5)
     0.00527
     >>> round(problem.optimal_error(), 5)
     0.00527
@@ -365,19 +422,23 @@ class LinearRegression(QuadraticProblem):
 
     Parameters
     ----------
-    eigenvalues : λ_j > 0 of H, shape (d,), in any order
-    learning_rate : η > 0
-    residual_std : standard deviation of ξ, which is independent of x, >= 0
-    kurtosis : k_j = E x_j⁴/λ_j² >= 1 of the independent coordinates of x in the eigenbasis, a scalar or shape (d,): 3
-        for Gaussian inputs, 1 for signs, 1.8 for uniform ones
-    batch_size : m >= 1, the examples of a step: their mean gradient is used, and the noise is added to their sum
+    eigenvalues : array_like
+        λ_j > 0 of H, shape (d,), in any order.
+    learning_rate : float
+        η > 0.
+    residual_std : float, default 0.0
+        Standard deviation of ξ, which is independent of x, >= 0.
+    kurtosis : array_like, default 3.0
+        k_j = E x_j⁴/λ_j² >= 1 of the independent coordinates of x in the eigenbasis, a scalar or shape (d,): 3 for
+        Gaussian inputs, 1 for signs, 1.8 for uniform ones.
+    batch_size : int, default 1
+        m >= 1, the examples of a step: their mean gradient is used, and the noise is added to their sum.
 
     Examples
     --------
     >>> import corrnoise as cn
-    >>> from corrnoise.theory.mechanisms.product import NuFTRL
     >>> problem = cn.LinearRegression([1.0, 0.5, 0.1], learning_rate=0.1)
-    >>> noise = NuFTRL(0.01)
+    >>> noise = cn.mechanisms.NuFTRL(0.01)
     >>> round(problem.stationary_error(noise), 5)
     0.0136
     >>> round(problem.optimal_error(), 5)

@@ -214,18 +214,22 @@ class StronglyConvex(Record):
 
     Parameters
     ----------
-    strong_convexity : μ > 0
-    smoothness : L >= μ
-    learning_rate : η > 0, stable below 2/L; beyond, bounds are ``inf``
-    dimension : d, an integer >= 1
-    gradient_noise_std : σ_sgd >= 0: E ‖ŵ_t‖² <= σ_sgd² for the noise of the stochastic gradients (of the whole vector)
+    strong_convexity : float
+        μ > 0.
+    smoothness : float
+        L >= μ.
+    learning_rate : float
+        η > 0, stable below 2/L; beyond, bounds are ``inf``.
+    dimension : int, default 1
+        d, an integer >= 1.
+    gradient_noise_std : float, default 0.0
+        σ_sgd >= 0: E ‖ŵ_t‖² <= σ_sgd² for the noise of the stochastic gradients (of the whole vector).
 
     Examples
     --------
     >>> import corrnoise as cn
-    >>> from corrnoise.theory.mechanisms.product import DPSGD
     >>> losses = cn.StronglyConvex(strong_convexity=0.1, smoothness=1.0, learning_rate=0.5)
-    >>> round(losses.worst_quadratic_error(DPSGD()), 4)
+    >>> round(losses.worst_quadratic_error(cn.mechanisms.DPSGD()), 4)
     0.0833
     >>> round(losses.independent_noise_upper_bound(), 4)
     0.125
@@ -281,8 +285,14 @@ class StronglyConvex(Record):
 
         Parameters
         ----------
-        frequencies : ω in [0, π], in radians a step, of any shape
-        criterion : ``"distance"`` bounds L ‖θ − θ*‖²/2, ``"objective"`` F − F*
+        frequencies : array_like
+            ω in [0, π], in radians a step, of any shape.
+        criterion : {"distance", "objective"}, default "distance"
+            ``"distance"`` bounds L ‖θ − θ*‖²/2, ``"objective"`` F − F*.
+
+        Returns
+        -------
+        FrequencyCondition
         """
         if not self.stable:
             raise ValueError(f"learning_rate must lie in (0, {2 / self.smoothness!r}), got {self.learning_rate!r}")
@@ -301,7 +311,12 @@ class StronglyConvex(Record):
 
         Parameters
         ----------
-        budget : ρ, clip norm G and adjacency
+        budget : Budget, optional
+            ρ, clip norm G and adjacency.
+
+        Returns
+        -------
+        float
         """
         variance = self._drive(budget.unit_variance)
         if not self.stable:
@@ -322,8 +337,14 @@ class StronglyConvex(Record):
 
         Parameters
         ----------
-        noise : correlated noise, with the σ² of its γ_∞
-        budget : ρ, clip norm G and adjacency
+        noise : ToeplitzNoise
+            Correlated noise, with the σ² of its γ_∞.
+        budget : Budget, optional
+            ρ, clip norm G and adjacency.
+
+        Returns
+        -------
+        float
         """
         variance = checked_noise(noise).variance(budget)
         if not self.stable or math.isinf(variance):

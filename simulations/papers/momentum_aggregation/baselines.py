@@ -44,9 +44,28 @@ def private_gradient_descent(
 
     Parameters
     ----------
-    risk, budget, learning_rate, start, repetitions, records, rng : as for ``private.private_momentum``
-    steps : T >= 1, each of which reads all examples
-    normalised : whether steps have length η
+    risk : EmpiricalRisk
+        As for ``private.private_momentum``.
+    budget : Budget, sequence of Budget or None
+        As for ``private.private_momentum``.
+    learning_rate : array_like
+        As for ``private.private_momentum``.
+    start : array_like, optional
+        As for ``private.private_momentum``.
+    repetitions : int, default 1
+        As for ``private.private_momentum``.
+    records : int, default 32
+        As for ``private.private_momentum``.
+    rng : int, SeedSequence or Generator, optional
+        As for ``private.private_momentum``.
+    steps : int
+        T >= 1, each of which reads all examples.
+    normalised : bool, default False
+        Whether steps have length η.
+
+    Returns
+    -------
+    Trajectories
     """
     run = Settings.of(risk, budget, start, repetitions, records, learning_rate=learning_rate)
     t = checks.integer("steps", steps, 1)
@@ -99,12 +118,29 @@ def private_sgd(
 
     Parameters
     ----------
-    risk, learning_rate, start, repetitions, records, rng : as for ``private.private_momentum``
-    budget : ε, δ and zero-out adjacency, which give z by the certified accountant; an array of budgets is broadcast
-        with η, and None is a run without noise
-    participation : of the kind ``"poisson"``: T steps, and the probability q with which each example takes part in a
-        step
-    normalised : as for ``private_gradient_descent``
+    risk : EmpiricalRisk
+        As for ``private.private_momentum``.
+    learning_rate : array_like
+        As for ``private.private_momentum``.
+    start : array_like, optional
+        As for ``private.private_momentum``.
+    repetitions : int, default 1
+        As for ``private.private_momentum``.
+    records : int, default 32
+        As for ``private.private_momentum``.
+    rng : int, SeedSequence or Generator, optional
+        As for ``private.private_momentum``.
+    budget : Budget, sequence of Budget or None
+        ε, δ and zero-out adjacency, which give z by the certified accountant; an array of budgets is broadcast with η,
+        and None is a run without noise.
+    participation : Participation
+        Of the kind ``"poisson"``: T steps, and the probability q with which each example takes part in a step.
+    normalised : bool, default False
+        As for ``private_gradient_descent``.
+
+    Returns
+    -------
+    Trajectories
     """
     if checks.instance("participation", participation, Participation).kind != "poisson":
         raise ValueError(f"participation must be of the kind 'poisson', got {participation!r}")

@@ -34,8 +34,10 @@ BUNDLED = tuple(name for name in LABELS if not DATA_SETS[name].downloaded)
 def examples(name: str, *, download: bool = False) -> Array:
     """The examples a = y x of a data set, shape (N, features), each of norm 1.
 
-    Raises ``ValueError`` where the name is none of ``LABELS``, or all labels are equal, and what ``datasets.load``
-    raises.
+    Raises
+    ------
+    ValueError
+        If the name is none of ``LABELS``, or all labels are equal, and what ``datasets.load`` raises.
     """
     checks.choice("name", name, tuple(LABELS))
     features, targets, _ = load(name, download=download)

@@ -107,7 +107,10 @@ def run_steps(
 ) -> Trajectories:
     """Iterate w_{t+1} = step(t, w_t) from w_1 = ``start`` and record.
 
-    Raises ``FloatingPointError`` where an iterate is no longer finite.
+    Raises
+    ------
+    FloatingPointError
+        If an iterate is no longer finite.
     """
     times = recorded_steps(steps, records)
     points = np.empty((len(times), *start.shape))

@@ -70,40 +70,59 @@ def private_momentum(
 
     The run keeps to the budget.  The noise is added to the gradients, and the momentum is what it shows.
     ``NuFTRL(alpha)`` is the square root of the momentum, close to the optimum.
-    Raises ``ValueError`` or ``TypeError`` where an argument is out of its range, or the mechanism or participation is
-    for another run.
 
     Parameters
     ----------
-    risk : the mean loss of the private examples and its regulariser, which is data-independent
-    budget : of the whole run.  Gradients of examples are clipped to its clip norm, or to the bound that the loss states
-        where that is smaller.
-        A sequence or array of budgets with one clip norm is broadcast with η; None for a run without noise, which is
-        not private.
-    participation : T steps in epochs of as many steps as there are examples, one example each: ``fixed_epochs`` for one
-        random order in all epochs, ``reshuffled`` for a new one in each
-    alpha : the momentum is m_t = (1 − α) m_{t−1} + α ∇f(w_t; x_t) from m_0 = 0, 0 < α <= 1
-    learning_rate : η > 0, the length of every step: a number or an array
-    mechanism : the noise; None for ``BinaryTree(T, decoder="binary", decay=alpha)``, as published
-    start : w_1, shape (d,), or (repetitions, d); None for 0.  It must not depend on the examples.
-    repetitions : independent runs of each setting, >= 1
-    records : number of iterates that are recorded, besides the last
-    rng : of orders and noise
-    progress : show progress on standard error; None for: if it is a terminal
+    risk : EmpiricalRisk
+        The mean loss of the private examples and its regulariser, which is data-independent.
+    budget : Budget, sequence of Budget or None
+        Of the whole run.  Gradients of examples are clipped to its clip norm, or to the bound that the loss states
+        where that is smaller.  A sequence or array of budgets with one clip norm is broadcast with η; None for a run
+        without noise, which is not private.
+    participation : Participation
+        T steps in epochs of as many steps as there are examples, one example each: ``fixed_epochs`` for one random
+        order in all epochs, ``reshuffled`` for a new one in each.
+    alpha : float
+        The momentum is m_t = (1 − α) m_{t−1} + α ∇f(w_t; x_t) from m_0 = 0, 0 < α <= 1.
+    learning_rate : array_like
+        η > 0, the length of every step: a number or an array.
+    mechanism : Mechanism, optional
+        The noise; None for ``BinaryTree(T, decoder="binary", decay=alpha)``, as published.
+    start : array_like, optional
+        w_1, shape (d,), or (repetitions, d); None for 0.  It must not depend on the examples.
+    repetitions : int, default 1
+        Independent runs of each setting, >= 1.
+    records : int, default 32
+        Number of iterates that are recorded, besides the last.
+    rng : int, SeedSequence or Generator, optional
+        Of orders and noise.
+    progress : bool or None, default False
+        Show progress on standard error; None for: if it is a terminal.
 
     Returns
     -------
     Trajectories
         Recorded steps, and points of shape (records + 1, …, repetitions, d) with the broadcast shape of η and budgets.
 
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range, or the mechanism or participation is for another run.
+    TypeError
+        If an argument has another type.
+
     Examples
     --------
-    >>> from corrnoise.theory.losses import EmpiricalRisk, MarginLoss
+    >>> import numpy as np
+    >>> import corrnoise as cn
     >>> rows = np.random.default_rng(0).standard_normal((64, 3))
     >>> rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    >>> risk = EmpiricalRisk(MarginLoss("sigmoid", 3, 1.0), rows, 0.02)
-    >>> epochs = Participation.fixed_epochs(256, period=64)
-    >>> private_momentum(risk, Budget(0.5), epochs, alpha=1 / 64, learning_rate=0.02, rng=1).points.shape
+    >>> risk = cn.losses.EmpiricalRisk(cn.losses.MarginLoss("sigmoid", 3, 1.0), rows, 0.02)
+    >>> epochs = cn.Participation.fixed_epochs(256, period=64)
+    >>> run = cn.papers.momentum_aggregation.private_momentum(
+    ...     risk, cn.Budget(0.5), epochs, alpha=1 / 64, learning_rate=0.02, rng=1
+    ... )
+    >>> run.points.shape
     (33, 1, 3)
     """
     plan = _plan(risk, budget, participation, alpha, start, repetitions, records, rng, learning_rate=learning_rate)
@@ -133,13 +152,39 @@ def published_momentum(
 ) -> Trajectories:
     """Algorithm 1 with its published noise, which is (ε, δ)-private; refused where that is not sound.
 
-    Raises ``ValueError`` where the number of examples does not divide T, α is below 1/N, δ > e^{−ε}, or the height is
-    too small.
-
     Parameters
     ----------
-    risk, participation, alpha, learning_rate, start, repetitions, records, rng, progress : as for ``private_momentum``
-    budget, height : as for ``calibration.published_node_std``; an array of budgets is broadcast with η
+    risk : EmpiricalRisk
+        As for ``private_momentum``.
+    participation : Participation
+        As for ``private_momentum``.
+    alpha : float
+        As for ``private_momentum``.
+    learning_rate : array_like
+        As for ``private_momentum``.
+    start : array_like, optional
+        As for ``private_momentum``.
+    repetitions : int, default 1
+        As for ``private_momentum``.
+    records : int, default 32
+        As for ``private_momentum``.
+    rng : int, SeedSequence or Generator, optional
+        As for ``private_momentum``.
+    progress : bool or None, default False
+        As for ``private_momentum``.
+    budget : Budget or sequence of Budget
+        As for ``calibration.published_node_std``; an array of budgets is broadcast with η.
+    height : int, optional
+        As for ``calibration.published_node_std``; an array of budgets is broadcast with η.
+
+    Returns
+    -------
+    Trajectories
+
+    Raises
+    ------
+    ValueError
+        If the number of examples does not divide T, α is below 1/N, δ > e^{−ε}, or the height is too small.
     """
     plan = _plan(risk, budget, participation, alpha, start, repetitions, records, rng, learning_rate=learning_rate)
     stds = plan.each(
@@ -188,21 +233,52 @@ def private_reduced_momentum(
     Three gradients a step, O(N d) memory.  The noise rests on the smoothness that the loss states, to which gradients
     are held, and on steps of length η.  In reshuffled orders the run is as private, but its momentum has the defect of
     Lemma 17.
-    Raises ``ValueError`` where there is one example only, γ = 1, or the loss has no finite smoothness.
 
     Parameters
     ----------
-    risk, budget, participation, alpha, learning_rate, start, repetitions, records, rng, progress : as for
-        ``private_momentum``; at least two examples, and a loss with a finite smoothness
-    gamma : 0 <= γ < 1, a number or an array that is broadcast with η and the budgets
+    risk : EmpiricalRisk
+        As for ``private_momentum``; at least two examples, and a loss with a finite smoothness.
+    budget : Budget, sequence of Budget or None
+        As for ``private_momentum``; at least two examples, and a loss with a finite smoothness.
+    participation : Participation
+        As for ``private_momentum``; at least two examples, and a loss with a finite smoothness.
+    alpha : float
+        As for ``private_momentum``; at least two examples, and a loss with a finite smoothness.
+    learning_rate : array_like
+        As for ``private_momentum``; at least two examples, and a loss with a finite smoothness.
+    start : array_like, optional
+        As for ``private_momentum``; at least two examples, and a loss with a finite smoothness.
+    repetitions : int, default 1
+        As for ``private_momentum``; at least two examples, and a loss with a finite smoothness.
+    records : int, default 32
+        As for ``private_momentum``; at least two examples, and a loss with a finite smoothness.
+    rng : int, SeedSequence or Generator, optional
+        As for ``private_momentum``; at least two examples, and a loss with a finite smoothness.
+    progress : bool or None, default False
+        As for ``private_momentum``; at least two examples, and a loss with a finite smoothness.
+    gamma : array_like
+        0 <= γ < 1, a number or an array that is broadcast with η and the budgets.
+
+    Returns
+    -------
+    Trajectories
+
+    Raises
+    ------
+    ValueError
+        If there is one example only, γ = 1, or the loss has no finite smoothness.
 
     Examples
     --------
-    >>> from corrnoise.theory.losses import EmpiricalRisk, MarginLoss
-    >>> risk = EmpiricalRisk(MarginLoss("sigmoid", 2, 1.0), np.eye(2))
+    >>> import numpy as np
+    >>> import corrnoise as cn
+    >>> risk = cn.losses.EmpiricalRisk(cn.losses.MarginLoss("sigmoid", 2, 1.0), np.eye(2))
     >>> run = {"alpha": 0.5, "gamma": 0.3, "learning_rate": 0.1, "rng": 1}
-    >>> epochs = Participation.fixed_epochs(6, period=2)
-    >>> private_reduced_momentum(risk, [Budget(0.1), Budget(1.0)], epochs, **run).points.shape
+    >>> epochs = cn.Participation.fixed_epochs(6, period=2)
+    >>> found = cn.papers.momentum_aggregation.private_reduced_momentum(
+    ...     risk, [cn.Budget(0.1), cn.Budget(1.0)], epochs, **run
+    ... )
+    >>> found.points.shape
     (7, 2, 1, 2)
     """
     settings = {"learning_rate": learning_rate, "gamma": checks.reals("gamma", gamma, "[0, 1)")}
@@ -239,9 +315,12 @@ def published_reduced_momentum(
 ) -> Trajectories:
     """Algorithm 2 with its published noise and L restored, which is (ε, δ)-private; refused where that is not sound.
 
-    Raises ``ValueError`` where ``published_reduced_noise`` does.
-
     The arguments are those of ``private_reduced_momentum`` and ``published_reduced_noise``; γ may be 1 here.
+
+    Raises
+    ------
+    ValueError
+        If ``published_reduced_noise`` does.
     """
     settings = {"learning_rate": learning_rate, "gamma": checks.reals("gamma", gamma, "[0, 1]")}
     plan = _plan(risk, budget, participation, alpha, start, repetitions, records, rng, **settings)

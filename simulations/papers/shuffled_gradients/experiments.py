@@ -147,13 +147,15 @@ def experiment(
 ) -> Experiment:
     """Run one algorithm at every learning rate and keep the best.
 
-    Raises ``ValueError`` where no learning rate is left, a record is less smooth than stated, or an argument is out of
-    its range.
-
     There are as many public records as private ones.  The budget is ε and δ of a run at a fixed learning rate; its clip
     norm is G.  The ``smoothness`` is an upper bound of that of every admissible record, see ``ShuffledGradients``: the
     private records must not decide it.  Learning rates above 2/smoothness are left out; the setting pairs or crosses
     those of private and public epochs.  Runs have the seeds 0, 1, …
+
+    Raises
+    ------
+    ValueError
+        If no learning rate is left, a record is less smooth than stated, or an argument is out of its range.
     """
     name = checks.choice("algorithm", algorithm, tuple(ALGORITHMS))
     n = len(checks.instance("task", task, Task).features)

@@ -119,17 +119,29 @@ def shuffled_run(
     """Simulate a run with noise N(0, (z G)² I) added to gradients that are clipped to the norm G of the budget.
 
     For a run without clipping G bounds the gradients of all admissible records, and nothing is clipped.
-    Raises ``ValueError`` where a record is not as the run states (smoothness, strong convexity, gradients without
-    clipping), the regulariser is less convex than stated, or no accountant covers the run.
 
     Parameters
     ----------
-    task : losses, regulariser and records; as many private ones as the run has samples
-    run : the run, with the facts on which its privacy rests
-    noise_multiplier : z >= 0; None for ``run.noise_multiplier()``, which keeps to the budget.  With 0 nothing is
-        private.
-    start : x_1, shape (d,); zero if None.  It must not depend on private records.
-    rng : as ``numpy.random.default_rng`` takes it.  A permutation is drawn before the noise of its epoch.
+    task : {"classification", "regression"}
+        Losses, regulariser and records; as many private ones as the run has samples.
+    run : ShuffledGradients
+        The run, with the facts on which its privacy rests.
+    noise_multiplier : float, optional
+        z >= 0; None for ``run.noise_multiplier()``, which keeps to the budget.  With 0 nothing is private.
+    start : array of float, optional
+        x_1, shape (d,); zero if None.  It must not depend on private records.
+    rng : int, SeedSequence or Generator, optional
+        As ``numpy.random.default_rng`` takes it.  A permutation is drawn before the noise of its epoch.
+
+    Returns
+    -------
+    SimulatedRun
+
+    Raises
+    ------
+    ValueError
+        If a record is not as the run states (smoothness, strong convexity, gradients without clipping), the regulariser
+        is less convex than stated, or no accountant covers the run.
     """
     checks.instance("task", task, Task).require_records(checks.instance("run", run, ShuffledGradients).schedule)
     given = run.noise_multiplier() if noise_multiplier is None else noise_multiplier

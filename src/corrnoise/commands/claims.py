@@ -67,7 +67,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 def selected(arguments: Namespace) -> tuple[ListedClaim, ...]:
     """The selected claims; remarks on names that mean many claims go to standard error.
 
-    Raises ``UsageError`` where no claim is selected.
+    Raises
+    ------
+    UsageError
+        If no claim is selected.
     """
     from corrnoise.paper_checks import papers
     from corrnoise.paper_checks.machinery.selection import select

@@ -23,8 +23,12 @@ def kept_file(folder: Path, settings: Any) -> Path:
 def keep(folder: Path, settings: Any, result: Any) -> None:
     """Write the result of these settings, in the place of an earlier one, to a folder that exists.
 
-    Raises ``ValueError`` where it is too large, or nested too deeply, for a file of ``support.serialise``.
-    Raises ``OSError`` where the file cannot be written.
+    Raises
+    ------
+    ValueError
+        If it is too large, or nested too deeply, for a file of ``support.serialise``.
+    OSError
+        If the file cannot be written.
     """
     described = {"settings": plain(settings), "result": plain(result)}
     with whole_files(folder) as staging:  # several processes may keep the same result
@@ -34,8 +38,12 @@ def keep(folder: Path, settings: Any, result: Any) -> None:
 def kept(folder: Path, settings: Any) -> Any:
     """The result of these settings, in JSON types.
 
-    Raises ``FileNotFoundError`` where none is kept.
-    Raises ``ValueError`` where the file is foreign or damaged, or keeps the result of other settings.
+    Raises
+    ------
+    FileNotFoundError
+        If none is kept.
+    ValueError
+        If the file is foreign or damaged, or keeps the result of other settings.
     """
     path = kept_file(folder, settings)
     found = load(path)

@@ -56,8 +56,12 @@ def require_scheduler(address: str) -> None:
 def client_of(address: str) -> Iterator[Any]:
     """A client of the scheduler at an address, which must have a worker.
 
-    Raises ``ImportError`` where dask is not installed.
-    Raises ``OSError`` where the scheduler does not answer or has no workers.
+    Raises
+    ------
+    ImportError
+        If dask is not installed.
+    OSError
+        If the scheduler does not answer or has no workers.
     """
     try:
         from distributed import Client

@@ -32,8 +32,12 @@ def write_whole(
     """Write one file, whose bytes are on the disk when this returns; only the user may read it if it is ``secret``.
 
     Text is written in UTF-8 with unchanged line ends.
-    Raises ``OSError`` where the folder does not exist or cannot be written to, the disk is full, or a folder has this
-    name.  Earlier content stays, and nothing else.
+      Earlier content stays, and nothing else.
+
+    Raises
+    ------
+    OSError
+        If the folder does not exist or cannot be written to, the disk is full, or a folder has this name.
     """
     path = Path(path)
     new = path.with_name(f"{path.name}{NEW}")
@@ -73,7 +77,11 @@ def whole_files(folder: str | os.PathLike[str], stale: Iterable[str] = (), *, se
 
     Files with the names ``stale`` that the block does not write are removed, because they belong to earlier contents.
     If the files are ``secret``, then only the user may read them.  An interrupt leaves nothing else in ``folder``.
-    Raises ``OSError`` where ``folder`` does not exist or cannot be written to, or a folder has the name of a file.
+
+    Raises
+    ------
+    OSError
+        If ``folder`` does not exist or cannot be written to, or a folder has the name of a file.
     """
     with unfinished_folder(folder) as staging:
         yield staging

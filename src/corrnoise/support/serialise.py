@@ -89,8 +89,13 @@ def plain(value: Any) -> Any:
     """Return ``value`` as JSON types, a record as a mapping of its arguments, with its class under ``"kind"``.
 
     Numbers are written without loss.  Those that are not finite are the strings ``"inf"``, ``"-inf"`` and ``"nan"``,
-    which ``float`` understands.  Raises ``TypeError`` where something in ``value`` is neither None, a boolean, number,
-    string, array of NumPy or record, nor a list, tuple or mapping of these.
+    which ``float`` understands.
+
+    Raises
+    ------
+    TypeError
+        If something in ``value`` is neither None, a boolean, number, string, array of NumPy or record, nor a list,
+        tuple or mapping of these.
     """
     if callable(arguments := getattr(value, "arguments", None)):
         return {"kind": type(value).__name__} | {name: plain(v) for name, v in arguments().items()}
@@ -110,7 +115,10 @@ def plain(value: Any) -> Any:
 def rebuilt(described: Mapping[str, Any], kinds: Kinds) -> Any:
     """Return the record that ``plain`` described, whose class must be one of ``kinds``.
 
-    Raises ``ValueError`` where the class is not one of ``kinds``, or it refuses the arguments.
+    Raises
+    ------
+    ValueError
+        If the class is not one of ``kinds``, or it refuses the arguments.
     """
     arguments = dict(described)
     name = arguments.pop("kind", None)

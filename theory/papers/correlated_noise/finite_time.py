@@ -41,7 +41,10 @@ def absolute_sum(noise: ToeplitzNoise, steps: int | None = None) -> float:
     For ν-DP-FTRL with 0 <= ν <= 1 the sum over all is 2 − sqrt(ν), so ‖β‖₁² <= 4.  (The sum of squares of any noise is
     ``noise.averaged_variance(1.0)``.)
 
-    Raises ``ValueError`` where ``steps`` is None, and the noise neither ends nor is ``NuFTRL``.
+    Raises
+    ------
+    ValueError
+        If ``steps`` is None, and the noise neither ends nor is ``NuFTRL``.
     """
     return _weighted_sum(noise, 0.0, steps)
 
@@ -52,10 +55,14 @@ def half_expo_constant(noise: ToeplitzNoise, nu: float, steps: int | None = None
     Returns Σ |β_k| (1 − ν)^{−k/2} with relative error 1e-12, or ``inf`` if the sum diverges.  For ν-DP-FTRL with its
     own ν the constant is 2 − sqrt(1 − sqrt(1 − ν)) <= 2.  With a parameter ν' <= ν (2 − ν) it is at most 2, and with a
     larger ν' it is infinite.  For independent noise it is 1, for anti-PGD with damping a it is 1 + |1 − a|/sqrt(1 − ν).
-    Raises ``ValueError`` where ``steps`` is None, and the noise neither ends nor is ``NuFTRL``.
 
     Definition D.3.  The sum for τ is the sum for τ − 1 plus a term >= 0, so the last τ < ``steps`` attains the
     supremum.
+
+    Raises
+    ------
+    ValueError
+        If ``steps`` is None, and the noise neither ends nor is ``NuFTRL``.
     """
     return _weighted_sum(noise, checks.real("nu", nu, "[0, 1)"), steps)
 

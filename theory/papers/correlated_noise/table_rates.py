@@ -57,14 +57,18 @@ def lower_bound_rate(problem: QuadraticProblem, *, budget: Budget = UNIT_BUDGET)
 def stationary_error_rate(problem: QuadraticProblem, noise: ToeplitzNoise, *, budget: Budget = UNIT_BUDGET) -> float:
     """Tables 1 and 2: the rate of the stationary error due to privacy, for the kinds of noise in the tables.
 
-    Raises ``TypeError`` where no rate is known for ``noise``.
-    Raises ``ValueError`` where ν or the damping is outside its range.
-
     For Gaussian inputs and η R² <= 1 the exact error is 1/8 to 1/4 of the first rate, at most 0.1157 of the second,
     and 1/16 to 1/4 of the third (Proposition C.24).
 
     ``DPSGD()`` has Θ(η d G²/ρ), ``NuFTRL(nu)`` with ν <= ημ O(η² G² Tr H log²(8/ν)/ρ), which is ``inf`` at ν = 0, and
     ``AntiPGD(damping)`` with damping ν <= 1 Θ(η G² (ν d + η Tr H/ν)/ρ), ``inf`` at ν = 0.
+
+    Raises
+    ------
+    TypeError
+        If no rate is known for ``noise``.
+    ValueError
+        If ν or the damping is outside its range.
     """
     unit = 2 * budget.unit_variance
     eta = problem.learning_rate

@@ -53,11 +53,14 @@ def published_node_std(
 ) -> float:
     """The same as published: s² = 16 α² G² σ² V with σ = 2 sqrt(ln(1/δ))/ε.
 
-    Raises ``ValueError`` where the calculation is not sound: N does not divide T, α < 1/N, δ > e^{−ε}, R is too small,
-    or the budget is not given by ε and δ.
-
     For zero-out adjacency half the noise, since a gradient changes by G, not 2 G.  The ``height`` is R of Algorithm 1,
     at least floor(log2 T) + 1, which is the default.
+
+    Raises
+    ------
+    ValueError
+        If the calculation is not sound: N does not divide T, α < 1/N, δ > e^{−ε}, R is too small, or the budget is not
+        given by ε and δ.
     """
     steps, examples = whole_epochs(participation)
     alpha = checks.real("alpha", alpha, "(0, 1]")
@@ -78,7 +81,10 @@ def published_node_std(
 def published_budget(budget: Budget) -> tuple[float, float]:
     """ε > 0 and 0 < δ < 1 of a budget that is given by them, as the published noise needs it.
 
-    Raises ``ValueError`` where the budget is given by ρ, or ε is 0.
+    Raises
+    ------
+    ValueError
+        If the budget is given by ρ, or ε is 0.
     """
     if checks.instance("budget", budget, Budget).epsilon is None or budget.delta is None:
         raise ValueError(f"budget must be given by epsilon and delta for the published noise, got {budget!r}")
@@ -88,7 +94,10 @@ def published_budget(budget: Budget) -> tuple[float, float]:
 def whole_epochs(participation: Participation) -> tuple[int, int]:
     """T and N of a run of whole epochs, in one order or in any orders, as the published noise needs it.
 
-    Raises ``ValueError`` where N does not divide T, or examples do not take part once an epoch.
+    Raises
+    ------
+    ValueError
+        If N does not divide T, or examples do not take part once an epoch.
     """
     who = checks.instance("participation", participation, Participation).worst
     if who.kind not in ("fixed epochs", "reshuffled") or who.length % who.period:

@@ -38,7 +38,10 @@ def published_reduced_noise(
 ) -> PublishedReducedNoise:
     """The noise of Algorithm 2 as published, with L restored; half of it for zero-out adjacency.
 
-    Raises ``ValueError`` where N does not divide T, T < 2 N, α < 1/N, or all nodes together are not (ε, δ)-private.
+    Raises
+    ------
+    ValueError
+        If N does not divide T, T < 2 N, α < 1/N, or all nodes together are not (ε, δ)-private.
     """
     steps, n = whole_epochs(participation)
     checks.integer("period", n, 2)

@@ -30,10 +30,13 @@ def aggregated_energies(noise: Mechanism, arrivals: Sequence[ArrayLike], rounds:
 
     Parameters
     ----------
-    noise : of every client, over its participations
-    arrivals : for each honest client the rounds in [1, T] in which its messages 1, 2, … arrive, not decreasing: a
-        message that is merged into a later one arrives with it
-    rounds : T >= 1
+    noise : Mechanism
+        Of every client, over its participations.
+    arrivals : sequence of array_like
+        For each honest client the rounds in [1, T] in which its messages 1, 2, … arrive, not decreasing: a message that
+        is merged into a later one arrives with it.
+    rounds : int
+        T >= 1.
     """
     total = np.zeros((checks.integer("rounds", rounds, 1),) * 2)
     for number, one in enumerate(arrivals):
@@ -71,11 +74,18 @@ def clipping_range(
 
     Parameters
     ----------
-    noise, participations : of a client, n >= 1
-    scale, reach : σ of the noise and the largest norm g of a contribution, in [0, 1e100]
-    coordinates : d >= 1
-    failure : β in (0, 1)
-    merged : the most messages that a reply adds up, in [1, n]
+    noise : Mechanism
+        Of a client, n >= 1.
+    participations : int
+        Of a client, n >= 1.
+    scale, reach : float
+        σ of the noise and the largest norm g of a contribution, in [0, 1e100].
+    coordinates : int
+        d >= 1.
+    failure : float, default 1e-09
+        β in (0, 1).
+    merged : int, default 1
+        The most messages that a reply adds up, in [1, n].
 
     Examples
     --------

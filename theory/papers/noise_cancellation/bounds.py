@@ -82,20 +82,28 @@ class FederatedRun(Record):
 
     Parameters
     ----------
-    budget : of each machine, for replace-one adjacency; its clip norm is not used
-        The paper's ρ is sqrt(2 ρ) of zero-concentrated differential privacy.
-    family : G, L and D
-    machines, participants, rounds, dimension : M >= m >= 1, T >= 1 and d >= 1
-    deviation, heterogeneity : σ̃ = σ + 2σ_L D and ξ̃ = ξ + 2ξ_L D, >= 0; None for the worst case, in which sqrt(σ̃² +
-        ξ̃²) is 2S as printed and G + LD as corrected (the variance of s_t about its mean over examples and machines is
-        at most R_t²)
-    optimum_gradient : G* = ‖∇f(x*)‖ in [0, G]; None for G
+    budget : Budget
+        Of each machine, for replace-one adjacency; its clip norm is not used.  The paper's ρ is sqrt(2 ρ) of
+        zero-concentrated differential privacy.
+    family : LossClass
+        G, L and D.
+    machines, participants, rounds, dimension : int
+        M >= m >= 1, T >= 1 and d >= 1.
+    deviation, heterogeneity : float, optional
+        σ̃ = σ + 2σ_L D and ξ̃ = ξ + 2ξ_L D, >= 0; None for the worst case, in which sqrt(σ̃² + ξ̃²) is 2S as printed
+        and G + LD as corrected (the variance of s_t about its mean over examples and machines is at most R_t²).
+    optimum_gradient : float, optional
+        G* = ‖∇f(x*)‖ in [0, G]; None for G.
 
     Examples
     --------
+    >>> import corrnoise as cn
+    >>> from corrnoise.theory.papers.noise_cancellation.sensitivity import LossClass
     >>> digits = LossClass(1570**0.5, 392.5, 0.1)
-    >>> budget = Budget(32.0, adjacency="replace-one")
-    >>> run = FederatedRun(budget, digits, machines=100, participants=50, rounds=1200, dimension=7850)
+    >>> budget = cn.Budget(32.0, adjacency="replace-one")
+    >>> run = cn.papers.noise_cancellation.FederatedRun(
+    ...     budget, digits, machines=100, participants=50, rounds=1200, dimension=7850
+    ... )
     >>> round(run.published_upper_bound().total, 3), round(run.noisy_sgd_upper_bound().total, 3)
     (1.04, 0.376)
     """
@@ -158,7 +166,12 @@ class FederatedRun(Record):
     # -- as published --------------------------------------------------------------------------------------------------
 
     def published_learning_rate(self) -> float:
-        """η = min(ρDm/(2ST sqrt(2Md(1 + log T))), 1/(8LT)) of Theorem 5.2."""
+        """η = min(ρDm/(2ST sqrt(2Md(1 + log T))), 1/(8LT)) of Theorem 5.2.
+
+        Returns
+        -------
+        float
+        """
         return min(self._private_rate(2.0 * (1 + math.log(self.rounds)) * self.machines), self._smooth_rate(8))
 
     def _private_rate(self, factor: float) -> float:
@@ -180,28 +193,52 @@ class FederatedRun(Record):
         )
 
     def published_upper_bound(self) -> Bound:
-        """Theorem 5.2 as printed; ``published_is_proved`` says whether it follows from the corrected proof."""
+        """Theorem 5.2 as printed; ``published_is_proved`` says whether it follows from the corrected proof.
+
+        Returns
+        -------
+        float, int or str
+        """
         noise = math.sqrt(2 * self.machines * self.dimension * (1 + math.log(self.rounds)))
         return self._simplified(4, noise, self.published_learning_rate())
 
     def published_is_proved(self) -> bool:
-        """Whether Theorem 5.2 as printed follows from the corrected proof: Φ(T, p, 1/(8T)) <= 2 or p >= 1/2."""
+        """Whether Theorem 5.2 as printed follows from the corrected proof: Φ(T, p, 1/(8T)) <= 2 or p >= 1/2.
+
+        Returns
+        -------
+        bool
+        """
         p = self.probability
         return p >= 0.5 or growing_noise_factor(self.rounds, p, 1 / (8 * self.rounds)) <= 2
 
     def trusted_upper_bound(self) -> Bound:
-        """Theorem F.2, of Algorithm 2 with a trusted server; true as printed under the assumptions of A.6."""
+        """Theorem F.2, of Algorithm 2 with a trusted server; true as printed under the assumptions of A.6.
+
+        Returns
+        -------
+        float, int or str
+        """
         learning_rate = min(self._private_rate(1.0), self._smooth_rate(4))
         return self._simplified(2, math.sqrt(self.dimension), learning_rate)
 
     def trusted_std(self) -> float:
-        """σ_t = 2S sqrt(T)/(ρ m), the server's noise of Theorem F.2."""
+        """σ_t = 2S sqrt(T)/(ρ m), the server's noise of Theorem F.2.
+
+        Returns
+        -------
+        float
+        """
         return 2 * self.family.published_norm * math.sqrt(self.rounds) / (self._mu * self.participants) * (1 + 1e-12)
 
     def noisy_sgd_upper_bound(self) -> Bound:
         """Projected SGD with fresh noise of half sensitivity G, uniform average: D sqrt((G² + 4G²d/(ρ²m))/T).
 
         With η = D/sqrt(T(G² + 4G²d/(ρ²m))).  The noise is what exceeds D G/sqrt(T).
+
+        Returns
+        -------
+        float, int or str
         """
         g, diameter = self.family.lipschitz, self.family.diameter
         second_moment = g**2 * (1 + 4 * self.dimension / (self._mu**2 * self.participants))
@@ -221,6 +258,19 @@ class FederatedRun(Record):
 
         (M/m²) σ² E Var y_N with N ~ Bin(t, p), the participations of a machine until t; y_0 = 0.  For the published
         noise it is c t/m for every schedule.  After ``cap`` participations a machine refuses, and its last noise stays.
+
+        Parameters
+        ----------
+        noise : Mechanism
+            The noise of a machine over its participations.
+        scale : float
+            σ, the standard deviation of a draw, in [0, 1e100].
+        cap : int, optional
+            The participations after which a machine refuses; None for T.
+
+        Returns
+        -------
+        array of float
         """
         scale = checks.real("scale", scale, "[0, 1e100]")
         cap = self.rounds if cap is None else min(self.rounds, checks.integer("cap", cap, 1))
@@ -230,13 +280,33 @@ class FederatedRun(Record):
         return np.array(mean) * (scale**2 * self.machines / self.participants**2)
 
     def participation_cap(self, deviations: float = 4.0) -> int:
-        """N = ceil(pT + 4 sqrt(pT(1−p))), at most T, which a machine rarely reaches."""
+        """N = ceil(pT + 4 sqrt(pT(1−p))), at most T, which a machine rarely reaches.
+
+        Parameters
+        ----------
+        deviations : float, default 4.0
+            Margin in standard deviations, in [0, 100].
+
+        Returns
+        -------
+        int
+        """
         expected = self.probability * self.rounds
         margin = checks.real("deviations", deviations, "[0, 100]") * math.sqrt(expected * (1 - self.probability))
         return min(self.rounds, max(1, math.ceil(expected + margin)))
 
     def refusals(self, cap: int) -> float:
-        """M P(Bin(T, p) > N), a bound of the probability that some machine reaches its cap N and is asked again."""
+        """M P(Bin(T, p) > N), a bound of the probability that some machine reaches its cap N and is asked again.
+
+        Parameters
+        ----------
+        cap : int
+            N >= 1.
+
+        Returns
+        -------
+        float
+        """
         return float(min(1.0, self.machines * binom.sf(checks.integer("cap", cap, 1), self.rounds, self.probability)))
 
     def upper_bound(
@@ -251,20 +321,32 @@ class FederatedRun(Record):
         """The corrected bound, for every M/m.
 
         It does without the simplifications of the published one, so that it compares noises, not forms.
-        Raises ``ValueError`` where the method does not cover the noise, or the learning rate is beyond 1/(4LT).
 
         Parameters
         ----------
-        noise : the noise of each machine: ``cancelling_noise(T, growth=1)`` is the published one and gets the published
-            scale (with S, or R of convex losses), any other noise is calibrated to ``cap`` participations
-        losses : ``"convex"`` or ``"smooth"``: which sensitivity the noise is for
-            The bound itself is for convex losses.
-        cap : the number of participations after which a machine refuses; None for T
-            Refusals cost G D times their probability.
-        learning_rate : η in (0, 1/(4LT)]; None for the best of a few: the largest ones, and those that minimise the
-            bound with the factor Φ held fixed
-        method : ``"coupling"``, for ``cancelling_noise`` with share 1 and growth 0 or 1, or ``"cauchy-schwarz"``, for
-            any noise
+        noise : Mechanism
+            The noise of each machine: ``cancelling_noise(T, growth=1)`` is the published one and gets the published
+            scale (with S, or R of convex losses), any other noise is calibrated to ``cap`` participations.
+        losses : {"convex", "smooth"}
+            ``"convex"`` or ``"smooth"``: which sensitivity the noise is for.  The bound itself is for convex losses.
+        cap : int, optional
+            The number of participations after which a machine refuses; None for T.  Refusals cost G D times their
+            probability.
+        learning_rate : float, optional
+            η in (0, 1/(4LT)]; None for the best of a few: the largest ones, and those that minimise the bound with the
+            factor Φ held fixed.
+        method : {"coupling", "cauchy-schwarz"}, default "coupling"
+            ``"coupling"``, for ``cancelling_noise`` with share 1 and growth 0 or 1, or ``"cauchy-schwarz"``, for any
+            noise.
+
+        Returns
+        -------
+        float, int or str
+
+        Raises
+        ------
+        ValueError
+            If the method does not cover the noise, or the learning rate is beyond 1/(4LT).
         """
         most = self._smooth_rate(4)
         rates = [] if learning_rate is None else [checks.real("learning_rate", learning_rate, f"(0, {most!r}]")]
@@ -335,6 +417,15 @@ class FederatedRun(Record):
 
         Section 2.3 quotes lower bounds in ε of this order for G = D = 1, whose constants are not stated, and has the
         paper's ρ, sqrt(2 ρ) of zCDP, for ε, which needs bounded ρ and a fixed δ.  For comparing how errors scale.
+
+        Parameters
+        ----------
+        trusted : bool
+            Whether the server is trusted.
+
+        Returns
+        -------
+        float
         """
         n = self.participants * self.rounds
         held = self.dimension * (1 if checks.boolean("trusted", trusted) else self.machines)
@@ -342,7 +433,12 @@ class FederatedRun(Record):
         return scale * (1 / math.sqrt(n) + math.sqrt(held) / (self._mu * n))
 
     def break_even_rounds(self) -> float:
-        """T at which the noise terms of Theorem 5.2 and of noisy SGD are equal: T/(1 + log T) = 32 (S/G)² M/m."""
+        """T at which the noise terms of Theorem 5.2 and of noisy SGD are equal: T/(1 + log T) = 32 (S/G)² M/m.
+
+        Returns
+        -------
+        float
+        """
         target = 32 * (self.family.published_norm / self.family.lipschitz) ** 2 / self.probability
         t = target
         for _ in range(200):

@@ -45,18 +45,24 @@ def cancelling_noise(participations: int, *, share: float = 1.0, growth: float =
 
     Parameters
     ----------
-    participations : n >= 1, for which the draws grow; noise with ``growth=0`` is for any number
-    share : a in [0, 1], the share of its last noise that a machine takes back.  1: all of it, as published; 0: none.
-    growth : g in [0, 4]: the fresh noise of participation k has variance k^g
-        1 as published in Theorem 5.2; 0 is constant.
+    participations : int
+        n >= 1, for which the draws grow; noise with ``growth=0`` is for any number.
+    share : float, default 1.0
+        A in [0, 1], the share of its last noise that a machine takes back.  1: all of it, as published; 0: none.
+    growth : float, default 0.0
+        g in [0, 4]: the fresh noise of participation k has variance k^g 1 as published in Theorem 5.2; 0 is constant.
+
+    Returns
+    -------
+    Mechanism
 
     Examples
     --------
-    >>> from corrnoise.theory.participation import Participation
-    >>> once = Participation.single(100)
-    >>> round(cancelling_noise(100).mean_error(once) ** 2, 6)
+    >>> import corrnoise as cn
+    >>> once = cn.Participation.single(100)
+    >>> round(cn.papers.noise_cancellation.cancelling_noise(100).mean_error(once) ** 2, 6)
     100.0
-    >>> round(cancelling_noise(100, share=0.1).mean_error(once) ** 2, 2)
+    >>> round(cn.papers.noise_cancellation.cancelling_noise(100, share=0.1).mean_error(once) ** 2, 2)
     10.03
     """
     n = checks.integer("participations", participations, 1)

@@ -88,13 +88,16 @@ class StepFactors(Record):
 
     Parameters
     ----------
-    private_contraction, public_contraction : Lipschitz constants in [0, 1] of the gradient steps with private and with
-        public records
-    prox : Lipschitz constant in (0, 1] of the proximal map at the end of an epoch, 1/(1 + η n μ_ψ)
-    public_noise : noise of noisy public steps relative to that of private ones, η_public/η > 0
-    linear : whether a gradient step multiplies every difference by a number, ± its Lipschitz constant: all losses have
-        the Hessian μI.  Then an epoch before its proximal map is one linear step, and the noise of its earlier steps
-        counts too: a map that is only known to be contractive may forget it.
+    private_contraction, public_contraction : float, default 1.0
+        Lipschitz constants in [0, 1] of the gradient steps with private and with public records.
+    prox : float, default 1.0
+        Lipschitz constant in (0, 1] of the proximal map at the end of an epoch, 1/(1 + η n μ_ψ).
+    public_noise : float, default 1.0
+        Noise of noisy public steps relative to that of private ones, η_public/η > 0.
+    linear : bool, default False
+        Whether a gradient step multiplies every difference by a number, ± its Lipschitz constant: all losses have the
+        Hessian μI.  Then an epoch before its proximal map is one linear step, and the noise of its earlier steps counts
+        too: a map that is only known to be contractive may forget it.
     """
 
     private_contraction: float = 1.0

@@ -123,7 +123,11 @@ class ConvergenceConstants(Record):
         """The bound of Theorem D.14 corrected, or as published (D.14, G.3, G.7, after ``regulariser``).
 
         Returns the bound by its sources: the parts of M are those of the epoch s that maximises their sum.
-        Raises ``ValueError`` where ``learning_rate`` exceeds ``largest_learning_rate``.
+
+        Raises
+        ------
+        ValueError
+            If ``learning_rate`` exceeds ``largest_learning_rate``.
         """
         noise, other = self.epoch_terms(printed=printed)
         if noise.ndim == other.ndim == 0:  # the same in every epoch: s = K, and 1 + 1/2 + … + 1/K
@@ -139,7 +143,11 @@ class ConvergenceConstants(Record):
 
         Returns the bound by its sources: in M the largest term of e_k times 1 + log m, m the number of epochs that have
         one, for noise and for dissimilarity.
-        Raises ``ValueError`` where ``learning_rate`` exceeds ``largest_learning_rate``.
+
+        Raises
+        ------
+        ValueError
+            If ``learning_rate`` exceeds ``largest_learning_rate``.
         """
         noise, other = (self._windowed(terms) for terms in self.epoch_terms(printed=printed))
         return self._bound(noise, other, printed)

@@ -68,39 +68,53 @@ class ShuffledGradients(Record):
     All records are private, with noise at every step, until ``interleaved``, ``private_then_public``,
     ``public_then_private`` or ``noise_at`` says otherwise.
 
-    Raises ``ValueError`` where an argument is out of its range, or contradicts another one.
-
     Parameters
     ----------
-    budget : what may be spent
-        Its adjacency is zero-out, which needs half the noise, or replace-one: neighbours differ in one record, which a
-        gradient of zero or another one replaces.  Its clip norm is G.
-    participation : n K steps in K epochs of n steps, one for each private record: ``fixed_epochs`` or ``reshuffled``,
-        secret where the permutations are uniform and nobody knows them
-    learning_rate : η > 0 of private steps
-    public_learning_rate : η > 0 of public steps; None for ``learning_rate``
-        The noise of a public step shrinks with it.
-    smoothness : L > 0: an upper bound of the smoothness of the loss of *every admissible record*, private or public
-        It must be known without looking at the private records: their largest constant is no such bound.  ``math.inf``
-        where none is known.
-    strong_convexity : 0 <= μ <= L: a lower bound of the strong convexity of the loss of every admissible record
-        Positive ones are for unclipped gradients only.
-    clipping : ``"none"``: nothing is clipped
-        Then G bounds the gradients of all admissible private records at all points; for replace-one adjacency it
-        suffices that any two of them differ by at most 2G.  ``"cocoercive"``: gradients are clipped to the norm G, and
-        the losses are such that clipped gradients are those of a convex function with the same smoothness (mean
-        estimation, generalised linear models).  ``"general"``: gradients of other losses are clipped to the norm G.
-    convex : whether the losses of all admissible records, private and public, are convex
-    released : what leaves the run: ``"last iterate"``, the iterate of ``"every epoch"``, or ``"every iterate"``
-    regulariser_convexity : μ_ψ >= 0, strong convexity of the regulariser, which is public
-    private : n_k, the number of private steps that each epoch starts with, shape (K,); None for n
-    placement : where noise is added in epochs with private steps: see ``Schedule``
+    budget : Budget
+        What may be spent.  Its adjacency is zero-out, which needs half the noise, or replace-one: neighbours differ in
+        one record, which a gradient of zero or another one replaces.  Its clip norm is G.
+    participation : Participation
+        n K steps in K epochs of n steps, one for each private record: ``fixed_epochs`` or ``reshuffled``, secret where
+        the permutations are uniform and nobody knows them.
+    learning_rate : float
+        η > 0 of private steps.
+    public_learning_rate : float, optional
+        η > 0 of public steps; None for ``learning_rate``.  The noise of a public step shrinks with it.
+    smoothness : float
+        L > 0: an upper bound of the smoothness of the loss of *every admissible record*, private or public It must be
+        known without looking at the private records: their largest constant is no such bound.  ``math.inf`` where none
+        is known.
+    strong_convexity : float, default 0.0
+        0 <= μ <= L: a lower bound of the strong convexity of the loss of every admissible record Positive ones are for
+        unclipped gradients only.
+    clipping : {"none", "cocoercive", "general"}
+        ``"none"``: nothing is clipped.  Then G bounds the gradients of all admissible private records at all points;
+        for replace-one adjacency it suffices that any two of them differ by at most 2G.  ``"cocoercive"``: gradients
+        are clipped to the norm G, and the losses are such that clipped gradients are those of a convex function with
+        the same smoothness (mean estimation, generalised linear models).  ``"general"``: gradients of other losses are
+        clipped to the norm G.
+    convex : bool
+        Whether the losses of all admissible records, private and public, are convex.
+    released : {"last iterate", "every epoch", "every iterate"}
+        What leaves the run: ``"last iterate"``, the iterate of ``"every epoch"``, or ``"every iterate"``.
+    regulariser_convexity : float, default 0.0
+        μ_ψ >= 0, strong convexity of the regulariser, which is public.
+    private : array_like, optional
+        n_k, the number of private steps that each epoch starts with, shape (K,); None for n.
+    placement : {"every", "private", "tail", "end"}, default "every"
+        Where noise is added in epochs with private steps: see ``Schedule``.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range, or contradicts another one.
 
     Examples
     --------
-    >>> budget = Budget(epsilon=1.0, delta=1e-6, adjacency="replace-one")
-    >>> run = ShuffledGradients(
-    ...     budget, Participation.reshuffled(50_000, epochs=50, secret=True), learning_rate=0.1, smoothness=1.0,
+    >>> import corrnoise as cn
+    >>> budget = cn.Budget(epsilon=1.0, delta=1e-6, adjacency="replace-one")
+    >>> run = cn.papers.shuffled_gradients.ShuffledGradients(
+    ...     budget, cn.Participation.reshuffled(50_000, epochs=50, secret=True), learning_rate=0.1, smoothness=1.0,
     ...     clipping="cocoercive", convex=True, released="last iterate",
     ... )
     >>> z = run.noise_multiplier()
@@ -183,23 +197,61 @@ class ShuffledGradients(Record):
 
         In a given order, or one that is shuffled once, the same records are used in every epoch, and no others.
 
+        Parameters
+        ----------
+        private_per_epoch : int
+            Private steps of an epoch, in [1, n].
+
+        Returns
+        -------
+        ShuffledGradients
         """
         return self._with(
             interleaved(self.samples, epochs=self.epochs, private_per_epoch=private_per_epoch, placement=self.placement)
         )
 
     def private_then_public(self, private_epochs: int) -> ShuffledGradients:
-        """Return this run with private records in its first ``private_epochs`` epochs, public ones in the others."""
+        """Return this run with private records in its first ``private_epochs`` epochs, public ones in the others.
+
+        Parameters
+        ----------
+        private_epochs : int
+            Epochs with private records, in [0, K].
+
+        Returns
+        -------
+        ShuffledGradients
+        """
         found = private_then_public(self.samples, epochs=self.epochs, private_epochs=private_epochs)
         return self._with(Schedule(self.samples, found.private, self.placement))
 
     def public_then_private(self, private_epochs: int) -> ShuffledGradients:
-        """Return this run with private records in its last ``private_epochs`` epochs, public ones in the others."""
+        """Return this run with private records in its last ``private_epochs`` epochs, public ones in the others.
+
+        Parameters
+        ----------
+        private_epochs : int
+            Epochs with private records, in [0, K].
+
+        Returns
+        -------
+        ShuffledGradients
+        """
         found = public_then_private(self.samples, epochs=self.epochs, private_epochs=private_epochs)
         return self._with(Schedule(self.samples, found.private, self.placement))
 
     def noise_at(self, placement: Placement) -> ShuffledGradients:
-        """Return this run with its noise elsewhere; see ``Schedule``."""
+        """Return this run with its noise elsewhere; see ``Schedule``.
+
+        Parameters
+        ----------
+        placement : {"every", "private", "tail", "end"}
+            The steps that add noise in epochs with private steps.
+
+        Returns
+        -------
+        ShuffledGradients
+        """
         return self._with(Schedule(self.samples, np.asarray(self.private), placement))
 
     @property
@@ -268,15 +320,30 @@ class ShuffledGradients(Record):
         return self._expansion()
 
     def accountants(self) -> tuple[Method, ...]:
-        """The accountants that hold for this run."""
+        """The accountants that hold for this run.
+
+        Returns
+        -------
+        tuple of Method
+        """
         return tuple(method for method in get_args(Method) if self._refusal(method) is None)
 
     def accountant(self, method: Method) -> Accountant:
         """The accountant ``method`` of this run, for replace-one adjacency.
 
-        Raises ``ValueError`` where the run does not meet what the accountant assumes; the message says what, and which
-        accountants hold.
+        Parameters
+        ----------
+        method : str
+            The name of an accountant.
 
+        Returns
+        -------
+        Accountant
+
+        Raises
+        ------
+        ValueError
+            If the run does not meet what the accountant assumes; the message says what, and which accountants hold.
         """
         method = checks.choice("accountant", method, METHODS)
         if (refusal := self._refusal(method)) is not None:
@@ -311,12 +378,22 @@ class ShuffledGradients(Record):
         """The noise multiplier σ/G with which the run keeps to its budget, never too small.
 
         It is for the noise N(0, σ² I) that is added to gradients.  Relative excess below 1e-8.
-        Raises ``ValueError`` where the accountant does not hold, or none promises anything.
 
         Parameters
         ----------
-        accountant : ``"tightest"``: the smallest of those that hold.  Or one of them.
-        conversion : of an accountant to (ε, δ), see ``Accountant.epsilon``; None for the sharpest
+        accountant : str, default "tightest"
+            ``"tightest"``: the smallest of those that hold.  Or one of them.
+        conversion : {"gaussian", "zcdp", "published"}, optional
+            Of an accountant to (ε, δ), see ``Accountant.epsilon``; None for the sharpest.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        ValueError
+            If the accountant does not hold, or none promises anything.
         """
         rho = self.budget.rho
         if rho is not None:
@@ -341,6 +418,21 @@ class ShuffledGradients(Record):
         """The ε at which what the run releases is (ε, δ)-DP, never too small.
 
         Accountant and conversion as for ``noise_multiplier``, which is here in [1e-99, 1e99].
+
+        Parameters
+        ----------
+        delta : float
+            0 < δ < 1.
+        noise_multiplier : float
+            σ/G in [1e-99, 1e99].
+        accountant : str, default "tightest"
+            The name of an accountant; ``"tightest"`` for the smallest value of all that hold.
+        conversion : {"gaussian", "zcdp", "published"}, optional
+            The conversion to (ε, δ), see ``Accountant.epsilon``; None for the sharpest.
+
+        Returns
+        -------
+        float
         """
         z = checks.real("noise_multiplier", noise_multiplier, _MULTIPLIERS) / self._sensitivity
         return self._tightest(
@@ -355,6 +447,19 @@ class ShuffledGradients(Record):
 
         The arguments are those of ``epsilon_at``.  Of ``"epochs reshuffled"`` no curve is known: ``"tightest"`` leaves
         it out.
+
+        Parameters
+        ----------
+        epsilon : float
+            ε > 0.
+        noise_multiplier : float
+            σ/G in [1e-99, 1e99].
+        accountant : str, default "tightest"
+            The name of an accountant; ``"tightest"`` for the smallest value of all that hold.
+
+        Returns
+        -------
+        float
         """
         z = checks.real("noise_multiplier", noise_multiplier, _MULTIPLIERS) / self._sensitivity
         skipped = accountant == "tightest"

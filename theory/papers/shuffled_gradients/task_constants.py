@@ -206,14 +206,17 @@ def convergence_constants(
     β is what the regulariser has to spare, μ_ψ − L_H; a regulariser that is a ball supplies its diameter instead.  The
     published theorem is the one for the regulariser: D.14, G.3 (lasso, with B = r + η n λ) or G.7 (ball).
 
-    Raises ``ValueError`` where an assumption of the theorem is not met, ``minimiser`` is no minimiser, or ``radius`` is
-    too small for x*, for x_1 or for the regulariser's ball.
-
     The optimality of x*, the ``minimiser``, is checked.  The ``radius`` r bounds ‖x*‖ and the root mean square norms of
     the iterates at the starts of epochs: Gaussian noise leaves every ball, so it is the mean square that counts.
     Within a regulariser's ball its strength is such a bound; otherwise it is an assumption of the caller for ridge
     losses with public records, and nothing depends on it for the other losses.  (Published G.3 uses r as a bound of E
     ‖x‖_∞.)
+
+    Raises
+    ------
+    ValueError
+        If an assumption of the theorem is not met, ``minimiser`` is no minimiser, or ``radius`` is too small for x*,
+        for x_1 or for the regulariser's ball.
     """
     schedule = checks.instance("run", run, ShuffledGradients).schedule
     checks.instance("task", task, Task).require_records(schedule)
