@@ -17,8 +17,6 @@ _HOMES = {
     "strongly_convex": "correlated_noise.strongly_convex",
     "strongly_convex_convergence": "correlated_noise.strongly_convex_convergence",
     "learning_curves": "correlated_noise.learning_curves",
-    "private_training": "correlated_noise.private_training",
-    "sampled_training": "correlated_noise.private_training",
     "shuffled_experiments": "shuffled_gradients.experiments",
     "shuffled_experiments_sharp": "shuffled_gradients.experiments",
     "shuffled_given_order": "shuffled_gradients.experiments",
@@ -45,8 +43,6 @@ NAMES = tuple(_HOMES)
 #: Drawn only when asked for: they repeat long experiments in another setting, or measure times.
 COMPANIONS = (
     "strongly_convex_convergence",
-    "private_training",
-    "sampled_training",
     "shuffled_experiments_sharp",
     "shuffled_given_order",
     "shuffled_once",

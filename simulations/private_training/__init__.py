@@ -1,1 +1,0 @@
-"""Networks trained under each mechanism at equal privacy, and what came out."""
