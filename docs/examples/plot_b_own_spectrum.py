@@ -3,7 +3,7 @@ Noise for the spectrum of a small network
 =========================================
 
 Noise can be designed for the eigenvalues of a network, which are estimated on public data, or for running sums, which
-need no data. Both are trained here in a fixed order of the digits, beside independent noise in this order and DP-SGD
+need no data. Both are trained here in a fixed order of the digits, next to independent noise in this order and DP-SGD
 with Poisson batches. All have ε = 2, 20 epochs, and the same grid of learning rates; 20 seeds give bars of two standard
 errors.
 """
@@ -63,7 +63,7 @@ def clipped_sum(parameters, rows):
 
 # %%
 # The spectrum: eigenvalues of the Gauss-Newton matrix of the initial network on 197 public digits, times the mean
-# factor by which their gradients are clipped.
+# clipping factor of their gradients.
 
 
 def spectrum(parameters):

@@ -1,7 +1,8 @@
 """The loops: normalised descent along a momentum (Algorithm 1) and along the reduced momentum (Algorithm 2').
 
 Step t uses one example.  The momentum with noise m̂_t gives w_{t+1} = w_t − η m̂_t/‖m̂_t‖, and a momentum of 0 gives no
-step.  The noise does not depend on the data and comes from outside, so nothing here promises privacy; ``private`` does.
+step.  The noise does not depend on the data and comes from outside.  The noise of ``methods`` makes a run
+private.
 
 A run has *settings* (learning rates, budgets, …) and *repetitions* (orders and noise).  All are computed together:
 points have the shape (settings, repetitions, d).  Repetition k has the same order, noise and start in every setting, so
@@ -19,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.simulations.papers.momentum_aggregation.noise import ReducedTrees
+from corrnoise.simulations.papers.momentum_aggregation.tree_noise import ReducedTrees
 from corrnoise.support.memory import fits_into_memory
 from corrnoise.support.progress import progress_line
 from corrnoise.theory.losses import EmpiricalRisk, SmoothLoss
@@ -30,7 +31,7 @@ from corrnoise.theory.participation import Participation
 Orders = NDArray[np.int64]
 Step = Callable[[int, Array], Array]  #: w_{t+1} from t and w_t
 
-_ROUNDING = 1e-12  # by which a gradient may exceed its bound, relative to the bound
+_NORM_ROUNDING = 1e-12  # relative excess of a gradient over its bound that rounding explains
 
 
 class Trajectories(NamedTuple):
@@ -43,7 +44,7 @@ class Trajectories(NamedTuple):
     def gradient_norms(self, risk: EmpiricalRisk) -> Array:
         """‖∇F(w_t)‖, shape (records + 1, …, repetitions).
 
-        The mean over all but the last is about that of an iterate drawn from w_1, …, w_T, which theorems bound.
+        The mean over all but the last is near the mean of an iterate drawn from w_1, …, w_T, which theorems bound.
         """
         return np.stack([np.linalg.norm(risk.gradients(points), axis=-1) for points in self.points])
 
@@ -72,7 +73,7 @@ def clipped_gradients(loss: SmoothLoss, points: Array, examples: Array, clip_nor
     gradients = loss.gradients(points, examples)
     if clip_norm == math.inf:
         return gradients
-    return shortened(gradients, clip_norm, _ROUNDING if clip_norm >= loss.lipschitz else 0.0)
+    return shortened(gradients, clip_norm, _NORM_ROUNDING if clip_norm >= loss.lipschitz else 0.0)
 
 
 def shortened(vectors: Array, longest: Array | float, rounding: float) -> Array:
@@ -91,7 +92,7 @@ def _norms(vectors: Array) -> Array:
 
 
 def direction(vectors: Array) -> Array:
-    """Vectors of length 1; 0 where there is no direction."""
+    """Vectors divided by their lengths; 0 stays 0."""
     norms = _norms(vectors)
     return np.asarray(vectors / np.where(norms > 0, norms, 1.0))
 
@@ -156,7 +157,7 @@ def momentum_step(
     return step
 
 
-class ReducedMomentum:
+class ReducedMomentumSteps:
     """The steps of Algorithm 2', which reads Lemma 17 as a recursion over epochs.
 
     With u_q the first point of epoch q the leaves are G_t = ∇f(u_q; x_t), D_t = G_t − ∇f(u_{q−1}; x_t) and
@@ -214,8 +215,8 @@ class ReducedMomentum:
         if self.smoothness == math.inf:
             return gradients
         difference = gradients - leaf
-        longest = self.smoothness * _norms(points - self.first) + _ROUNDING * self.clip_norm
-        allowed = shortened(difference, longest, _ROUNDING)
+        longest = self.smoothness * _norms(points - self.first) + _NORM_ROUNDING * self.clip_norm
+        allowed = shortened(difference, longest, _NORM_ROUNDING)
         return np.where((allowed == difference).all(axis=-1, keepdims=True), gradients, leaf + allowed)
 
     def __call__(self, t: int, w: Array) -> Array:
@@ -240,7 +241,7 @@ class ReducedMomentum:
     def _sum(self, t: int, leaf: Array, before: Array | None) -> Array:
         """M_t, from G_t and, after the first epoch, ∇f(u_{q−1}; x_t)."""
         n = self.examples
-        place = t % n  # what is kept here is of step t − N
+        place = t % n  # this place holds step t − N
         decay = power(self.alpha, n)
         if t < 2 * n:
             self.gradients = (1 - self.alpha) * self.gradients + leaf

@@ -19,17 +19,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.simulations.papers.momentum_aggregation.baselines import (
-    private_gradient_descent,
-    private_sgd,
+from corrnoise.simulations.papers.momentum_aggregation.methods import (
+    GradientDescent,
+    Momentum,
+    PoissonDescent,
+    PublishedMomentum,
+    PublishedReducedMomentum,
+    ReducedMomentum,
 )
-from corrnoise.simulations.papers.momentum_aggregation.descent import Trajectories
-from corrnoise.simulations.papers.momentum_aggregation.private import (
-    private_momentum,
-    private_reduced_momentum,
-    published_momentum,
-    published_reduced_momentum,
-)
+from corrnoise.simulations.papers.momentum_aggregation.runs import MomentumMethod, momentum_run
 from corrnoise.theory.losses import EmpiricalRisk
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.numerics import checks
@@ -41,7 +39,7 @@ from corrnoise.theory.privacy import Budget
 MOMENTUM = ("published tree", "exact tree", "square root", "no noise")
 REDUCED = ("Algorithm 2 published", "Algorithm 2'")
 ALGORITHMS = ("DP-GD", "DP-SGD", *MOMENTUM, *REDUCED)
-_MEMORY = 2**29  #: bytes that the runs of a candidate may keep from step to step
+_RUN_BYTES = 2**29  #: bytes that the runs of a candidate may keep from step to step
 JUDGED = ("last iterate", "random iterate")
 
 
@@ -50,7 +48,7 @@ class Candidate(Record):
     """An algorithm with the parameters that need a run of their own."""
 
     algorithm: str  #: one of ``ALGORITHMS``
-    passes: int  #: epochs; for DP-GD the number of steps, each of which reads all examples
+    passes: int  #: epochs; for DP-GD the number of steps, and every step reads all examples
     alpha: float  #: α N for momentum, the sampling rate for DP-SGD, and not used by DP-GD
     paths: tuple[float, ...]  #: path lengths η T that are tried
     gammas: tuple[float, ...] = (0.0,)  #: values of γ that are tried, for Algorithm 2
@@ -96,26 +94,26 @@ def gradient_norms(
     """
     budgets = checks.reals("epsilons", epsilons, "(0, inf)", ndim=1)
     together = _budgets_together(risk, candidate, repetitions)
-    if together < len(budgets):  # runs of one seed do not depend on what runs beside them
+    if together < len(budgets):  # a run depends on its seed, not on its neighbours
         parts = [budgets[first : first + together] for first in range(0, len(budgets), together)]
         named: dict[str, Any] = {"delta": delta, "repetitions": repetitions, "seed": seed, "start": start}
         return np.concatenate([gradient_norms(risk, candidate, epsilons=part.tolist(), **named) for part in parts])
     # Where no gradient is longer, nothing is clipped.
     stated = [Budget(epsilon=epsilon, delta=delta, clip_norm=risk.loss.lipschitz) for epsilon in budgets]
     column = np.array(stated, dtype=object)[:, np.newaxis]
-    shared: dict[str, Any] = {"repetitions": repetitions, "rng": seed, "start": start}
-    n = len(risk.examples)
-    steps = candidate.passes * n
-    paths = np.array(candidate.paths)
-    if candidate.algorithm == "DP-GD":
-        full: dict[str, Any] = shared | {"steps": candidate.passes, "normalised": True}
-        found = private_gradient_descent(risk, column, learning_rate=paths / candidate.passes, **full)
-    elif candidate.algorithm == "DP-SGD":
-        sampling = Participation.poisson(round(candidate.passes / candidate.alpha), candidate.alpha)
-        found = private_sgd(risk, column, sampling, learning_rate=paths / sampling.length, normalised=True, **shared)
-    else:
-        run: dict[str, Any] = shared | {"alpha": min(candidate.alpha / n, 1.0), "learning_rate": paths / steps}
-        found = _momentum(risk, candidate, column, Participation.fixed_epochs(steps, period=n), run)
+    participation, method = _run_of(candidate, len(risk.examples))
+    found = momentum_run(
+        risk,
+        None if candidate.algorithm == "no noise" else column[..., np.newaxis] if method.parameters() else column,
+        participation,
+        method=method,
+        learning_rate=np.array(candidate.paths) / participation.length,
+        start=start,
+        repetitions=repetitions,
+        rng=seed,
+    )
+    if candidate.algorithm == "no noise":  # the same at every budget
+        found = found._replace(points=np.repeat(found.points[:, np.newaxis], len(budgets), axis=1))
     norms = found.gradient_norms(risk)  # (records + 1, budgets, …, repetitions)
     last = norms[-1]
     mean = norms[:-1].mean(axis=0)
@@ -128,25 +126,26 @@ def _budgets_together(risk: EmpiricalRisk, candidate: Candidate, repetitions: in
     if candidate.algorithm not in REDUCED:
         return 10**6
     settings = len(candidate.paths) * len(candidate.gammas)
-    return max(1, _MEMORY // (24 * len(risk.examples) * risk.loss.dimension * settings * repetitions))
+    return max(1, _RUN_BYTES // (24 * len(risk.examples) * risk.loss.dimension * settings * repetitions))
 
 
-def _momentum(
-    risk: EmpiricalRisk, candidate: Candidate, budgets: Any, participation: Participation, run: dict[str, Any]
-) -> Trajectories:
-    if candidate.algorithm == "published tree":
-        return published_momentum(risk, budgets, participation, **run)
-    if candidate.algorithm in REDUCED:
-        run["gamma"] = np.array(candidate.gammas)[:, np.newaxis]
-        published = candidate.algorithm == "Algorithm 2 published"
-        reduced = published_reduced_momentum if published else private_reduced_momentum
-        return reduced(risk, budgets[..., np.newaxis], participation, **run)
-    if candidate.algorithm == "no noise":  # the same at every budget
-        found = private_momentum(risk, None, participation, **run)
-        points = np.repeat(found.points[:, np.newaxis], len(budgets), axis=1)
-        return found._replace(points=points)
-    mechanism = None if candidate.algorithm == "exact tree" else NuFTRL(run["alpha"])
-    return private_momentum(risk, budgets, participation, mechanism=mechanism, **run)
+def _run_of(candidate: Candidate, n: int) -> tuple[Participation, MomentumMethod]:
+    """The participation and the method of a candidate with n examples."""
+    if candidate.algorithm == "DP-GD":
+        return Participation.min_sep(candidate.passes, 1), GradientDescent(normalised=True)
+    if candidate.algorithm == "DP-SGD":
+        steps = round(candidate.passes / candidate.alpha)
+        return Participation.poisson(steps, candidate.alpha), PoissonDescent(normalised=True)
+    alpha, gammas = min(candidate.alpha / n, 1.0), np.array(candidate.gammas)[:, np.newaxis]
+    methods: dict[str, MomentumMethod] = {
+        "published tree": PublishedMomentum(alpha),
+        "exact tree": Momentum(alpha),
+        "square root": Momentum(alpha, NuFTRL(alpha)),
+        "no noise": Momentum(alpha),
+        "Algorithm 2 published": PublishedReducedMomentum(alpha, gammas),
+        "Algorithm 2'": ReducedMomentum(alpha, gammas),
+    }
+    return Participation.fixed_epochs(candidate.passes * n, period=n), methods[candidate.algorithm]
 
 
 def tuned(norms: Array) -> tuple[NDArray[np.intp], Array]:

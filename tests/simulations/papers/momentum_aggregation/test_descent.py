@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from corrnoise.simulations.papers.momentum_aggregation.descent import (
-    ReducedMomentum,
+    ReducedMomentumSteps,
     clipped_gradients,
     direction,
     draw_orders,
@@ -15,7 +15,7 @@ from corrnoise.simulations.papers.momentum_aggregation.descent import (
     recorded_steps,
     run_steps,
 )
-from corrnoise.simulations.papers.momentum_aggregation.noise import (
+from corrnoise.simulations.papers.momentum_aggregation.tree_noise import (
     PublishedTrees,
     ReducedTrees,
     TreeNoise,
@@ -151,7 +151,7 @@ def test_algorithm_2_by_its_definition(order):
     gammas, lengths = column(0.3, 0.0, 0.8), column(0.1, 0.2, 0.3)
     scales = (column(0.1, 0.2, 0.3), column(0.4, 0.5, 0.1), column(0.2, 0.1, 0.05))
     noise = ReducedTrees(steps, N, ALPHA, (2, D), scales, parent)
-    step = ReducedMomentum(f, orders, alpha=ALPHA, gammas=gammas, lengths=lengths, noise=noise)
+    step = ReducedMomentumSteps(f, orders, alpha=ALPHA, gammas=gammas, lengths=lengths, noise=noise)
     found = iterates(step, steps, 3, 2)
     windows = window_nodes(steps, N)
     draws = {
@@ -196,7 +196,7 @@ def test_without_noise_and_in_a_fixed_order_both_algorithms_are_the_same():
     steps, f = 41, risk()
     orders = draw_orders(Participation.fixed_epochs(steps, period=N), 3, np.random.default_rng(0))
     one = momentum_step(f, orders, alpha=ALPHA, lengths=column(0.1), noise=None, scales=column(0.0))
-    two = ReducedMomentum(f, orders, alpha=ALPHA, gammas=column(0.4), lengths=column(0.1))
+    two = ReducedMomentumSteps(f, orders, alpha=ALPHA, gammas=column(0.4), lengths=column(0.1))
     np.testing.assert_allclose(iterates(one, steps, 1, 3), iterates(two, steps, 1, 3), atol=1e-12)
 
 

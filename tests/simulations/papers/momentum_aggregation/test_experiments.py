@@ -16,7 +16,8 @@ from corrnoise.simulations.papers.momentum_aggregation.experiments import (
     gradient_norms,
     tuned,
 )
-from corrnoise.simulations.papers.momentum_aggregation.private import private_momentum
+from corrnoise.simulations.papers.momentum_aggregation.methods import Momentum
+from corrnoise.simulations.papers.momentum_aggregation.runs import momentum_run
 from corrnoise.theory.losses import EmpiricalRisk, MarginLoss
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.participation import Participation
@@ -89,13 +90,12 @@ def test_what_a_candidate_means():
     """The square root is Algorithm 1 with NuFTRL(α) for zero-out adjacency, at the ρ of each ε."""
     risk = small_risk()
     norms = gradient_norms(risk, Candidate("square root", 2, 2.0, (1.0, 3.0)), **RUN)
-    alone = private_momentum(
+    alone = momentum_run(
         risk,
         Budget(gaussian_rho(8.0, 1e-5)),
         Participation.fixed_epochs(60, period=30),
-        alpha=2 / 30,
+        method=Momentum(2 / 30, NuFTRL(2 / 30)),
         learning_rate=3.0 / 60,
-        mechanism=NuFTRL(2 / 30),
         repetitions=6,
         rng=3,
     ).gradient_norms(risk)
@@ -107,7 +107,7 @@ def test_what_a_candidate_means():
 def test_budgets_that_do_not_fit_into_memory_together_give_the_same(algorithm, monkeypatch):
     candidate = Candidate(algorithm, 3, 1.0, (1.0, 3.0), (0.3, 0.9))
     together = gradient_norms(small_risk(), candidate, **RUN)
-    monkeypatch.setattr(experiments, "_MEMORY", 1)
+    monkeypatch.setattr(experiments, "_RUN_BYTES", 1)
     np.testing.assert_allclose(gradient_norms(small_risk(), candidate, **RUN), together, rtol=1e-9)
 
 

@@ -5,7 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corrnoise.simulations.papers.momentum_aggregation.noise import TreeNoise, WeightedSums, WindowNoise, unit_noise
+from corrnoise.simulations.papers.momentum_aggregation.tree_noise import (
+    TreeNoise,
+    WeightedSums,
+    WindowNoise,
+    unit_noise,
+)
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.objectives.workloads import MomentumAverage

@@ -1,7 +1,7 @@
 """Noise as momenta see it, made step by step.
 
 ``TreeNoise`` is the noise of a binary tree, and ``unit_noise`` that of any mechanism, as they are added to gradients;
-``WeightedSums`` are what a momentum shows of them.  ``WindowNoise`` keeps the nodes of the last N steps and gives the
+``WeightedSums`` are their sums in a momentum.  ``WindowNoise`` keeps the nodes of the last N steps and gives the
 noise of sums over any window in them, with O(N) arrays.  All have unit scale, and shape (repetitions, d) or any other.
 
 ``ReducedTrees`` and ``PublishedTrees`` hold the trees of Algorithm 2, with their scales.
