@@ -30,7 +30,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "solvers.default": ["default_noise"],
         "solvers.optimise": ["optimise"],
         "solvers.optimum": ["Optimum"],
-        "support.version": ["__version__"],
+        "support.version": ["__version__", "show_versions"],
         "theory.participation": ["Participation"],
         "theory.privacy": ["Budget"],
         "theory.problems.quadratic": ["LinearRegression", "MeanEstimation"],

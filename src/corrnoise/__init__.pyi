@@ -24,6 +24,7 @@ from .solvers.default import default_noise as default_noise
 from .solvers.optimise import optimise as optimise
 from .solvers.optimum import Optimum as Optimum
 from .support.version import __version__ as __version__
+from .support.version import show_versions as show_versions
 from .theory.objectives.workloads import SGD as SGD
 from .theory.participation import Participation as Participation
 from .theory.privacy import Budget as Budget

@@ -1,7 +1,14 @@
 """The version, and the commit of a checkout."""
 
+import platform
+import re
 import subprocess
+import sys
+import tomllib
+from pathlib import Path
 
+import numba
+import numpy as np
 import pytest
 
 from corrnoise.support import version
@@ -49,3 +56,29 @@ def test_without_a_repository_or_git_there_is_no_commit(checkout, tmp_path_facto
     assert version.commit() is None
     monkeypatch.setenv("PATH", "")
     assert version.commit() is None
+
+
+def test_the_versions_of_everything_are_shown_and_nothing_is_imported(capsys):
+    version.show_versions()
+    rows = dict(re.split(r"\s+", line, maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert rows["python"] == f"{platform.python_implementation()} {platform.python_version()}"
+    assert rows["numpy"] == np.__version__
+    assert rows["numba"] == numba.__version__
+    assert {"corrnoise", "system", "processor", "torch", "jax", "opacus", "flwr"} <= set(rows)
+    program = "import corrnoise as cn, sys; cn.show_versions(); assert 'numpy' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+
+
+def test_a_library_that_is_missing_is_named(monkeypatch, capsys):
+    monkeypatch.setattr(version, "LIBRARIES", ("numpy", "no-such-library"))
+    version.show_versions()
+    assert re.search(r"^no-such-library +not installed$", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_every_dependency_and_every_extra_is_shown():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    used = set(extras) - {"all", "completion", "docs", "test"}
+    listed = {name for extra in used for name in extras[extra]}
+    names = {re.split(r"[>=<\[]", one)[0] for one in {*project["dependencies"], *listed}}
+    assert names - {"corrnoise"} <= set(version.LIBRARIES)

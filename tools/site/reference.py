@@ -21,6 +21,7 @@ OWN = {
     "Runs": ("PrivateRun", "Folder", "batches", "audit"),
     "Errors": ("LinearRegression", "MeanEstimation", "StronglyConvex", "hessian_spectrum", "simulate"),
     "Papers": ("claims",),
+    "Reports": ("show_versions",),
 }
 SHELVES = ("mechanisms", "privacy", "torch", "opacus", "jax", "flower", "losses", "datasets")
 PAPERS = ("correlated_noise", "shuffled_gradients", "noise_cancellation", "momentum_aggregation")
