@@ -3,7 +3,7 @@
 ``quadratic_chain.py`` runs one chain of φ_j = sqrt(λ_j) (θ_j − θ*_j), with F − F* = ½ ‖φ‖².  The noise is rational
 (``rational``), and σ is computed from *its* sensitivity.
 
-Three estimators of the stationary error, all unbiased for the same mean.  Beside φ runs its linear part φ⁰, whose error
+Three estimators of the stationary error, all unbiased for the same mean.  With φ runs its linear part φ⁰, whose error
 q_0 is known, and the next term φ¹ of the same expansion, with error q_1; φ − φ⁰ is uncorrelated with φ⁰, so that
 
     plain:   ½ mean ‖φ‖²,      delta:  ½ (q_0 + mean ‖φ − φ⁰‖²),      delta1:  ½ (q_0 + q_1 + mean ‖φ − φ⁰ − φ¹‖²).
@@ -22,7 +22,10 @@ import functools
 import math
 import os
 import warnings
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple
 
 import numpy as np
@@ -49,7 +52,7 @@ from corrnoise.theory.problems.quadratic import MeanEstimation, QuadraticProblem
 INPUTS = ("gaussian", "uniform", "signs", "student-t")
 ESTIMATORS = ("plain", "delta", "delta1")
 _APPROXIMATION = 1e-8  # relative error of the rational noise, and the least of a standard error
-_RELAXATIONS = 6.0  # of burn-in: what is left of the start is exp(-12) of it
+_RELAXATIONS = 6.0  # of burn-in: exp(-12) of the start is left
 _BATCHES = 256
 
 
@@ -103,7 +106,7 @@ def input_moments(problem: QuadraticProblem, inputs: str) -> InputMoments:
 
 
 def relaxation_rate(problem: QuadraticProblem) -> float:
-    """The slowest rate at which second moments relax, 1 − the largest eigenvalue of their recursion; > 0 if stable.
+    """The slowest rate of relaxation of second moments, 1 − the largest eigenvalue of their recursion; > 0 if stable.
 
     It is the root ε below all y_j = x_j (2 − (1 + (k_j − 2)/m) x_j) of Σ x_j²/(m (y_j − ε)) = 1, here
     ε = min y − s Σ x_j²/m.
@@ -220,7 +223,7 @@ def _run_chains(
             for done, future in enumerate(as_completed(futures), 1):
                 future.result()
                 show("chains", done, chains)
-        except BaseException:  # an interrupt, too, ends the chains that run and those that wait
+        except BaseException:  # an interrupt, too, ends running and waiting chains
             stopped[0] = True
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -231,6 +234,19 @@ def _run_chains(
 def _edges(steps: int, batches: int) -> NDArray[np.int64]:
     """Where ``batches`` batches of nearly equal length begin, and the end of the last."""
     return np.array([steps * b // batches for b in range(batches + 1)], dtype=np.int64)
+
+
+_heavy_tails_known = ContextVar("heavy_tails_known", default=False)
+
+
+@contextmanager
+def heavy_tails_known() -> Iterator[None]:
+    """Do not warn of diverging fourth moments in a block whose caller has done so."""
+    token = _heavy_tails_known.set(True)
+    try:
+        yield
+    finally:
+        _heavy_tails_known.reset(token)
 
 
 @usual_float_errors
@@ -363,7 +379,8 @@ def _refuse_unstable(problem: QuadraticProblem, moments: InputMoments) -> None:
         raise ValueError(
             f"learning_rate must keep second moments finite: instability must be below 1, got {problem.instability()!r}"
         )
-    if problem.batch_size == 1 and not fourth_moments_are_finite(problem.rates, moments):
+    known = _heavy_tails_known.get() or problem.batch_size > 1
+    if not known and not fourth_moments_are_finite(problem.rates, moments):
         warnings.warn(
             "the fourth moments of the iterates diverge at this learning rate: standard errors mean nothing",
             RuntimeWarning,
@@ -399,7 +416,7 @@ def simulate_learning_curve(
     Inputs are Gaussian.
 
     ``SimulatedCurve.steps`` are the first steps of the blocks; a block's exact counterpart is the mean of the exact
-    curve over it.  σ² is that of the rational noise that is run, by its γ for ``participation``, by default γ_∞.  The
+    curve over it.  σ² belongs to the rational noise of the run, by its γ for ``participation``, by default γ_∞.  The
     other parameters are those of ``simulate``; ``chains`` is at least 2.  Any learning rate will do: what exceeds the
     range of floats is ``inf``.
     """

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -67,7 +68,7 @@ def _unknown(word: str) -> str:
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM, by which schedulers of clusters and containers end a process."""
+    """SIGTERM: schedulers of clusters and containers end processes so."""
 
 
 @contextmanager
@@ -126,7 +127,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _prepare_streams() -> None:
-    """Let all texts be printed: closed streams swallow them, and other encodings replace what they lack."""
+    """Let all texts be printed, a warning as one line: closed streams swallow them, other encodings replace letters."""
+    warnings.showwarning = lambda message, *_: print(f"corrnoise: warning: {message}", file=sys.stderr)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:

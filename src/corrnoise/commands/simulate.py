@@ -1,4 +1,4 @@
-"""``corrnoise simulate``: a grid of simulations of private linear regression beside the exact errors.
+"""``corrnoise simulate``: a grid of simulations of private linear regression, and the exact errors.
 
 Eigenvalues are λ_k = k^−a, k = 1, …, d; a is the decay.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import sys
-import warnings
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
@@ -27,7 +26,7 @@ EXAMPLE = (
     "corrnoise simulate --dimension 128 --decay 1 --learning-rate 0.02 --noise dpsgd nu-ftrl"
     " --steps 20000 --chains 8 --seeds 10 --jobs 2 --output sweep"
 )
-LARGEST_DIMENSION = 1_000_000  #: for which the exact errors take about a minute each
+LARGEST_DIMENSION = 1_000_000  #: its exact errors take about a minute each
 LARGEST_POINT = 1e13  #: steps x chains x dimension of a point, about half a day on one core
 _KURTOSIS = {"gaussian": 3.0, "uniform": 1.8, "signs": 1.0}
 
@@ -71,7 +70,7 @@ def _inputs(text: str) -> tuple[str, float]:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what the command takes; several dimensions, decays, learning rates and noises form a grid."""
+    """Declare the arguments of the command; several dimensions, decays, learning rates and noises form a grid."""
     several: dict[str, Any] = {"nargs": "+", "metavar": "X"}
     parser.add_argument("--dimension", type=int, default=[128], help="number of eigenvalues (default: 128)", **several)
     parser.add_argument("--decay", type=float, default=[1.0], help="a of the eigenvalues k^-a (default: 1)", **several)
@@ -150,9 +149,7 @@ def run(arguments: Namespace) -> int:
     if not arguments.force:
         _keep_other_results(folder / "results.csv", {point.key for point in points})
     try:
-        with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_: print(f"corrnoise: warning: {message}", file=sys.stderr)
-            outcomes = sweep(points, directory=folder, jobs=arguments.jobs, cluster=arguments.cluster)
+        outcomes = sweep(points, directory=folder, jobs=arguments.jobs, cluster=arguments.cluster)
     except KeyboardInterrupt:
         print(f"corrnoise: finished points are kept in {folder}; the same command continues", file=sys.stderr)
         raise
@@ -211,7 +208,7 @@ def _score(outcome: Outcome, mean: float, exact: float, error: float) -> float |
 
 
 def _rows(setting: Setting, outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]:
-    """One row of ``results.csv`` for each point; what a failed one lacks is left empty."""
+    """One row of ``results.csv`` for each point; a failed one leaves fields empty."""
     from corrnoise.simulations.quadratic import ESTIMATORS
 
     exact = _exact(outcomes[0])
