@@ -18,6 +18,7 @@ from corrnoise.figures.series import Data, SimulatedSeries
 from corrnoise.support import cache
 from corrnoise.support.progress import progress_line
 from corrnoise.support.version import __version__
+from corrnoise.support.workers import results
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 
@@ -46,7 +47,7 @@ class SimulationRun:
             checks.integer("jobs", self.jobs, 1)
 
     def seeds(self, count: int) -> list[int]:
-        """Seeds of ``count`` independent simulations; a longer list begins with a shorter one."""
+        """Seeds of ``count`` independent simulations; a shorter list is the head of a longer one."""
         return [int(s) for s in np.random.SeedSequence(self.seed).generate_state(count, np.uint64)]
 
 
@@ -62,25 +63,22 @@ class Simulated(NamedTuple):
 
 
 def in_processes(work: Callable[..., Item], cases: Iterable[tuple[Any, ...]], jobs: int | None) -> list[Item]:
-    """The results of ``work`` for each case, by so many processes; None: as ``joblib.parallel_config`` says, or one."""
-    from joblib import Parallel, delayed
-
-    return list(Parallel(n_jobs=jobs)(delayed(work)(*case) for case in cases))
+    """The results of ``work`` for each case, by so many processes; None: as ``default_processes`` says, or one."""
+    with results(work, cases, jobs) as found:
+        return list(found)
 
 
 def as_finished(work: Callable[..., Item], cases: Sequence[tuple[Any, ...]], run: SimulationRun) -> Iterator[Item]:
     """The results of ``work``, in the order of the cases, by the processes of ``run``; how many have come is shown."""
-    from joblib import Parallel, delayed
-
-    results = Parallel(n_jobs=run.jobs, return_as="generator")(delayed(work)(*case) for case in cases)
-    return counted(results, len(cases), run.progress)
+    with results(work, cases, run.jobs) as found:
+        yield from counted(found, len(cases), run.progress)
 
 
-def counted(results: Iterable[Item], total: int, progress: bool | None) -> Iterator[Item]:
-    """Pass ``results`` on, and show on standard error how many of ``total`` have come."""
+def counted(found: Iterable[Item], total: int, progress: bool | None) -> Iterator[Item]:
+    """Pass results on, and show on standard error how many of ``total`` have come."""
     with progress_line(progress) as show:
         show("points", 0, total)
-        for done, result in enumerate(results, 1):
+        for done, result in enumerate(found, 1):
             yield result
             show("points", done, total)
 
@@ -90,7 +88,7 @@ def kept(directory: Path | None, described: Any, compute: Callable[[], Array]) -
 
     It is kept there (None: nowhere); the directory is made where it is missing, or an ``OSError`` says why not.  The
     settings are all that determines the vector: numbers, strings, lists, and records of the theory.  It is computed
-    if there is no file of these settings and this version, or a damaged one.
+    if the file of these settings and this version is missing or damaged.
     """
     if directory is None:
         return compute()

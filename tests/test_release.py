@@ -92,10 +92,11 @@ def test_extras_are_those_that_errors_name_and_all_has_all() -> None:
     brought = set(re.findall(r"\w+", everything)) - {"corrnoise"}
     assert brought == own
     named = set()
-    for floor in ("theory", "solvers", "simulations", "figures", "src/corrnoise/support", "src/corrnoise/commands"):
+    floors = ("theory", "solvers", "simulations", "figures", "paper_checks")
+    for floor in (*floors, "src/corrnoise/support", "src/corrnoise/commands"):
         for path in (ROOT / floor).rglob("*.py"):
             text = path.read_text(encoding="utf-8")
             named |= set(re.findall(r"corrnoise\[(\w+)\]", text)) | set(
                 re.findall(r'extra_module\("[\w.]+", "(\w+)"\)', text)
             )
-    assert {"cluster", "data", "jax", "torch"} <= named <= own
+    assert {"cluster", "data", "jax", "ledger", "parallel", "torch"} <= named <= own

@@ -12,10 +12,13 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from corrnoise.paper_checks.machinery.typesetting import display, mathematics
+from corrnoise.simulations.extras import extra_module
+
+_markdown_it = extra_module("markdown_it", "ledger")
 
 _MENTION = re.compile(r"docs/([\w-]+)\.md(?:#([\w-]+))?")
 _LINK = re.compile(r"\[([^\]]*)\]\(([\w-]+)\.md(?:#[^)]*)?\)")
-_DEEPER = 2  #: number of levels by which headings of a document are lowered on the page
+_DEEPER = 2  #: headings of a document are lowered by this number of levels on the page
 
 
 class Document(NamedTuple):
@@ -105,12 +108,9 @@ class Library:
 
     @cached_property
     def _markdown(self) -> Any:
-        from markdown_it import MarkdownIt
-        from markdown_it.renderer import RendererHTML
-
         library = self
 
-        class Renderer(RendererHTML):
+        class Renderer(_markdown_it.renderer.RendererHTML):  # type: ignore[misc, name-defined]
             """Formulas as MathML, lower headings that can be linked to, wide tables that scroll, and links.
 
             Rules return plain strings: added to ``Markup``, the tags of the renderer would be escaped.
@@ -137,7 +137,7 @@ class Library:
             def table_close(self, tokens: Sequence[Any], idx: int, options: Any, env: Any) -> str:
                 return "</table></div>\n"
 
-        markdown = MarkdownIt("commonmark", {"html": False}, renderer_cls=Renderer).enable("table")
+        markdown = _markdown_it.MarkdownIt("commonmark", {"html": False}, renderer_cls=Renderer).enable("table")
         markdown.inline.ruler.before("escape", "formula", _formula)
         return markdown
 

@@ -85,7 +85,7 @@ def _counted(meanings: Mapping[Any, str], found: Sequence[str]) -> list[tuple[st
 
 
 def _keys(outcome: Outcome) -> str:
-    """The names of a claim, as words that the search on the page compares beside those of its identifier."""
+    """The names of a claim without its identifier, as words for the search on the page."""
     claim = outcome.claim
     keys = [" ".join(key) for key in (*called(claim.name), words(f"{claim.paper} {claim.name}")) if key]
     return "|".join(key for key in keys if key != re.sub(r"[-.]+", " ", claim.identifier))
@@ -128,7 +128,7 @@ class _Graph:
 
 
 def _unclaimed(paper: Paper) -> list[tuple[str, str]]:
-    """Everything numbered in a paper about which there is no claim, and why; equations of one reason are one entry."""
+    """Numbered statements without a claim, and the reason; equations of one reason are one entry."""
     found = list(paper.no_claims.items())
     if paper.package is None:
         return found

@@ -1,14 +1,12 @@
 """Checks of many claims, in this process or in several.  Results do not depend on the number of processes."""
 
-import os
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
 from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
-from corrnoise.support.workers import leave_interrupts
+from corrnoise.support import workers
 
 Result = TypeVar("Result")
 
@@ -17,9 +15,7 @@ FEW = 16  #: up to this many claims are checked in less time than it takes to st
 
 def _check(claim: Claim, thorough: bool) -> Outcome:
     """Check one claim, here or in another process."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the tests turn them into errors
-        return claim.check(thorough)
+    return claim.check(thorough)
 
 
 @contextmanager
@@ -41,13 +37,13 @@ def outcomes(
 def results(
     work: Callable[[Claim], Result], claims: Sequence[Claim], jobs: int
 ) -> Iterator[Iterator[tuple[int, Result]]]:
-    """Indices of ``claims`` and what ``work`` returns for them, in the order in which they are finished.
+    """Indices of ``claims`` and what ``work`` returns for them, as soon as they are ready.
 
-    ``work`` is a function that other processes can import, and the claims are those of the ledger.  ``jobs`` is the number
+    ``work`` is a function that other processes can import, and the claims are in the ledger.  ``jobs`` is the number
     of processes, of one thread each; 1: this process; −1: one for each core.  A worker that dies is an ``OSError``.
     """
-    jobs = min(jobs if jobs > 0 else os.cpu_count() or 1, len(claims))
-    if jobs <= 1:
+    jobs = workers.process_count(jobs, len(claims))
+    if jobs == 1:
         yield ((index, work(claim)) for index, claim in enumerate(claims))
     else:
         with _in_processes(work, claims, jobs) as found:
@@ -64,16 +60,9 @@ def _in_processes(
 ) -> Iterator[Iterator[tuple[int, Result]]]:
     from concurrent.futures.process import BrokenProcessPool
 
-    from joblib import Parallel, delayed, parallel_config
-
-    tasks = (delayed(_numbered)(work, index, claim) for index, claim in enumerate(claims))
-    with parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1, initializer=leave_interrupts):
-        found = Parallel(return_as="generator_unordered", batch_size=1)(tasks)
+    tasks = ((work, index, claim) for index, claim in enumerate(claims))
+    with workers.results(_numbered, tasks, jobs, ordered=False, batch_size=1, inner_max_num_threads=1) as found:
         try:
             yield found
         except BrokenProcessPool as error:
             raise OSError("a worker process died; --jobs 1 checks in this process") from error
-        finally:
-            with warnings.catch_warnings():  # about tasks whose results are lost when the run is interrupted
-                warnings.filterwarnings("ignore", r"\d+ tasks (have been successfully executed|which were still)")
-                found.close()

@@ -10,10 +10,12 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cache
 
-from latex2mathml.converter import convert
 from markupsafe import Markup, escape
 
 from corrnoise.paper_checks.machinery.mathematics import RELATIONS, tokens
+from corrnoise.simulations.extras import extra_module
+
+convert: Callable[[str], str] = extra_module("latex2mathml.converter", "ledger").convert
 
 _GROUPS = {"{": 1, r"\left": 1, "}": -1, r"\right": -1}
 _BRACKETS = {"(": 1, "[": 1, r"\{": 1, r"\langle": 1, ")": -1, "]": -1, r"\}": -1, r"\rangle": -1}

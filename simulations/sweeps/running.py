@@ -17,20 +17,21 @@ import warnings
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from corrnoise.simulations.quadratic import Simulation, rational_engine, simulate
+from corrnoise.simulations.quadratic import Simulation, heavy_tails_known, rational_engine, simulate
 from corrnoise.simulations.sweeps.points import Point, grid
 from corrnoise.support.cache import keep, kept
 from corrnoise.support.cluster import client_of
 from corrnoise.support.progress import progress_line
 from corrnoise.support.serialise import by_name, rebuilt
 from corrnoise.support.version import __version__
-from corrnoise.support.workers import leave_interrupts
+from corrnoise.support.workers import process_count, results
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
@@ -60,7 +61,7 @@ def _store(directory: Path, outcome: Outcome) -> None:
 
 
 def _stored(directory: Path, point: Point) -> Outcome | None:
-    """The finished point, or None where there is none; a damaged or foreign file is as good as none."""
+    """The finished point, or None without one; a damaged or foreign file does not count."""
     try:
         result = kept(directory, point.description())
         return Outcome(point, _simulation(result["simulation"]), None, float(result["seconds"]))
@@ -88,8 +89,7 @@ def _run(index: int, point: Point, noise: ToeplitzNoise, version: str) -> Result
     try:
         if version != __version__:
             raise RuntimeError(f"the worker has corrnoise {__version__}, the sweep is of corrnoise {version}")
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "the fourth moments of the iterates diverge")  # the sweep has said so
+        with heavy_tails_known():  # the sweep has warned
             simulation = simulate(point.problem, noise, rng=point.seed, threads=1, progress=False, **point.options)
     except Exception as fault:
         error = told(fault)
@@ -107,7 +107,7 @@ def _task(index: int, point: Point) -> tuple[int, Point, ToeplitzNoise, str]:
 
 
 def _rational(point: Point) -> ToeplitzNoise:
-    """The noise that ``simulate`` runs; where that fails the noise itself, with which ``simulate`` says why."""
+    """The noise that ``simulate`` runs, or the noise itself if that fails: then ``simulate`` gives the reason."""
     try:
         return rational_engine(point.problem, point.noise).noise
     except Exception:
@@ -116,37 +116,25 @@ def _rational(point: Point) -> ToeplitzNoise:
 
 def _in_processes(points: list[Point], jobs: int) -> Iterator[Result]:
     """Run the points in worker processes; when one dies, those under way are run again at the end, one by one."""
-    from joblib import Parallel, delayed
-
     left = deque(enumerate(points))
     running = dict[int, Point]()
 
-    def tasks() -> Iterator[Any]:
+    def tasks() -> Iterator[tuple[Any, ...]]:
         while left:
             index, point = left.popleft()
             running[index] = point
-            yield delayed(_run)(*_task(index, point))
+            yield _task(index, point)
 
-    @contextmanager
-    def parallel(jobs: int, tasks: Iterable[Any]) -> Iterator[Iterator[Result]]:
-        settings = {"return_as": "generator_unordered", "batch_size": 1, "max_nbytes": None}
-        results = Parallel(jobs, "loky", initializer=leave_interrupts, **settings)(tasks)
-        try:
-            yield results
-        finally:
-            with warnings.catch_warnings():  # of tasks that were for nothing, when an interrupt ends the sweep
-                warnings.filterwarnings("ignore", r"\d+ tasks (have been successfully executed|which were still)")
-                results.close()
-
+    parallel = partial(results, _run, ordered=False, batch_size=1, max_nbytes=None)
     while left:
-        with suppress(BrokenProcessPool), parallel(jobs, tasks()) as results:
-            for result in results:
+        with suppress(BrokenProcessPool), parallel(tasks(), jobs) as found:
+            for result in found:
                 del running[result[0]]
                 yield result
     for index, point in list(running.items()):
         try:
-            with parallel(2, [delayed(_run)(*_task(index, point))]) as results:  # joblib runs one job in this process
-                yield from results
+            with parallel([_task(index, point)], 2) as found:  # one job would run in this process
+                yield from found
         except BrokenProcessPool:
             yield index, None, "the process that ran it died", 0.0
 
@@ -160,7 +148,7 @@ def _on_cluster(points: list[Point], address: str) -> Iterator[Result]:
         for future in as_completed(list(futures), loop=client.loop):
             try:
                 yield future.result()
-            except Exception as fault:  # the worker died, or cannot import what it needs
+            except Exception as fault:  # the worker died, or lacks a library
                 yield futures[future], None, told(fault), 0.0
             del futures[future]
 
@@ -168,7 +156,7 @@ def _on_cluster(points: list[Point], address: str) -> Iterator[Result]:
 def _results(points: list[Point], jobs: int, cluster: str | None) -> Generator[Result, None, None]:
     if cluster is not None:
         yield from _on_cluster(points, cluster)
-    elif jobs == 1:
+    elif process_count(jobs) == 1:
         yield from (_run(*_task(index, point)) for index, point in enumerate(points))
     else:
         yield from _in_processes(points, jobs)
@@ -232,10 +220,10 @@ def sweep(
     _warn_of_heavy_tails(missing.values())
     left = [point for key, point in missing.items() if key not in found]
     failed = 0
-    with closing(_results(left, jobs, cluster)) as results, progress_line(progress) as show:
+    with closing(_results(left, jobs, cluster)) as finished, progress_line(progress) as show:
         if left:
             show("points", 0, len(left))
-        for done, (index, simulation, error, seconds) in enumerate(results if left else (), 1):
+        for done, (index, simulation, error, seconds) in enumerate(finished if left else (), 1):
             outcome = found[left[index].key] = Outcome(left[index], simulation, error, seconds)
             if directory is not None and simulation is not None:
                 _store(directory, outcome)

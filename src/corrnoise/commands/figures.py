@@ -27,7 +27,7 @@ def _figure_name(text: str) -> str:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what the command takes."""
+    """Declare the arguments of the command."""
     parser.add_argument(
         "names", metavar="NAME", nargs="*", type=_figure_name, help="figures to draw (default: all but companions)"
     )
@@ -54,12 +54,10 @@ def run(arguments: Namespace) -> int:
     """
     if arguments.cluster is not None:
         require_scheduler(arguments.cluster)  # before large libraries are imported
-    from joblib import parallel_config
-
     from corrnoise.figures import COMPANIONS, NAMES, paper_figure
     from corrnoise.figures.publication import publish
     from corrnoise.figures.simulation import THOROUGH, SimulationRun
-    from corrnoise.support.workers import leave_interrupts
+    from corrnoise.support.workers import default_processes
 
     if arguments.list:
         print(*aligned([(name, f"{(one := paper_figure(name)).source}: {one.title}") for name in NAMES]), sep="\n")
@@ -79,7 +77,7 @@ def run(arguments: Namespace) -> int:
             f"{'it' if len(simulated_here) == 1 else 'them'} in a run of its own, or give --no-simulation"
         )
     failures: list[str] = []
-    with progress_line() as show, parallel_config("loky", n_jobs=arguments.jobs, initializer=leave_interrupts):
+    with progress_line() as show, default_processes(arguments.jobs):
         for number, name in enumerate(names):
             show(name, number, len(names))
             figure = paper_figure(name)

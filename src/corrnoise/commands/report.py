@@ -27,19 +27,17 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Check the selected claims, write the page; 0 if all is as recorded, 1 if not, 2 for an unknown name."""
-    from joblib import parallel_config
-
     from corrnoise.figures import COMPANIONS, NAMES, paper_figure
     from corrnoise.paper_checks import papers
     from corrnoise.paper_checks.machinery.report import report_page
     from corrnoise.support.files import write_whole
-    from corrnoise.support.workers import leave_interrupts
+    from corrnoise.support.workers import default_processes
 
     chosen = claims.selected(arguments)
     path = claims.output_path(arguments.output)
     outcomes = claims.checked(chosen, arguments)
     names = [] if arguments.no_figures else [name for name in NAMES if name not in COMPANIONS]
-    with progress_line() as show, parallel_config("loky", n_jobs=arguments.jobs or -1, initializer=leave_interrupts):
+    with progress_line() as show, default_processes(arguments.jobs or -1):
 
         def figure(number: int, name: str) -> PaperFigure:
             show(f"drawing {name}", number, len(names))

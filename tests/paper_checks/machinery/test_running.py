@@ -1,5 +1,6 @@
 """Many claims: a few are checked here, many in processes."""
 
+import os
 from contextlib import contextmanager
 
 import pytest
@@ -37,7 +38,7 @@ def test_processes_are_for_many_claims_or_when_asked_for(count, thorough, jobs, 
         yield iter(enumerate(found))
 
     monkeypatch.setattr(running, "_in_processes", recorded)
-    monkeypatch.setattr(running.os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
     with running.outcomes(claims(count), thorough=thorough, jobs=jobs) as found:
         assert next(found)[0] == 0
     assert asked == [processes]
