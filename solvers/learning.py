@@ -20,7 +20,7 @@ from corrnoise.solvers.optimal_noise import optimal_noise
 from corrnoise.solvers.optimum import Certificate, Optimum
 from corrnoise.solvers.rational.stand_in import rational
 from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
-from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
+from corrnoise.solvers.strongly_convex.bound import strongly_convex_certificate
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.participation import ANY_LENGTH, Participation
@@ -91,7 +91,7 @@ def judged_by_bound(
         participation,
         family,
         noise.bracket(participation),
-        strongly_convex_bound(problem, noise, budget=budget, criterion="objective"),
+        strongly_convex_certificate(problem, noise, budget=budget, criterion="objective").value,
         measure="stationary excess loss",
         certificate="the error is a proved upper bound, for which no floor is known",
     )

@@ -28,7 +28,7 @@ from scipy import special
 from corrnoise.solvers.grid_minimum import smallest_minimum
 from corrnoise.solvers.optimal_noise import check_stable, optimal_noise
 from corrnoise.solvers.rational.stand_in import rational
-from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
+from corrnoise.solvers.strongly_convex.bound import strongly_convex_certificate
 from corrnoise.support.kernels import kernel
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.sensitivity import toeplitz_sensitivity
@@ -80,8 +80,8 @@ def stationary_nu(
     Parameters
     ----------
     problem : QuadraticProblem or StronglyConvex
-        ``MeanEstimation`` or ``LinearRegression``; or ``StronglyConvex``, for ``strongly_convex_bound`` The learning
-        rate must be stable.
+        ``MeanEstimation`` or ``LinearRegression``; or ``StronglyConvex``, for ``strongly_convex_certificate``.  The
+        learning rate must be stable.
     budget : Budget, optional
         ρ, clip norm G and adjacency.  The optimum of a quadratic problem does not depend on them or on the residual
         variance.  The optimum of a bound depends on them if there is gradient noise.
@@ -108,7 +108,7 @@ def stationary_nu(
             )
 
         def bound(noise: NuFTRL) -> float:
-            return strongly_convex_bound(problem, noise, budget=budget, criterion=criterion)
+            return strongly_convex_certificate(problem, noise, budget=budget, criterion=criterion).value
 
         return _best_nu(bound, problem.rates, _BOUND_SPACING, _BOUND_WIDTH)
     check_stable(checked_quadratic(problem))

@@ -15,7 +15,7 @@ import numpy as np
 from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
 from corrnoise.figures.simulation import in_processes
 from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
-from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
+from corrnoise.solvers.strongly_convex.bound import strongly_convex_certificate
 from corrnoise.solvers.tuning import stationary_nu
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
@@ -38,7 +38,7 @@ def point(step: float, condition_number: float) -> dict[tuple[str, str], float]:
     """Bound and worst quadratic of every method at one η L and κ, with L = G = ρ = d = 1."""
     problem = StronglyConvex(1 / condition_number, 1.0, step)
     noises = {"DP-SGD": DPSGD(), "nu = eta mu": NuFTRL(problem.rates[0]), "best nu": NuFTRL(stationary_nu(problem))}
-    found = {(name, BOUND): strongly_convex_bound(problem, noise) for name, noise in noises.items()}
+    found = {(name, BOUND): strongly_convex_certificate(problem, noise).value for name, noise in noises.items()}
     found |= {(name, WORST): problem.worst_quadratic_error(noise) for name, noise in noises.items()}
     optimised = minimise_strongly_convex_bound(problem)
     found["optimised", BOUND] = optimised.bound

@@ -12,7 +12,7 @@ from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.machinery.margins import sums
 from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
-from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
+from corrnoise.solvers.strongly_convex.bound import strongly_convex_certificate
 from corrnoise.solvers.strongly_convex.cone_program import uniform_frequencies
 from corrnoise.solvers.strongly_convex.interior_point import MultiplierProgram
 from corrnoise.solvers.strongly_convex.multipliers import taps
@@ -34,7 +34,7 @@ def losses(step: float, condition: float) -> StronglyConvex:
 @cache
 def bound(step: float, condition: float, noise: ToeplitzNoise) -> float:
     """The corrected bound of (10), certified."""
-    return strongly_convex_bound(losses(step, condition), noise)
+    return strongly_convex_certificate(losses(step, condition), noise).value
 
 
 @cache
@@ -274,7 +274,7 @@ def theorem_31_cone(
 def cone_value(step: float, condition: float, lags: int) -> float:
     """The value of the cone program on 400 frequencies, for independent noise, as CLARABEL found it."""
     problem = losses(step, condition)
-    return strongly_convex_bound(problem, DPSGD(), method="socp", frequencies=400, lags=lags)
+    return strongly_convex_certificate(problem, DPSGD(), method="socp", frequencies=400, lags=lags).value
 
 
 @cache

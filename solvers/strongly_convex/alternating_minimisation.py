@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from corrnoise.solvers.strongly_convex.bound import checked, checked_rates, search_program, strongly_convex_bound
+from corrnoise.solvers.strongly_convex.bound import checked, checked_rates, search_program, strongly_convex_certificate
 from corrnoise.solvers.strongly_convex.frequency_grid import graded_edges, halved
 from corrnoise.solvers.strongly_convex.interior_point import MultiplierProgram
 from corrnoise.solvers.strongly_convex.multiplier_proof import Drive, prove
@@ -60,7 +60,7 @@ class MinimisedBound(Record):
     """The noise that minimises the strongly convex bound."""
 
     noise: ToeplitzNoise  #: minimum-phase noise with β_0 = 1
-    bound: float  #: ``strongly_convex_bound`` of this noise, by ``"fast"``: a certified upper bound
+    bound: float  #: ``strongly_convex_certificate`` of this noise, by ``"fast"``: a certified upper bound
     #: the value after each round, on the search grid, from the start with the least limit; not certified
     history: tuple[float, ...]
     limits: tuple[float, ...]  #: the last value from each start
@@ -71,7 +71,7 @@ class MinimisedBound(Record):
 def minimise_strongly_convex_bound(
     problem: StronglyConvex, *, budget: Budget = UNIT_BUDGET, criterion: Criterion = "distance"
 ) -> MinimisedBound:
-    """Find the noise with the smallest ``strongly_convex_bound`` ("Optimized" in Figure 3 of arXiv 2310.06771).
+    """Find the noise with the smallest certified bound ("Optimized" in Figure 3 of arXiv 2310.06771).
 
     ημ >= 1e-9 and ηL <= 1.9999.  The gradient noise shifts the optimum, and only with it does the noise depend on the
     budget.
@@ -94,7 +94,7 @@ def minimise_strongly_convex_bound(
     checked_rates(problem)
 
     def bound(noise: ToeplitzNoise) -> float:
-        return strongly_convex_bound(problem, noise, budget=budget, criterion=criterion)
+        return strongly_convex_certificate(problem, noise, budget=budget, criterion=criterion).value
 
     if slow == fast:
         best = bound(NuFTRL(fast))

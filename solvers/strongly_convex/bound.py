@@ -89,7 +89,7 @@ class _Candidate:
 
 
 @usual_float_errors
-def strongly_convex_bound(
+def strongly_convex_certificate(
     problem: StronglyConvex,
     noise: ToeplitzNoise,
     *,
@@ -98,11 +98,11 @@ def strongly_convex_bound(
     frequencies: int = 1000,
     lags: int = 100,
     criterion: Criterion = "distance",
-) -> float:
-    """Upper bound of the limit of E F(θ_t) − F* for DP-FTRL on every loss of the class; certified with ``"fast"``.
+) -> StronglyConvexCertificate:
+    """Upper bound of the limit of E F(θ_t) − F* for DP-FTRL on every loss of the class, with the evidence for it.
 
-    Returns the bound, in units of F.  With gradient noise that depends on θ_t, E F(θ_t) may have no limit.  The bound
-    then holds for its averages over time.
+    With gradient noise that depends on θ_t, E F(θ_t) may have no limit, and the bound holds for its averages over
+    time.
 
     Theorem 3.1 of Choquette-Choo et al., arXiv 2310.06771, corrected.  The paper prints a multiplier with positive
     off-diagonal coefficients, for which the theorem is false (counterexamples in ``docs/strongly-convex-bound.md``).
@@ -133,7 +133,8 @@ def strongly_convex_bound(
 
     Returns
     -------
-    float
+    StronglyConvexCertificate
+        Its ``value`` is the bound, in units of F; certified with ``"fast"``.
 
     Raises
     ------
@@ -148,53 +149,8 @@ def strongly_convex_bound(
     --------
     >>> import corrnoise as cn
     >>> losses = cn.StronglyConvex(strong_convexity=0.1, smoothness=1.0, learning_rate=0.5)
-    >>> round(cn.papers.correlated_noise.strongly_convex_bound(losses, cn.mechanisms.NuFTRL(0.05)), 3)
+    >>> round(cn.papers.correlated_noise.strongly_convex_certificate(losses, cn.mechanisms.NuFTRL(0.05)).value, 3)
     0.647
-    """
-    return strongly_convex_certificate(
-        problem,
-        noise,
-        budget=budget,
-        method=method,
-        frequencies=frequencies,
-        lags=lags,
-        criterion=criterion,
-    ).value
-
-
-@usual_float_errors
-def strongly_convex_certificate(
-    problem: StronglyConvex,
-    noise: ToeplitzNoise,
-    *,
-    budget: Budget = UNIT_BUDGET,
-    method: Method = "fast",
-    frequencies: int = 1000,
-    lags: int = 100,
-    criterion: Criterion = "distance",
-) -> StronglyConvexCertificate:
-    """The bound of ``strongly_convex_bound`` with the evidence for it.
-
-    Parameters
-    ----------
-    problem : StronglyConvex
-        As in ``strongly_convex_bound``.
-    noise : ToeplitzNoise
-        As in ``strongly_convex_bound``.
-    budget : Budget, optional
-        As in ``strongly_convex_bound``.
-    method : {"fast", "socp"}, default "fast"
-        As in ``strongly_convex_bound``.
-    frequencies : int, default 1000
-        As in ``strongly_convex_bound``.
-    lags : int, default 100
-        As in ``strongly_convex_bound``.
-    criterion : {"distance", "objective"}, default "distance"
-        As in ``strongly_convex_bound``.
-
-    Returns
-    -------
-    StronglyConvexCertificate
     """
     checked(problem, criterion)
     checks.choice("method", method, METHODS)

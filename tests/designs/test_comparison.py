@@ -8,7 +8,7 @@ import pytest
 from corrnoise.designs.comparison import ANTI, BEST_FTRL, BOUND, DESIGN, FTRL, INDEPENDENT, WORST
 from corrnoise.designs.make import design
 from corrnoise.designs.report import in_words
-from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
+from corrnoise.solvers.strongly_convex.bound import strongly_convex_certificate
 from corrnoise.solvers.tuning import best_learning_rate, stationary_damping, stationary_nu
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
@@ -127,7 +127,7 @@ def test_of_strongly_convex_losses_there_are_bounds() -> None:
     assert [row.method for row in comparison.rows] == [INDEPENDENT, FTRL, BEST_FTRL, DESIGN, WORST]
     noise = found.mechanism
     assert isinstance(noise, ToeplitzNoise)
-    bound = strongly_convex_bound(CONVEX, noise, **options)
+    bound = strongly_convex_certificate(CONVEX, noise, **options).value
     assert (comparison[DESIGN].kind, comparison[DESIGN].stationary_error, comparison[DESIGN].ratio) == (
         "upper bound",
         bound,
@@ -138,7 +138,11 @@ def test_of_strongly_convex_losses_there_are_bounds() -> None:
     assert worst < bound
     # What is known of independent noise alone beats the bound for any noise here.
     alone = CONVEX.independent_noise_upper_bound(budget=found.budget)
-    assert comparison[INDEPENDENT].stationary_error == alone < strongly_convex_bound(CONVEX, DPSGD(), **options)
+    assert (
+        comparison[INDEPENDENT].stationary_error
+        == alone
+        < strongly_convex_certificate(CONVEX, DPSGD(), **options).value
+    )
     assert not comparison.exact
     assert not comparison.tuned
     words = in_words(comparison)

@@ -14,7 +14,7 @@ from corrnoise.designs.report import best_of_families, everything, gains, report
 from corrnoise.solvers.catalogue import USUAL_MEMORY
 from corrnoise.solvers.optimal_noise import optimal_noise
 from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
-from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
+from corrnoise.solvers.strongly_convex.bound import strongly_convex_certificate
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.objectives.workloads import SGD, PrefixSums
@@ -133,7 +133,7 @@ def test_strongly_convex_designs_minimise_the_bound_of_the_objective_at_the_budg
     smallest = minimise_strongly_convex_bound(problem, budget=BUDGET, criterion="objective").bound
     assert found.excess_loss == pytest.approx(smallest, rel=1e-2)
     options: dict[str, Any] = {"budget": BUDGET, "criterion": "objective"}
-    other = [strongly_convex_bound(problem, noise, **options) for noise in (NuFTRL(0.01), DPSGD())]
+    other = [strongly_convex_certificate(problem, noise, **options).value for noise in (NuFTRL(0.01), DPSGD())]
     assert found.excess_loss < other[0] < other[1]
     assert found.floor is None
     assert found.ratio is None

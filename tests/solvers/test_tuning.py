@@ -10,7 +10,7 @@ from mpmath import mp, mpf
 
 from corrnoise.solvers import tuning
 from corrnoise.solvers.optimal_noise import optimal_noise
-from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
+from corrnoise.solvers.strongly_convex.bound import strongly_convex_certificate
 from corrnoise.solvers.tuning import (
     TunedRun,
     _Shortened,
@@ -135,7 +135,7 @@ def test_of_strongly_convex_losses_the_bound_is_minimised(criterion, std):
     problem = StronglyConvex(0.03, 1.0, 0.5, gradient_noise_std=std)
 
     def bound(nu):
-        return strongly_convex_bound(problem, NuFTRL(nu), budget=Budget(3.0), criterion=criterion)
+        return strongly_convex_certificate(problem, NuFTRL(nu), budget=Budget(3.0), criterion=criterion).value
 
     nu = stationary_nu(problem, budget=Budget(3.0), criterion=criterion)
     assert all(bound(nu) <= bound(other) * (1 + 1e-4) for other in np.geomspace(0.015, 0.5, 20))

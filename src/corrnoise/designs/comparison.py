@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from corrnoise.solvers.learning import STATIONARY
-from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
+from corrnoise.solvers.strongly_convex.bound import strongly_convex_certificate
 from corrnoise.solvers.tuning import (
     TunedRun,
     best_learning_rate,
@@ -297,7 +297,7 @@ def _bounds(problem: StronglyConvex, chosen: Mechanism, budget: Budget, show: Pr
     bounds = {}
     for method, each in noises.items():
         show(f"bounds: {method}")
-        bounds[method] = strongly_convex_bound(problem, each, **options)
+        bounds[method] = strongly_convex_certificate(problem, each, **options).value
     bounds[INDEPENDENT] = min(bounds[INDEPENDENT], problem.independent_noise_upper_bound(budget=budget))
     unit = bounds[DESIGN]
     rows = [Row(method, "upper bound", bound, bound / unit, noise=noises[method]) for method, bound in bounds.items()]

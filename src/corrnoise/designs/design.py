@@ -230,11 +230,11 @@ class Design(Record):
         """
         if not self._stationary:
             return self._at_budget(alternative, alternative.error)
-        from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
+        from corrnoise.solvers.strongly_convex.bound import strongly_convex_certificate
 
         noise = checks.instance("mechanism", alternative.mechanism, ToeplitzNoise)  # type: ignore[type-abstract]
         if isinstance(self.problem, StronglyConvex):
-            return strongly_convex_bound(self.problem, noise, budget=self.budget, criterion="objective")
+            return strongly_convex_certificate(self.problem, noise, budget=self.budget, criterion="objective").value
         assert self.problem is not None
         return self.problem.stationary_error(noise, budget=self.budget)
 

@@ -9,7 +9,7 @@ from scipy.integrate import trapezoid
 
 from corrnoise.solvers.strongly_convex import alternating_minimisation as module
 from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
-from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound, strongly_convex_certificate
+from corrnoise.solvers.strongly_convex.bound import strongly_convex_certificate
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.strongly_convex import CRITERIA, StronglyConvex
@@ -26,7 +26,7 @@ CONTINUUM = [(0.1, 1, 9.326573), (0.01, 1, 116.162531), (0.001, 1, 1350.9943), (
 def test_reference_table_and_the_cone_program(eta, mu, smoothness, count, lags, value):
     problem = StronglyConvex(mu, smoothness, eta)
     found = minimise_strongly_convex_bound(problem)
-    cones = strongly_convex_bound(problem, found.noise, method="socp", frequencies=count, lags=lags)
+    cones = strongly_convex_certificate(problem, found.noise, method="socp", frequencies=count, lags=lags).value
     assert cones == pytest.approx(value, rel=1e-4)
     assert found.bound == pytest.approx(value, rel=1e-4)
     assert found.converged
@@ -37,7 +37,7 @@ def test_fast_against_converged_values(m, ell, value):
     problem = StronglyConvex(m, ell, 1)
     found = minimise_strongly_convex_bound(problem)
     assert found.bound / (ell / 4) == pytest.approx(value, rel=2e-7)
-    assert found.bound == strongly_convex_bound(problem, found.noise)
+    assert found.bound == strongly_convex_certificate(problem, found.noise).value
     assert found.bound == pytest.approx(found.history[-1], rel=1e-7)
     assert found.converged
     assert "rounds" in found.reason
@@ -53,7 +53,7 @@ def test_no_neighbour_is_better(pair, criterion):
     problem = StronglyConvex(*pair, 1)
     found = minimise_strongly_convex_bound(problem, criterion=criterion)
     for rival in (DPSGD(), NuFTRL(pair[0]), AntiPGD(0.5), *(NuFTRL(nu) for nu in np.geomspace(pair[0], 1, 8))):
-        assert strongly_convex_bound(problem, rival, criterion=criterion) >= found.bound * (1 - 1e-6)
+        assert strongly_convex_certificate(problem, rival, criterion=criterion).value >= found.bound * (1 - 1e-6)
     rng = np.random.default_rng(5)
     multiplier = strongly_convex_certificate(problem, found.noise, criterion=criterion).multiplier
     omega = np.linspace(0, math.pi, 4001)
@@ -75,10 +75,10 @@ def test_gradient_noise_shifts_the_optimum():
     quiet, noisy = StronglyConvex(0.1, 1, 1), StronglyConvex(0.1, 1, 1, gradient_noise_std=3.0)
     one, other = minimise_strongly_convex_bound(quiet), minimise_strongly_convex_bound(noisy)
     assert one.noise != other.noise
-    assert strongly_convex_bound(quiet, other.noise) > one.bound * (1 + 1e-4)
-    assert strongly_convex_bound(noisy, one.noise) > other.bound * (1 + 1e-4)
+    assert strongly_convex_certificate(quiet, other.noise).value > one.bound * (1 + 1e-4)
+    assert strongly_convex_certificate(noisy, one.noise).value > other.bound * (1 + 1e-4)
     larger = minimise_strongly_convex_bound(noisy, budget=Budget(0.25, clip_norm=2.0))
-    assert strongly_convex_bound(noisy, larger.noise, budget=Budget(0.25, clip_norm=2.0)) == larger.bound
+    assert strongly_convex_certificate(noisy, larger.noise, budget=Budget(0.25, clip_norm=2.0)).value == larger.bound
     assert larger.bound > other.bound
 
 
@@ -106,7 +106,7 @@ def test_far_corners(pair):
     for criterion in CRITERIA:
         found = minimise_strongly_convex_bound(problem, criterion=criterion)
         for rival in (DPSGD(), NuFTRL(pair[0]), NuFTRL(min(3 * pair[0], 1.0))):
-            assert found.bound <= strongly_convex_bound(problem, rival, criterion=criterion) * (1 + 1e-6)
+            assert found.bound <= strongly_convex_certificate(problem, rival, criterion=criterion).value * (1 + 1e-6)
         assert found.bound == pytest.approx(found.history[-1], rel=1e-2)
 
 

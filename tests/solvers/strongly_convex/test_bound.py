@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import trapezoid
 
+from corrnoise.papers import correlated_noise
 from corrnoise.solvers.strongly_convex import bound as module
 from corrnoise.solvers.strongly_convex import cone_program
-from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound, strongly_convex_certificate
+from corrnoise.solvers.strongly_convex.bound import strongly_convex_certificate
 from corrnoise.solvers.strongly_convex.cone_program import ConeProgramError
 from corrnoise.solvers.strongly_convex.frequency_grid import graded_edges, halved
 from corrnoise.solvers.strongly_convex.multiplier_proof import Drive, prove
@@ -76,14 +77,16 @@ def test_cone_program_against_the_reference_table(eta, mu, smoothness, count, la
 def test_fast_against_converged_values(m, ell, white, ftrl):
     problem = StronglyConvex(m, ell, 1)
     for noise, j in ((DPSGD(), white), (NuFTRL(m), ftrl)):
-        assert strongly_convex_bound(problem, noise) / (ell / 4) == pytest.approx(j, rel=1e-7)
+        assert strongly_convex_certificate(problem, noise).value / (ell / 4) == pytest.approx(j, rel=1e-7)
 
 
 @pytest.mark.parametrize(("m", "ell", "white", "ftrl"), OBJECTIVE)
 def test_objective_against_reference_values_fast(m, ell, white, ftrl):
     problem = StronglyConvex(m, ell, 1)
     for noise, j in ((DPSGD(), white), (NuFTRL(m), ftrl)):
-        assert strongly_convex_bound(problem, noise, criterion="objective") == pytest.approx(j / 4, rel=3e-4)
+        assert strongly_convex_certificate(problem, noise, criterion="objective").value == pytest.approx(
+            j / 4, rel=3e-4
+        )
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
@@ -91,7 +94,7 @@ def test_objective_against_reference_values_fast(m, ell, white, ftrl):
 def test_cone_program_converges_to_fast(pair, criterion):
     """By frequencies and lags together; the value from either side, what its multiplier proves from above."""
     problem, noise = StronglyConvex(*pair, 1), NuFTRL(0.05)
-    fast = strongly_convex_bound(problem, noise, criterion=criterion)
+    fast = strongly_convex_certificate(problem, noise, criterion=criterion).value
     errors = []
     for count, lags in ((24, 3), (80, 10), (240, 30)):
         found = strongly_convex_certificate(
@@ -112,7 +115,7 @@ def test_no_other_search_does_much_better(m):
             continue
         for noise in (DPSGD(), NuFTRL(m)):
             for criterion in CRITERIA:
-                value = strongly_convex_bound(StronglyConvex(m, ell, 1), noise, criterion=criterion)
+                value = strongly_convex_certificate(StronglyConvex(m, ell, 1), noise, criterion=criterion).value
                 edges = halved(halved(graded_edges(m / 30, ell)))
                 program = module.search_program(m, ell, criterion, edges)
                 spectrum = noise.power_spectrum(program.frequencies)
@@ -126,18 +129,20 @@ def test_no_other_search_does_much_better(m):
 def test_constants():
     """DP noise by dG²/(2ρ), gradient noise by σ_sgd² without d: ratios to d = 1 at the same multiplier."""
     noise = DPSGD()
-    one = strongly_convex_bound(StronglyConvex(0.1, 1, 1), noise)
-    many = strongly_convex_bound(StronglyConvex(0.1, 1, 1, dimension=5), noise, budget=Budget(0.3, clip_norm=2))
+    one = strongly_convex_certificate(StronglyConvex(0.1, 1, 1), noise).value
+    many = strongly_convex_certificate(
+        StronglyConvex(0.1, 1, 1, dimension=5), noise, budget=Budget(0.3, clip_norm=2)
+    ).value
     assert many == pytest.approx(5 * 4 / 0.3 * one, rel=1e-12)
     noisy = StronglyConvex(0.1, 1, 1, dimension=5, gradient_noise_std=3)
-    both = strongly_convex_bound(noisy, noise, budget=Budget(0.3, clip_norm=2))
+    both = strongly_convex_certificate(noisy, noise, budget=Budget(0.3, clip_norm=2)).value
     assert both == pytest.approx((5 * 4 / 0.6 + 9) / 0.5 * one, rel=1e-10)
     cones = {"method": "socp", "frequencies": 200, "lags": 20}
-    assert strongly_convex_bound(noisy, noise, budget=Budget(0.3, clip_norm=2), **cones) == pytest.approx(
+    assert strongly_convex_certificate(noisy, noise, budget=Budget(0.3, clip_norm=2), **cones).value == pytest.approx(
         both, rel=1e-6
     )
-    with_both = strongly_convex_bound(noisy, NuFTRL(0.1), **cones)
-    assert with_both == pytest.approx(strongly_convex_bound(noisy, NuFTRL(0.1)), rel=1e-6)
+    with_both = strongly_convex_certificate(noisy, NuFTRL(0.1), **cones).value
+    assert with_both == pytest.approx(strongly_convex_certificate(noisy, NuFTRL(0.1)).value, rel=1e-6)
 
 
 # -- validity ----------------------------------------------------------------------------------------------------------
@@ -161,7 +166,9 @@ def test_bound_of_every_quadratic(problem, noise, criterion):
 @settings(max_examples=15)
 @given(problems(1e-3), noises())
 def test_objective_is_tighter_than_distance(problem, noise):
-    distance, objective = (strongly_convex_bound(problem, noise, criterion=criterion) for criterion in CRITERIA)
+    distance, objective = (
+        strongly_convex_certificate(problem, noise, criterion=criterion).value for criterion in CRITERIA
+    )
     assert objective <= distance * (1 + 3e-3)
 
 
@@ -175,7 +182,7 @@ def circle_criterion_bound(problem, criterion="distance"):
 @given(problems(1e-3, dimension=2, gradient_noise_std=0.5))
 def test_independent_noise_lies_between_the_worst_quadratic_and_the_circle_criterion(problem):
     for criterion in CRITERIA:
-        bound = strongly_convex_bound(problem, DPSGD(), criterion=criterion)
+        bound = strongly_convex_certificate(problem, DPSGD(), criterion=criterion).value
         assert bound <= circle_criterion_bound(problem, criterion) * (1 + 1e-6)
         assert bound >= problem.worst_quadratic_error(DPSGD()) * (1 - 1e-10)
 
@@ -187,7 +194,7 @@ def test_condition_number_to_one(criterion):
         excess = []
         for kappa in (1.01, 1.0001, 1 + 1e-8, 1 + 1.3e-12, 1.0):
             problem = StronglyConvex(smoothness / kappa, smoothness, 1)
-            found = strongly_convex_bound(problem, noise, criterion=criterion)
+            found = strongly_convex_certificate(problem, noise, criterion=criterion).value
             excess.append(found / problem.worst_quadratic_error(noise) - 1)
         assert 0.2 > excess[0] > excess[1] > -1e-12
         assert excess[1] < 2e-3
@@ -211,7 +218,7 @@ def test_bound_in_runs_of_piecewise_linear_gradients(noise, eta_l):
     white = np.fft.rfft(np.random.default_rng(3).standard_normal(steps))
     z = np.fft.irfft(np.sqrt(noise.power_spectrum(omega) / 2) * white, steps) * noise.limiting_sensitivity()
     distance, objective = (
-        strongly_convex_bound(StronglyConvex(0.1 * eta_l, eta_l, 1), noise, criterion=criterion)
+        strongly_convex_certificate(StronglyConvex(0.1 * eta_l, eta_l, 1), noise, criterion=criterion).value
         for criterion in CRITERIA
     )
     largest = 0.0
@@ -221,7 +228,7 @@ def test_bound_in_runs_of_piecewise_linear_gradients(noise, eta_l):
         assert eta_l / 2 * square <= distance
         largest = max(largest, loss)
     assert largest > objective / 4
-    same = strongly_convex_bound(StronglyConvex(eta_l, eta_l, 1), noise)
+    same = strongly_convex_certificate(StronglyConvex(eta_l, eta_l, 1), noise).value
     square, loss = runs.squares_and_losses(z, np.array([np.inf]), eta_l * np.ones(2), 5000, 1)
     assert loss == pytest.approx(same, rel=0.1)
 
@@ -254,7 +261,7 @@ def test_certificates_of_both_methods():
 def test_certificate_does_not_trust_the_search(monkeypatch):
     """Whatever is put in place of the search, the value is a bound; in the worst case the circle criterion's."""
     problem, noise = StronglyConvex(0.1, 1, 1), DPSGD()
-    right = strongly_convex_bound(problem, noise)
+    right = strongly_convex_certificate(problem, noise).value
     solve = module.MultiplierProgram.solve
     for spoil, at_most in (
         (lambda c: 1.3 * c, 1.5 * right),
@@ -281,9 +288,9 @@ def test_infeasible_multipliers_prove_nothing():
 def test_a_grid_that_is_too_coarse_is_noticed(monkeypatch):
     """From two panels on the search repeats itself on those that the proof asks for, and loses little."""
     problem, noise = StronglyConvex(0.1, 1, 1), NuFTRL(0.1)
-    right = strongly_convex_bound(problem, noise)
+    right = strongly_convex_certificate(problem, noise).value
     monkeypatch.setattr(module, "graded_edges", lambda *_: np.array([0.0, 1.5, math.pi]))
-    assert right * (1 - 1e-9) <= strongly_convex_bound(problem, noise) <= right * (1 + 1e-3)
+    assert right * (1 - 1e-9) <= strongly_convex_certificate(problem, noise).value <= right * (1 + 1e-3)
 
 
 def test_what_no_panels_resolve_is_an_error(monkeypatch):
@@ -294,7 +301,7 @@ def test_what_no_panels_resolve_is_an_error(monkeypatch):
     )
     monkeypatch.setattr(module, "prove", lambda *_: nothing)
     with pytest.raises(ArithmeticError, match="panels resolve"):
-        strongly_convex_bound(StronglyConvex(0.1, 1, 1), NuFTRL(0.1))
+        strongly_convex_certificate(StronglyConvex(0.1, 1, 1), NuFTRL(0.1))
 
 
 def test_noise_whose_spectrum_has_no_bounds_is_refused():
@@ -303,7 +310,7 @@ def test_noise_whose_spectrum_has_no_bounds_is_refused():
             return 2 * super()._power(cosine, sine)
 
     with pytest.raises(TypeError, match="spectrum can be bounded"):
-        strongly_convex_bound(StronglyConvex(0.1, 1, 1), Louder(0.1))
+        strongly_convex_certificate(StronglyConvex(0.1, 1, 1), Louder(0.1))
 
 
 # -- unusual noise and arguments ---------------------------------------------------------------------------------------
@@ -322,7 +329,7 @@ def test_noise_without_a_finite_bound(noise):
 
 def test_unstable_learning_rates():
     for eta in (2.0, 3.0):
-        assert strongly_convex_bound(StronglyConvex(0.1, 1, eta), DPSGD()) == math.inf
+        assert strongly_convex_certificate(StronglyConvex(0.1, 1, eta), DPSGD()).value == math.inf
 
 
 @pytest.mark.parametrize(
@@ -349,7 +356,9 @@ def test_narrow_features(noise):
         assert found.quadrature_error <= 1e-11 * found.value
         assert found.rounding_error <= 1e-8 * found.value
     exact = StronglyConvex(0.5, 0.5, 1)
-    assert strongly_convex_bound(exact, noise) == pytest.approx(exact.worst_quadratic_error(noise), rel=1e-8)
+    assert strongly_convex_certificate(exact, noise).value == pytest.approx(
+        exact.worst_quadratic_error(noise), rel=1e-8
+    )
 
 
 @pytest.mark.parametrize("pair", [(1e-4, 1.0), (1e-6, 0.01), (1e-9, 1.0), (1.9, 1.99), (0.5, 1.9999), (1.5e-4, 1.5)])
@@ -361,16 +370,16 @@ def test_far_corners(pair):
             assert problem.worst_quadratic_error(noise) <= found.value < math.inf
             assert found.least_slack > 0
             assert found.suboptimality < 1e-4
-    assert strongly_convex_bound(problem, DPSGD()) < 0.9 * circle_criterion_bound(problem)
+    assert strongly_convex_certificate(problem, DPSGD()).value < 0.9 * circle_criterion_bound(problem)
 
 
 def test_noise_that_is_not_minimum_phase():
     """(1, −2) has infinite sensitivity; mirrored, the spectrum is the same and the sensitivity finite."""
     problem, mirrored = StronglyConvex(0.1, 1, 1), FiniteNoise([1, -0.5])
-    same = strongly_convex_bound(problem, ProductNoise([0.5], [1.0]))
-    assert strongly_convex_bound(problem, mirrored) == pytest.approx(same, rel=1e-12)
+    same = strongly_convex_certificate(problem, ProductNoise([0.5], [1.0])).value
+    assert strongly_convex_certificate(problem, mirrored).value == pytest.approx(same, rel=1e-12)
     cones = {"method": "socp", "frequencies": 200, "lags": 20}
-    assert strongly_convex_bound(problem, mirrored, **cones) == pytest.approx(same, rel=1e-5)
+    assert strongly_convex_certificate(problem, mirrored, **cones).value == pytest.approx(same, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -387,24 +396,24 @@ def test_noise_that_is_not_minimum_phase():
 )
 def test_bad_arguments_are_named(keywords, error, message):
     with pytest.raises(error, match=message):
-        strongly_convex_bound(StronglyConvex(0.1, 1, 1), DPSGD(), **keywords)
+        strongly_convex_certificate(StronglyConvex(0.1, 1, 1), DPSGD(), **keywords)
 
 
 def test_bad_problems_and_noise_are_named():
     with pytest.raises(TypeError, match="problem"):
-        strongly_convex_bound(1.0, DPSGD())
+        strongly_convex_certificate(1.0, DPSGD())
     with pytest.raises(TypeError, match="noise"):
-        strongly_convex_bound(StronglyConvex(0.1, 1, 1), "DPSGD")
+        strongly_convex_certificate(StronglyConvex(0.1, 1, 1), "DPSGD")
     with pytest.raises(ValueError, match="learning_rate × strong_convexity"):
-        strongly_convex_bound(StronglyConvex(1e-10, 1, 1), DPSGD())
+        strongly_convex_certificate(StronglyConvex(1e-10, 1, 1), DPSGD())
     with pytest.raises(ValueError, match="learning_rate × smoothness"):
-        strongly_convex_bound(StronglyConvex(0.1, 1.99999, 1), DPSGD())
+        strongly_convex_certificate(StronglyConvex(0.1, 1.99999, 1), DPSGD())
 
 
 def test_a_failing_cone_solver_is_an_error(monkeypatch):
     monkeypatch.setattr(cone_program, "_ITERATIONS", 2)
     with pytest.raises(ConeProgramError, match=r"the cone solver stopped.*fast"):
-        strongly_convex_bound(StronglyConvex(0.1, 1, 1), DPSGD(), method="socp", lags=5)
+        strongly_convex_certificate(StronglyConvex(0.1, 1, 1), DPSGD(), method="socp", lags=5)
 
 
 @pytest.mark.slow
@@ -413,3 +422,12 @@ def test_the_cone_program_is_solved_at_large_condition_numbers():
     found = strongly_convex_certificate(StronglyConvex(1e-4, 1, 1), DPSGD(), method="socp", lags=50)
     assert 0 <= found.suboptimality < 1e-8
     assert found.upper_bound < found.value < math.inf  # to the grid the peak at frequency 0 is wider than it is
+
+
+def test_the_old_function_warns_and_gives_the_value():
+    problem = StronglyConvex(0.1, 1.0, 1.0)
+    with pytest.warns(
+        FutureWarning, match=r"use cn\.papers\.correlated_noise\.strongly_convex_certificate\(…\)\.value"
+    ):
+        found = correlated_noise.strongly_convex_bound(problem, DPSGD())
+    assert found == strongly_convex_certificate(problem, DPSGD()).value
