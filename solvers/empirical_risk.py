@@ -13,9 +13,9 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.papers.shuffled_gradients.task import Task
 
-_STEPS = 50_000
+_MAX_STEPS = 50_000  # of gradient descent
 _NEWTON_STEPS = 50
-_RESIDUAL = 1e-9
+_RELATIVE_RESIDUAL = 1e-9  # of x = prox(x − ∇F(x)), over the largest gradient of a record
 
 
 def empirical_risk_minimiser(task: Task) -> tuple[Array, float]:
@@ -55,7 +55,7 @@ def _accelerated(task: Task) -> Array:
     step = 1 / (task.loss.curvature * square)
     x = y = np.zeros(a.shape[1])
     t = 1.0
-    for _ in range(_STEPS):
+    for _ in range(_MAX_STEPS):
         new = task.regulariser.prox(y - step * _gradient(task, y), step)
         if (y - new) @ (new - x) > 0:
             t = 1.0
@@ -105,5 +105,5 @@ def _require_optimal(task: Task, x: Array) -> None:
         raise ArithmeticError("the minimiser was not found: the classes are separable, and the risk has none")
     residual = np.abs(x - task.regulariser.prox(x - _gradient(task, x), 1.0)).max()
     size = max(np.abs(task.loss.gradients(x, task.features, task.targets)).max(), 1e-300)
-    if not residual <= _RESIDUAL * size:
+    if not residual <= _RELATIVE_RESIDUAL * size:
         raise ArithmeticError(f"the minimiser was not found: the optimality residual is {residual:.3g}")

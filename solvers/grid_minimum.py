@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 
 from corrnoise.theory.numerics.checks import Array
 
-_PROMISING = 3.0  # largest ratio of a grid value to the least one from which a search starts
+_MAX_START_RATIO = 3.0  # largest ratio of a grid value to the least one from which a search starts
 
 
 def smallest_minimum(
@@ -27,7 +27,7 @@ def smallest_minimum(
     place = float(points[best])
     least = float(values[best])
     padded = np.concatenate([[math.inf], values, [math.inf]])
-    promising = (values <= padded[:-2]) & (values <= padded[2:]) & (values <= _PROMISING * least)
+    promising = (values <= padded[:-2]) & (values <= padded[2:]) & (values <= _MAX_START_RATIO * least)
     for k in np.flatnonzero(promising).tolist():
         bounds = points[max(k - 1, 0)], points[min(k + 1, points.size - 1)]
         found = minimize_scalar(function, bounds=bounds, method="bounded", options={"xatol": width})

@@ -61,16 +61,16 @@ SAMPLERS: dict[str, str] = {
 NO_FLOOR = "no error is known that all noise for sampled batches is above"
 MOST_BINS = 2048  #: for which noise is searched
 MOST_GROUPS = 64  #: of cyclic Poisson sampling that are tried
-_ENTRIES = 2**15  # points times bins of an estimate
-_ORDERS = 64  # the largest order
-_WITHIN = 2e-3  # relative accuracy of an estimated multiplier, beside that of its points
-_CORRELATED = {"cyclic poisson": (TOEPLITZ,), "balls in bins": (BUFFERS, NU, ROOT)}
+_MAX_ENTRIES = 2**15  # points times bins of an estimate
+_MAX_ORDER = 64  # the largest order
+_MULTIPLIER_TOLERANCE = 2e-3  # relative accuracy of an estimated multiplier, beside that of its points
+_CORRELATED_FAMILIES = {"cyclic poisson": (TOEPLITZ,), "balls in bins": (BUFFERS, NU, ROOT)}
 _MOST_BUFFERS = 2  # in bins
-_STRIDE = 0.2  # of the logarithm of a multiplier
-_NUS = tuple(2.0**-k for k in range(2, 9))
-_ROOTS = (4, 16, 64)  # bands
-_SIMPLEX = 0.4  # size of its first simplex
-_EVALUATIONS = 30  # of a search, for each buffer
+_LOG_STRIDE = 0.2  # of the logarithm of a multiplier
+_NU_VALUES = tuple(2.0**-k for k in range(2, 9))
+_ROOT_BANDS = (4, 16, 64)  # bands
+_SIMPLEX_SIZE = 0.4  # size of its first simplex
+_BUFFER_EVALUATIONS = 30  # of a search, for each buffer
 
 
 DPSGD_POISSON = f"DP-SGD, {SAMPLERS['poisson']}"
@@ -132,7 +132,7 @@ def sampled_noises(
     progress : called with a line of text before every longer part
     """
     kind = visits.kind
-    correlated = _CORRELATED.get(kind, ()) if memory >= 1 and visits.period > 1 else ()
+    correlated = _CORRELATED_FAMILIES.get(kind, ()) if memory >= 1 and visits.period > 1 else ()
     judge = _Judge(objective, visits, budget) if kind == "balls in bins" else None
     for name in correlated if kind == "cyclic poisson" and correlated else (INDEPENDENT, *correlated):
         if family not in (None, name):
@@ -173,11 +173,11 @@ def _in_bins(family: str, judge: _Judge, memory: float) -> Iterator[ToeplitzNois
                 return
             yield noise
     elif family == NU:
-        short = rational(min((NuFTRL(nu) for nu in _NUS), key=judge.error), TOLERANCE)
+        short = rational(min((NuFTRL(nu) for nu in _NU_VALUES), key=judge.error), TOLERANCE)
         if short.memory(steps) <= memory:
             yield short
     else:
-        roots = [toeplitz.square_root(p) for p in _ROOTS if p <= min(memory + 1, steps)]
+        roots = [toeplitz.square_root(p) for p in _ROOT_BANDS if p <= min(memory + 1, steps)]
         if roots:
             yield min(roots, key=judge.error)
 
@@ -191,10 +191,10 @@ class _Judge:
         self.objective, self.visits = objective, visits
         self.epsilon, self.log_delta = budget.epsilon, math.log(budget.delta)
         bins = visits.period
-        count = max(_ENTRIES // bins, 32)
-        points = _fixed_points(count * (bins + _ORDERS))
+        count = max(_MAX_ENTRIES // bins, 32)
+        points = _fixed_points(count * (bins + _MAX_ORDER))
         self._normals = ndtri(points[: count * bins]).reshape(count, bins)
-        self._uniforms = points[count * bins :].reshape(_ORDERS, count)
+        self._uniforms = points[count * bins :].reshape(_MAX_ORDER, count)
         self._last = 1.0  # multiplier over the largest norm, where a search begins
 
     def error(self, noise: ToeplitzNoise) -> float:
@@ -212,10 +212,10 @@ class _Judge:
 
         low = high = math.log(self._last * size)
         while excess(low) <= 0:
-            low -= _STRIDE
+            low -= _LOG_STRIDE
         while excess(high) > 0:
-            high += _STRIDE
-        found = math.exp(brentq(excess, low, high, xtol=_WITHIN))
+            high += _LOG_STRIDE
+        found = math.exp(brentq(excess, low, high, xtol=_MULTIPLIER_TOLERANCE))
         self._last = found / size
         return found
 
@@ -224,7 +224,7 @@ class _Judge:
         lean = np.zeros_like(root)  # Σ_l V_{i_l j}
         weight = np.zeros(len(root))  # log Π n_k
         least, order, chosen = math.inf, 1, (lean, weight)
-        for a in range(1, _ORDERS + 1):
+        for a in range(1, _MAX_ORDER + 1):
             top = lean.max(axis=1)
             sums = np.cumsum(np.exp(lean - top[:, np.newaxis]), axis=1)
             if a > 1:
@@ -269,8 +269,8 @@ def _tuned_buffers(judge: _Judge, count: int) -> PoleNoise:
         return math.log(judge.error(PoleNoise(zeros, poles))) if separate(zeros, poles) else math.inf
 
     first = variables_of(np.sort(start.zeros), np.sort(start.poles))
-    around = np.vstack([first, first + _SIMPLEX * np.eye(first.size)])
-    options = {"maxfev": _EVALUATIONS * count, "xatol": 3e-2, "fatol": 1e-3, "initial_simplex": around}
+    around = np.vstack([first, first + _SIMPLEX_SIZE * np.eye(first.size)])
+    options = {"maxfev": _BUFFER_EVALUATIONS * count, "xatol": 3e-2, "fatol": 1e-3, "initial_simplex": around}
     found = minimize(loss, first, method="Nelder-Mead", options=options)
     return PoleNoise(*gaps_of(found.x))
 

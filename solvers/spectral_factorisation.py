@@ -27,14 +27,16 @@ from corrnoise.theory.numerics.checks import Array
 
 PowerSpectrum = Callable[[Array], Array]
 
-_GRIDS = [2**10, 2**12, 2**14, 2**16, 2**18]
+_GRID_SIZES = [2**10, 2**12, 2**14, 2**16, 2**18]
 _ALL_WARPS = 2**12  # the largest grid on which all warps are tried
-_WARPS = [0.0, *(sign * (1 - 2.0**-j) for j in range(1, 21) for sign in (1, -1))]
-_KEPT = 4  # warps that are tried on larger grids
-_SETTLED = 1e-12  # largest norm of the upper half of a cepstrum that is accepted
-_REPRODUCED = 8e-11  # largest relative error of |B|² at the frequencies of the check
-_NEAR = np.geomspace(1e-9, 0.5, 400)
-_CHECKED = np.concatenate([_NEAR, np.linspace(0.5, np.pi - 0.5, 1001)[1:-1], np.pi - _NEAR[::-1]])
+_WARP_VALUES = [0.0, *(sign * (1 - 2.0**-j) for j in range(1, 21) for sign in (1, -1))]
+_KEPT_WARPS = 4  # warps that are tried on larger grids
+_MAX_TAIL_NORM = 1e-12  # largest norm of the upper half of a cepstrum that is accepted
+_MAX_RELATIVE_ERROR = 8e-11  # largest relative error of |B|² at the frequencies of the check
+_NEAR_FREQUENCIES = np.geomspace(1e-9, 0.5, 400)
+_CHECKED_FREQUENCIES = np.concatenate(
+    [_NEAR_FREQUENCIES, np.linspace(0.5, np.pi - 0.5, 1001)[1:-1], np.pi - _NEAR_FREQUENCIES[::-1]]
+)
 
 
 def _logarithm(power: PowerSpectrum, frequencies: Array) -> Array:
@@ -74,7 +76,9 @@ class _Attempt:
         logarithm = _logarithm(power, 2 * np.arctan2((1 - warp) * sine, (1 + warp) * sine[::-1]))
         cepstrum = fft.dct(logarithm, type=2)[1:] / (2 * grid)
         bends = np.diff(logarithm, 2)
-        warped = 2 * np.arctan2((1 + warp) * np.sin(_CHECKED / 2), (1 - warp) * np.cos(_CHECKED / 2))
+        warped = 2 * np.arctan2(
+            (1 + warp) * np.sin(_CHECKED_FREQUENCIES / 2), (1 - warp) * np.cos(_CHECKED_FREQUENCIES / 2)
+        )
         unseen = np.interp(warped, angles, logarithm) - checked
         roughness = max(np.abs(bends).max(), np.abs(unseen).max())
         return cls(warp, cepstrum, float(np.linalg.norm(cepstrum[grid // 2 :])), float(roughness))
@@ -87,7 +91,7 @@ class _Attempt:
 
 def _deviation(noise: CepstralNoise, checked: Array) -> float:
     """The largest relative difference of |B|² from a constant times the power spectrum, between the grid points."""
-    return float(np.expm1(np.ptp(np.log(noise.power_spectrum(_CHECKED)) - checked)))
+    return float(np.expm1(np.ptp(np.log(noise.power_spectrum(_CHECKED_FREQUENCIES)) - checked)))
 
 
 def noise_from_power_spectrum(power: PowerSpectrum) -> ToeplitzNoise:
@@ -131,23 +135,23 @@ def noise_from_power_spectrum(power: PowerSpectrum) -> ToeplitzNoise:
     owner = getattr(power, "__self__", None)
     if isinstance(owner, ProductNoise | CepstralNoise) and power == owner.power_spectrum:
         return owner
-    checked = _logarithm(power, _CHECKED)
-    warps = _WARPS
+    checked = _logarithm(power, _CHECKED_FREQUENCIES)
+    warps = _WARP_VALUES
     deviation = None
-    for grid in _GRIDS:
+    for grid in _GRID_SIZES:
         attempts = [_Attempt.at(power, checked, warp, grid) for warp in warps]
-        settled = [attempt.noise() for attempt in attempts if attempt.tail <= _SETTLED]
+        settled = [attempt.noise() for attempt in attempts if attempt.tail <= _MAX_TAIL_NORM]
         for noise in sorted(settled, key=lambda noise: (noise.warp != 0, noise.cepstrum.size)):
             deviation = _deviation(noise, checked)
-            if deviation <= _REPRODUCED:
+            if deviation <= _MAX_RELATIVE_ERROR:
                 return noise
         if grid >= _ALL_WARPS:
             attempts.sort(key=lambda attempt: attempt.roughness)
-            warps = list({0.0, *(attempt.warp for attempt in attempts[:_KEPT])})
+            warps = list({0.0, *(attempt.warp for attempt in attempts[:_KEPT_WARPS])})
     reason = "the cepstrum does not fall below rounding"
     if deviation is not None:
         reason = f"between them it is off by {deviation:.1e}"
     raise ArithmeticError(
-        f"power is not resolved by {_GRIDS[-1]} frequencies ({reason}): it must be free of jumps, of zeros and poles "
-        "on the unit circle, of features narrower than 1e-6 at 0, 1e-5 at π or 3e-4 between, and of rounding errors"
+        f"power is not resolved by {_GRID_SIZES[-1]} frequencies ({reason}): it must have no jumps, no zeros or poles "
+        "on the unit circle, no features narrower than 1e-6 at 0, 1e-5 at π or 3e-4 between, and no rounding errors"
     )

@@ -42,16 +42,16 @@ from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 from corrnoise.theory.problems.quadratic import QuadraticProblem, checked_quadratic
 from corrnoise.theory.problems.strongly_convex import Criterion, StronglyConvex
 
-_SPACING = 0.5  # of the first grid, on a logarithmic scale
-_WIDTH = 1e-9  # of the interval that is left around a minimum at the end
-_BOUND_SPACING = 2.0  # as _SPACING, for bounds
-_BOUND_WIDTH = 1e-2  # as _WIDTH, for bounds
-_CLOSE = 6.0  # logit of the largest share of the stability limit that is tried
-_GAIN = 1e-12  # smallest relative decrease of the error that is not rounding
-_LONG = 1e6  # steps × dimension above which the search uses shorter sums
+_GRID_SPACING = 0.5  # of the first grid, on a logarithmic scale
+_FINAL_WIDTH = 1e-9  # of the interval that is left around a minimum at the end
+_BOUND_SPACING = 2.0  # as _GRID_SPACING, for bounds
+_BOUND_WIDTH = 1e-2  # as _FINAL_WIDTH, for bounds
+_MAX_LOGIT = 6.0  # logit of the largest share of the stability limit that is tried
+_MIN_DECREASE = 1e-12  # smallest relative decrease of the error that is not rounding
+_LONG_WORK = 1e6  # steps × dimension above which the search uses shorter sums
 _FEW_FACTORS = 40  # noise with more factors is replaced by noise with poles
-_TOLERANCE = 1e-12  # of that replacement
-_SQUARED = Budget(0.5)  # under which the variance of a draw is γ²
+_SUM_TOLERANCE = 1e-12  # of that replacement
+_SENSITIVITY_BUDGET = Budget(0.5)  # under which the variance of a draw is γ²
 
 
 def _at(problem: QuadraticProblem, learning_rate: float) -> QuadraticProblem:
@@ -116,9 +116,11 @@ def stationary_nu(
     gains = problem.gains
 
     def scatter(noise: NuFTRL) -> float:
-        return noise.variance(_SQUARED, participation) * float((noise.averaged_variance(rates) * gains).sum())
+        return noise.variance(_SENSITIVITY_BUDGET, participation) * float(
+            (noise.averaged_variance(rates) * gains).sum()
+        )
 
-    return _best_nu(scatter, (float(rates.min()), float(rates.max())), _SPACING, _WIDTH)
+    return _best_nu(scatter, (float(rates.min()), float(rates.max())), _GRID_SPACING, _FINAL_WIDTH)
 
 
 def _best_nu(error: Callable[[NuFTRL], float], rates: tuple[float, float], spacing: float, width: float) -> float:
@@ -291,16 +293,16 @@ def best_learning_rate(
 
     start = float(problem.learning_curve(DPSGD(), 0, initial_offset=offset)[0])
     slope = 2 * steps * float(problem.eigenvalues.max())
-    places = [_CLOSE]
-    values = [error(_CLOSE)]
-    while learning_rate(places[-1]) * slope > max(1 - min(values) / start, _GAIN):
-        places.append(places[-1] - _SPACING)
+    places = [_MAX_LOGIT]
+    values = [error(_MAX_LOGIT)]
+    while learning_rate(places[-1]) * slope > max(1 - min(values) / start, _MIN_DECREASE):
+        places.append(places[-1] - _GRID_SPACING)
         values.append(error(places[-1]))
-    if min(values) > (1 - _GAIN) * start:
+    if min(values) > (1 - _MIN_DECREASE) * start:
         raise ValueError(
             f"initial_offset must be larger: against this noise no learning rate improves on F(θ_0) − F* = {start!r}"
         )
-    place, least = smallest_minimum(error, np.array(places[::-1]), np.array(values[::-1]), _WIDTH)
+    place, least = smallest_minimum(error, np.array(places[::-1]), np.array(values[::-1]), _FINAL_WIDTH)
     best = _at(problem, learning_rate(place))
     found = noise_at(best)
     return TunedRun(learning_rate=best.learning_rate, error=exact(best, found) if shortened else least, noise=found)
@@ -361,7 +363,7 @@ class _Shortened:
     @staticmethod
     def applies(problem: QuadraticProblem, steps: int, offset: Array) -> bool:
         """Whether the sums are long, and the eigendirections differ in their eigenvalues only."""
-        return steps * problem.eigenvalues.size > _LONG and offset.ndim == 0 and np.ndim(problem.kurtosis) == 0
+        return steps * problem.eigenvalues.size > _LONG_WORK and offset.ndim == 0 and np.ndim(problem.kurtosis) == 0
 
     def error(self, tuned: QuadraticProblem, noise: ToeplitzNoise) -> float:
         """½ Σ v_j after T steps on ``tuned`` with ``noise``, with a relative error of about 1e-10."""
@@ -386,7 +388,7 @@ class _Shortened:
         steps = self.participation.length
         if isinstance(noise, ProductNoise) and noise.gaps.size > _FEW_FACTORS:
             with suppress(ValueError):  # noise without an approximation is used unchanged
-                poles = rational(noise, _TOLERANCE)
+                poles = rational(noise, _SUM_TOLERANCE)
                 if isinstance(poles, ProductNoise):
                     series = np.empty((2, steps))
                     sections = poles.sections()
@@ -396,4 +398,4 @@ class _Shortened:
                     if worst.kind == "reshuffled":
                         return series[0], poles.sensitivity_upper_bound(worst)
                     return series[0], toeplitz_sensitivity(series[1], worst).upper
-        return noise.coefficients(steps), math.sqrt(noise.variance(_SQUARED, self.participation))
+        return noise.coefficients(steps), math.sqrt(noise.variance(_SENSITIVITY_BUDGET, self.participation))

@@ -20,13 +20,13 @@ from corrnoise.support.kernels import kernel
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 from corrnoise.theory.participation import Indices, Participation
 from corrnoise.theory.patterns import number_of_patterns, patterns
 
-_UNIT = 2.0**-53
-_STARTS = 4
+_MAX_STARTS = 4
 _MOST_SWEEPS = 2000
-_AGREEMENT = 1e-10  # of both ends, relative, at which no further start is tried
+_RELATIVE_AGREEMENT = 1e-10  # of both ends, relative, at which no further start is tried
 _MOST_PATTERNS = 100_000
 
 
@@ -86,9 +86,9 @@ def worst_gradients(block: ArrayLike) -> tuple[float, float, Array]:
     dimension = math.isqrt(2 * size) + 2  # (sqrt(8k + 1) − 1)/2 attain the maximum, and one more helps the ascent
     value = -math.inf
     total = float(np.abs(matrix).sum())
-    upper = total * (1 + 16 * size * _UNIT)
+    upper = total * (1 + 16 * size * UNIT_ROUNDOFF)
     best = _start(size, dimension, 0)
-    for number in range(_STARTS):
+    for number in range(_MAX_STARTS):
         gradients = _start(size, dimension, number)
         sizes = _ascend(matrix, gradients, _MOST_SWEEPS)
         multipliers = np.diag(matrix) + sizes
@@ -96,9 +96,9 @@ def worst_gradients(block: ArrayLike) -> tuple[float, float, Array]:
         if attained > value:
             value, best = attained, gradients
         least = float(np.linalg.eigvalsh(np.diag(multipliers) - matrix)[0])
-        slack = 16 * size * _UNIT * (total + float(multipliers.sum()))
+        slack = 16 * size * UNIT_ROUNDOFF * (total + float(multipliers.sum()))
         upper = min(upper, float(multipliers.sum()) + slack + size * max(0.0, slack - least))
-        if value >= upper * (1 - _AGREEMENT):
+        if value >= upper * (1 - _RELATIVE_AGREEMENT):
             break
     return value, upper, best
 
@@ -133,7 +133,7 @@ def worst_case(strategy: ArrayLike, participation: Participation) -> WorstCase:
             value = attained
             worst = every[index]
             gradients = rows
-    rounding = participation.count * (matrix.shape[0] + 2 * participation.count + 64) * _UNIT
+    rounding = participation.count * (matrix.shape[0] + 2 * participation.count + 64) * UNIT_ROUNDOFF
     return WorstCase(
         value=math.sqrt(max(value, 0.0)),
         upper=math.sqrt(max(upper, 0.0)) * (1 + rounding),

@@ -54,9 +54,9 @@ from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.numerics.rounding import rounded_up
 
-_PRECISIONS = tuple(64 * 2**k for k in range(7))  # bits; 4096 suffice for exponents such as ε²/ρ of any two floats
-_LEAST = 5e-324
-_INFINITY = 0x7FF0000000000000  # as a bit pattern
+_PRECISION_BITS = tuple(64 * 2**k for k in range(7))  # bits; 4096 suffice for exponents such as ε²/ρ of any two floats
+_MIN_FLOAT = 5e-324  # the smallest positive one
+_INFINITY_BITS = 0x7FF0000000000000  # as a bit pattern
 
 
 def _decided(formula: Callable[[], arb], verdict: Callable[[arb], Any]) -> Any:
@@ -65,7 +65,7 @@ def _decided(formula: Callable[[], arb], verdict: Callable[[arb], Any]) -> Any:
     The precision grows until both ends of the ball give the same verdict.  If that never happens, the two numbers agree
     to a thousand digits.  Then the verdict on the upper end is returned; the caller makes sure that it is the safe one.
     """
-    for precision in _PRECISIONS:
+    for precision in _PRECISION_BITS:
         with ctx.workprec(precision):
             ball = formula()
             low, high = verdict(ball.lower()), verdict(ball.upper())
@@ -90,7 +90,7 @@ def _switch(holds: Callable[[float], bool]) -> tuple[float, float]:
         return float(np.int64(pattern).view(np.float64))
 
     low = 0
-    high = _INFINITY
+    high = _INFINITY_BITS
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(number(middle)) else (middle, high)
@@ -192,7 +192,7 @@ class Budget(Record):
             return math.inf
         gamma = checks.real("sensitivity", sensitivity, "(0, inf)")
         factor = ADJACENCIES[self.adjacency]
-        with ctx.workprec(_PRECISIONS[1]):
+        with ctx.workprec(_PRECISION_BITS[1]):
             # The factor 1 + 2⁻⁵⁰ exceeds the rounding error of a later product with the clip norm.
             return rounded_up(factor * arb(gamma) / (2 * arb(self.gaussian_rho)).sqrt() * (1 + arb(2) ** -50))
 
@@ -268,7 +268,7 @@ def gaussian_noise_multiplier(rho: float) -> float:
     accountants take this number for the run.  It is not the factor of the noise that is added.
     """
     rho = checks.real("rho", rho, "(0, inf)")
-    with ctx.workprec(_PRECISIONS[1]):
+    with ctx.workprec(_PRECISION_BITS[1]):
         return -rounded_up(-1 / (2 * arb(rho)).sqrt())
 
 
@@ -354,7 +354,7 @@ def gaussian_delta(rho: float, epsilon: float) -> float:
     rho = checks.real("rho", rho, "(0, inf)")
     epsilon = checks.real("epsilon", epsilon, "[0, inf)")
     # The exact δ is in (0, 1); clamping to it decides the cases that no precision would decide.
-    delta = _decided(lambda: _gaussian_curve(rho, epsilon), lambda x: min(max(rounded_up(x), _LEAST), 1.0))
+    delta = _decided(lambda: _gaussian_curve(rho, epsilon), lambda x: min(max(rounded_up(x), _MIN_FLOAT), 1.0))
     return float(delta)
 
 

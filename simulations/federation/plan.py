@@ -45,6 +45,7 @@ from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 from corrnoise.theory.objectives.workloads import PrefixSums
 from corrnoise.theory.papers.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.participation import Participation
@@ -53,7 +54,6 @@ from corrnoise.theory.privacy import Budget
 Level = Literal["example", "client"]
 Noise = Literal["best-share", "two-buffers"]
 NOISES: tuple[Noise, ...] = ("best-share", "two-buffers")
-_UNIT = 2.0**-53
 MAX_PARTICIPATIONS = 10**6  #: of a client, and rounds, because a plan that a server sends is judged by its client
 _SIZES = "[1e-50, 1e50]"
 
@@ -204,9 +204,9 @@ class Plan(Record):
         b = self.batch if self.unit == "example" else 1
         m = self.participants if self.trust == "central" else 1
         reach = (self.rounds + 3) / 2 if self.guard == "centred" else 2.0
-        terms = (self.batch + 2 + (m if m > 1 else 0)) * _UNIT
+        terms = (self.batch + 2 + (m if m > 1 else 0)) * UNIT_ROUNDOFF
         # Theorem 9 as corrected; sums over clients round as sums over examples do, and b counts the terms of a mean.
-        excess = _UNIT * (self.dimension + 5) + b * m * reach * terms / (1 - terms)
+        excess = UNIT_ROUNDOFF * (self.dimension + 5) + b * m * reach * terms / (1 - terms)
         return replace(self.budget, clip_norm=norm / (b * m) * (1 + excess))
 
     @property

@@ -13,7 +13,7 @@ from corrnoise.support.kernels import kernel
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.inlined import dot, inlined
 
-_LOST = 1e-15  # share of a squared response that is left by rounding when others are taken off
+_CANCELLATION_SHARE = 1e-15  # share of a squared response that is left by rounding when others are taken off
 
 
 @kernel
@@ -24,7 +24,7 @@ def _pivots(gram: Array, pivots: Array) -> None:
         before = pivots[s] = gram[s, s]
         for r in range(s):
             before += gram[s, r] * gram[s, r] / pivots[r] if pivots[r] > 0.0 else 0.0
-        if not pivots[s] > _LOST * before:
+        if not pivots[s] > _CANCELLATION_SHARE * before:
             pivots[s] = 0.0
             continue
         for i in range(s + 1, m):

@@ -17,19 +17,19 @@ import math
 import numpy as np
 
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 
-UNIT = 2.0**-53
-_SLACK = 1 + 2.0**-30  # for the rounding errors of bounds of rounding errors
+_ROUNDING_FACTOR = 1 + 2.0**-30  # for the rounding errors of bounds of rounding errors
 
 
 def gamma(operations: float) -> float:
     """An upper bound of (1 − u)^{−m} − 1, the relative error of m = ``operations`` roundings."""
-    return operations * UNIT / (1 - operations * UNIT) * _SLACK
+    return operations * UNIT_ROUNDOFF / (1 - operations * UNIT_ROUNDOFF) * _ROUNDING_FACTOR
 
 
 def sum_of_squares_above(values: Array) -> float:
     """An upper bound of Σ x²."""
-    return math.fsum(np.square(values).ravel().tolist()) * (1 + 4 * UNIT)
+    return math.fsum(np.square(values).ravel().tolist()) * (1 + 4 * UNIT_ROUNDOFF)
 
 
 def nuclear_norm_below(matrix: Array, uncertainty: Array | float, isometry: Array) -> float:
@@ -41,13 +41,15 @@ def nuclear_norm_below(matrix: Array, uncertainty: Array | float, isometry: Arra
     products = matrix * isometry
     size = np.abs(isometry)
     inner = math.fsum(products.ravel().tolist())
-    lost = 2 * UNIT * float(np.abs(products).sum()) + float((uncertainty * size).sum())
+    lost = 2 * UNIT_ROUNDOFF * float(np.abs(products).sum()) + float((uncertainty * size).sum())
     count = matrix.shape[0]
     gram = isometry.T @ isometry
     gram[np.diag_indices_from(gram)] -= 1.0
     rounding = gamma(count + 2) * float(size.sum(axis=0).max()) * float(size.sum(axis=1).max())
     excess = float(np.linalg.norm(gram)) + rounding
-    return max(0.0, (inner - lost * _SLACK) / math.sqrt(1 + excess * _SLACK) * (1 - 8 * UNIT))
+    return max(
+        0.0, (inner - lost * _ROUNDING_FACTOR) / math.sqrt(1 + excess * _ROUNDING_FACTOR) * (1 - 8 * UNIT_ROUNDOFF)
+    )
 
 
 def product_with_uncertainty(left: Array, right: Array) -> tuple[Array, Array]:

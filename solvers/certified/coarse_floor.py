@@ -19,10 +19,10 @@ import numpy as np
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
 from corrnoise.solvers.objectives import workload_of_weights
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 from corrnoise.theory.participation import Participation
 
-_UNIT = 2.0**-53
-_TOLERANCE = 1e-3  # of the search in the coarse run
+_COARSE_TOLERANCE = 1e-3  # of the search in the coarse run
 
 
 def coarse_lower_bound(weights: Array, participation: Participation, *, coarse_steps: int = 256) -> float:
@@ -42,7 +42,7 @@ def coarse_lower_bound(weights: Array, participation: Participation, *, coarse_s
     first = np.searchsorted(place, np.arange(used.size))
     coarse = np.add.reduceat(np.add.reduceat(weights, first, 0), first, 1)
     epochs = Participation.fixed_epochs(used.size, period=coarse_b)
-    (factors,) = fixed_epochs_bounds(workload_of_weights(coarse), epochs, tolerance=_TOLERANCE).arrays
+    (factors,) = fixed_epochs_bounds(workload_of_weights(coarse), epochs, tolerance=_COARSE_TOLERANCE).arrays
     # Row i of L is that of its epoch in the factor of its class; classes do not meet.
     whole = np.zeros((n, b * k))
     for r in range(b):
@@ -50,5 +50,5 @@ def coarse_lower_bound(weights: Array, participation: Participation, *, coarse_s
         whole[np.ix_(of_class, r * k + np.arange(k))] = factors[r // merged, : of_class.size]
     budget = sum(float(np.square(whole[r::b]).sum(axis=1).max()) for r in range(b))
     values = np.linalg.eigvalsh(whole.T @ weights @ whole)
-    safe = np.maximum(values - 8 * n * _UNIT * values[-1], 0.0)
+    safe = np.maximum(values - 8 * n * UNIT_ROUNDOFF * values[-1], 0.0)
     return float(np.sqrt(safe).sum()) ** 2 / budget * (1 - 1e-12)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.solvers.certified.certificates import UNIT, nuclear_norm_below, product_with_uncertainty
+from corrnoise.solvers.certified.certificates import nuclear_norm_below, product_with_uncertainty
 from corrnoise.solvers.certified.fixed_point import Bracket, Evaluation, bracket_optimum
 from corrnoise.solvers.certified.selected_inverses import ring_root
 from corrnoise.solvers.objectives import dense_size, full_rank_matrix
@@ -30,11 +30,12 @@ from corrnoise.theory.mechanisms.matrix import MatrixNoise, causal_strategy
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.inverse_square_root import inverse_square_root
+from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 from corrnoise.theory.objectives.workloads import PrefixSums, Workload
 from corrnoise.theory.participation import Participation
 
 LARGEST_CERTIFIED = 2048  #: steps up to which the lower bound includes rounding errors
-_TINY = 1e-300
+_TINY_DENOMINATOR = 1e-300  # in place of 0
 _LEAST_LOGARITHM = -46.0
 
 
@@ -50,7 +51,11 @@ class Factors(NamedTuple):
     def of(cls, logarithms: Array, directions: Array, inside: NDArray[np.bool_]) -> Factors:
         budgets = np.exp(np.maximum(logarithms - logarithms.max(), _LEAST_LOGARITHM))
         lengths = np.linalg.norm(directions, axis=2, keepdims=True)
-        rows = np.sqrt(budgets / budgets.sum())[:, np.newaxis, np.newaxis] * directions / np.maximum(lengths, _TINY)
+        rows = (
+            np.sqrt(budgets / budgets.sum())[:, np.newaxis, np.newaxis]
+            * directions
+            / np.maximum(lengths, _TINY_DENOMINATOR)
+        )
         return cls(rows * inside[:, :, np.newaxis])
 
     def weights(self) -> Array:
@@ -59,7 +64,7 @@ class Factors(NamedTuple):
     def budget(self) -> float:
         """Σ_r max diag R_r, rounded up."""
         longest = np.square(self.blocks).sum(axis=2).max(axis=1)
-        return math.fsum(longest) * (1 + (self.blocks.shape[1] + 4) * UNIT)
+        return math.fsum(longest) * (1 + (self.blocks.shape[1] + 4) * UNIT_ROUNDOFF)
 
     def matrix(self, places: Places) -> Array:
         """L as a matrix in the order of the steps."""
@@ -160,8 +165,10 @@ def ascend(
         step = blocks @ factors.blocks
         lengths = np.linalg.norm(step, axis=2)
         budgets = np.square(np.where(inside, lengths, 0.0).sum(axis=1))
-        directions = np.where(inside[:, :, np.newaxis], step / np.maximum(lengths, _TINY)[:, :, np.newaxis], 0.0)
-        plain = np.concatenate([np.log(np.maximum(budgets / budgets.sum(), _TINY)), directions.ravel()])
+        directions = np.where(
+            inside[:, :, np.newaxis], step / np.maximum(lengths, _TINY_DENOMINATOR)[:, :, np.newaxis], 0.0
+        )
+        plain = np.concatenate([np.log(np.maximum(budgets / budgets.sum(), _TINY_DENOMINATOR)), directions.ravel()])
         return Evaluation(trace**2 / factors.budget(), upper, plain, factors)
 
     start = np.concatenate([np.zeros(b), np.tile(np.eye(k), (b, 1, 1)).ravel()])
@@ -213,7 +220,7 @@ def fixed_epochs_bounds(
         lower = _lower_bound(workload.matrix(), found.low.point, places)
     return Certificate(
         value=math.sqrt(found.high.upper / rows),
-        lower_bound=math.sqrt(lower) * (1 - 2 * UNIT),
+        lower_bound=math.sqrt(lower) * (1 - 2 * UNIT_ROUNDOFF),
         rigorous=rigorous,
         iterations=found.iterations,
         arrays=(found.high.point.blocks,),
@@ -242,4 +249,8 @@ def _lower_bound(matrix: Array, factors: Factors, places: Places) -> float:
     rows, n = matrix.shape
     product, uncertainty = product_with_uncertainty(matrix, factors.matrix(places)[:n, :n])
     left, _, right = np.linalg.svd(product, full_matrices=False)
-    return nuclear_norm_below(product, uncertainty, left @ right) ** 2 / (factors.budget() * rows) * (1 - 8 * UNIT)
+    return (
+        nuclear_norm_below(product, uncertainty, left @ right) ** 2
+        / (factors.budget() * rows)
+        * (1 - 8 * UNIT_ROUNDOFF)
+    )

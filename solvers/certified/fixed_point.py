@@ -18,8 +18,8 @@ import numpy as np
 
 from corrnoise.theory.numerics.checks import Array
 
-_MEMORY = 6
-_DEPENDENT = 1e-12  # relative singular values that the extrapolation ignores
+_EXTRAPOLATED_STEPS = 6  # earlier iterates
+_MIN_SINGULAR_VALUE = 1e-12  # relative singular values that the extrapolation ignores
 
 Point = TypeVar("Point")
 
@@ -46,7 +46,7 @@ def _extrapolated(points: list[Array], images: list[Array]) -> Array:
     residuals = np.array(images) - np.array(points)
     if len(points) == 1:
         return images[0]
-    weights = np.linalg.lstsq(np.diff(residuals, axis=0).T, residuals[-1], rcond=_DEPENDENT)[0]
+    weights = np.linalg.lstsq(np.diff(residuals, axis=0).T, residuals[-1], rcond=_MIN_SINGULAR_VALUE)[0]
     return np.asarray(images[-1] - weights @ np.diff(np.array(images), axis=0))
 
 
@@ -71,5 +71,5 @@ def bracket_optimum(
             iterations += 1
         low = now if now.lower > low.lower else low
         high = now if now.upper < high.upper else high
-        points, images = [*points[-_MEMORY:], trial], [*images[-_MEMORY:], now.plain]
+        points, images = [*points[-_EXTRAPOLATED_STEPS:], trial], [*images[-_EXTRAPOLATED_STEPS:], now.plain]
     return Bracket(low, high, iterations)

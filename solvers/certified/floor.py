@@ -18,7 +18,7 @@ LARGEST = f"{LONG}, of the mean error, which is at most the largest"
 COARSE = "the floor is a dual bound, from the optimum of a shorter run, computed in float64"
 _LONGEST_RIGOROUS = 1024  # steps; the decomposition of a rigorous floor then takes a second at most
 _LONGEST_ONCE = 100_000  # steps; the optimum of prefix sums with one participation then takes seconds
-_LONGEST = 10_000  # the same for several epochs, if they are few
+_MAX_DENSE_STEPS = 10_000  # the same for several epochs, if they are few
 _FEW_EPOCHS = 200_000  # steps times squared epochs
 #: Most steps of a floor that takes about 0.2 s: prefix sums in one epoch, prefix sums, and everything else ...
 _QUICK_ONCE, _QUICK_PREFIX, _QUICK_STEPS = 4096, 400, 128
@@ -38,9 +38,9 @@ def floor(objective: RunObjective, participation: Participation) -> tuple[float 
     if prefix and who.once:
         exact = n <= _LONGEST_ONCE
     elif prefix and n > LARGEST_CERTIFIED:
-        exact = n <= _LONGEST and n * epochs.count**2 <= _FEW_EPOCHS
+        exact = n <= _MAX_DENSE_STEPS and n * epochs.count**2 <= _FEW_EPOCHS
     if prefix and who.once and exact:
-        tolerance = 1e-3 if n <= _LONGEST else 1e-2
+        tolerance = 1e-3 if n <= _MAX_DENSE_STEPS else 1e-2
         found = single_participation_bounds(PrefixSums(n), objective=objective.kind, tolerance=tolerance)
         return found.lower_bound**2, found.rigorous, found
     if prefix and exact and objective.kind == "mean":

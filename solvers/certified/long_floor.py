@@ -25,22 +25,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.solvers.certified.blocks import joined
-from corrnoise.solvers.certified.certificates import UNIT
 from corrnoise.solvers.certified.fixed_epochs import Factors, Roots, ascend, in_fixed_epochs
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.recursion import Recursion
 
-_LEAF = (128, 256)  # steps of the smallest blocks, in any run and in one with the same step everywhere
-_PARTS = 24  # blocks that are joined to a larger one
-_DEGREES = 12  # polynomials on a block, at most
-_SIZE = 512  # of the short run
+_LEAF_STEPS = (128, 256)  # steps of the smallest blocks, in any run and in one with the same step everywhere
+_JOINED_BLOCKS = 24  # blocks that are joined to a larger one
+_MAX_DEGREE = 12  # polynomials on a block, at most
+_SHORT_STEPS = 512  # of the short run
 _MOST_EPOCHS = 512  # with rows of their own in L
-_DENSE = 128  # steps up to which each is a step of the short run
-_ALIKE = 1e-3  # share by which weights may be smaller than they are
-_ITERATIONS = 20
-_ROOM = 1 - 1e-7  # for the rounding errors of float64
-_LOST = 1e-15  # share of a squared response that is left by rounding when others are taken off
+_EXACT_STEPS = 128  # steps up to which each is a step of the short run
+_WEIGHT_SHARE = 1e-3  # share by which weights may be smaller than they are
+_MAX_ITERATIONS = 20
+_ROUNDING_FACTOR = 1 - 1e-7  # for the rounding errors of float64
+_CANCELLATION_SHARE = 1e-15  # share of a squared response that is left by rounding when others are taken off
 
 Parts = tuple[Array, Array, Array]  # Φ, Γ and Q of several blocks, see ``joined``
 
@@ -77,7 +77,7 @@ def _others(sizes: tuple[int, ...], count: int) -> Array:
 
 def _square_roots(values: Array) -> Array:
     """The square roots of eigenvalues, less what rounding may have added."""
-    return np.sqrt(np.maximum(values - 8 * values.size * UNIT * values[-1], 0.0))
+    return np.sqrt(np.maximum(values - 8 * values.size * UNIT_ROUNDOFF * values[-1], 0.0))
 
 
 def _details(gram: Array, basis: Array, rest: Array) -> float:
@@ -88,18 +88,18 @@ def _details(gram: Array, basis: Array, rest: Array) -> float:
     if rest.shape[1] == 0 or not gram.any():
         return 0.0
     values, vectors = np.linalg.eigh(basis.T @ gram @ basis)
-    seen = values > _LOST * values[-1]
+    seen = values > _CANCELLATION_SHARE * values[-1]
     explained = (rest.T @ gram @ basis) @ (vectors[:, seen] / np.sqrt(values[seen]))
     return float(_square_roots(np.linalg.eigvalsh(rest.T @ gram @ rest - explained @ explained.T)).sum())
 
 
 def _share(weights: Array, others: Array) -> float:
-    """The largest c with ``weights`` >= c ``others``, if these are so but for ``_ALIKE``; otherwise 0."""
+    """The largest c with ``weights`` >= c ``others``, if these are so but for ``_WEIGHT_SHARE``; otherwise 0."""
     if ((others == 0) & (weights > 0)).any():
         return 0.0
     ratios = np.divide(weights, others, out=np.empty_like(weights), where=others > 0)[others > 0]
     least = float(ratios.min(initial=np.inf))
-    return (1.0 if math.isinf(least) else least) if least >= (1 - _ALIKE) * ratios.max(initial=0.0) else 0.0
+    return (1.0 if math.isinf(least) else least) if least >= (1 - _WEIGHT_SHARE) * ratios.max(initial=0.0) else 0.0
 
 
 class Blocks:
@@ -113,7 +113,7 @@ class Blocks:
         self.run = run
         self.count = count
         self._steady = len(run.transition) == len(run.input) == 1
-        self._leaf = _LEAF[self._steady]
+        self._leaf = _LEAF_STEPS[self._steady]
         self._known: dict[int, tuple[Array, Block]] = {}  # the last that was made, and its weights, by its length
 
     def of(self, first: int, end: int) -> Block:
@@ -133,7 +133,7 @@ class Blocks:
         if size <= self._leaf:
             sizes, parts, inner = (1,) * size, self._steps(first, end), 0.0
         else:
-            number = min(_PARTS, -(-size // self._leaf))
+            number = min(_JOINED_BLOCKS, -(-size // self._leaf))
             edges = [first + i * size // number for i in range(number + 1)]
             blocks = [self.of(start, stop) for start, stop in pairwise(edges)]
             sizes = tuple(stop - start for start, stop in pairwise(edges))
@@ -227,8 +227,8 @@ def long_run_lower_bound(run: Recursion, participation: Participation, *, tolera
     n, b, k = run.steps, min(epochs.period, run.steps), epochs.count
     together = -(-k // _MOST_EPOCHS)  # epochs in which one row of L holds: then only constants enter, once an epoch
     k = -(-k // together)
-    count = 1 if together > 1 or n <= _DENSE else max(1, min(_DEGREES, _SIZE // (2 * k)))
-    number = 1 if together > 1 else min(b, max(1, _SIZE // (count * k)) if n > _DENSE else b)
+    count = 1 if together > 1 or n <= _EXACT_STEPS else max(1, min(_MAX_DEGREE, _SHORT_STEPS // (2 * k)))
+    number = 1 if together > 1 else min(b, max(1, _SHORT_STEPS // (count * k)) if n > _EXACT_STEPS else b)
     length = b * together
     edges = np.array([0, length]) if together > 1 else _edges(b, n % b, number)
     starts = edges[:-1, np.newaxis] + length * np.arange(k)
@@ -249,4 +249,4 @@ def long_run_lower_bound(run: Recursion, participation: Participation, *, tolera
     size = len(made) * count
     gram = joined(*stacked(made, count), np.zeros((size, 0)), False)[0] * np.outer(shares, shares)
     short = _ShortRun(gram, details, places, inside)
-    return ascend(short.roots, inside, tolerance=tolerance, max_iterations=_ITERATIONS).low.lower * _ROOM
+    return ascend(short.roots, inside, tolerance=tolerance, max_iterations=_MAX_ITERATIONS).low.lower * _ROUNDING_FACTOR

@@ -20,7 +20,7 @@ import numpy as np
 from corrnoise.support.kernels import kernel
 from corrnoise.theory.numerics.checks import Array
 
-_LANES = 8  # poles that run through the recursions side by side
+_POLE_LANES = 8  # poles that run through the recursions side by side
 
 
 @kernel
@@ -28,25 +28,25 @@ def bidiagonal_root(d: Array, e: Array, poles: Array, weights: Array) -> Array:
     """The diagonal of Σ_j w_j (L Lᵀ + c_j)⁻¹, shape (n,), in O(n m)."""
     n = d.size
     diagonal = np.zeros(n)
-    above = np.zeros((n, _LANES))
-    for first in range(0, poles.size, _LANES):
-        c = np.ones(_LANES)
-        w = np.zeros(_LANES)
-        for j in range(min(_LANES, poles.size - first)):
+    above = np.zeros((n, _POLE_LANES))
+    for first in range(0, poles.size, _POLE_LANES):
+        c = np.ones(_POLE_LANES)
+        w = np.zeros(_POLE_LANES)
+        for j in range(min(_POLE_LANES, poles.size - first)):
             c[j] = poles[first + j]
             w[j] = weights[first + j]
         for i in range(n - 1):
-            for j in range(_LANES):
+            for j in range(_POLE_LANES):
                 s = c[j] + above[i, j]
                 above[i + 1, j] = e[i] * s / (d[i] + s)
         p = c + d[n - 1]
         for i in range(n - 1, -1, -1):
             total = 0.0
-            for j in range(_LANES):
+            for j in range(_POLE_LANES):
                 total += w[j] / (p[j] + above[i, j])
             diagonal[i] += total
             if i > 0:
-                for j in range(_LANES):
+                for j in range(_POLE_LANES):
                     p[j] = c[j] + d[i - 1] * p[j] / (e[i - 1] + p[j])
     return diagonal
 

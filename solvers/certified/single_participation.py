@@ -24,7 +24,7 @@ from typing import NamedTuple, get_args
 
 import numpy as np
 
-from corrnoise.solvers.certified.certificates import UNIT, gamma, nuclear_norm_below, sum_of_squares_above
+from corrnoise.solvers.certified.certificates import gamma, nuclear_norm_below, sum_of_squares_above
 from corrnoise.solvers.certified.fixed_point import Evaluation, bracket_optimum
 from corrnoise.solvers.certified.selected_inverses import banded_root, bidiagonal_root, bidiagonal_root_matrix
 from corrnoise.solvers.objectives import dense_size, full_rank_matrix
@@ -34,11 +34,12 @@ from corrnoise.theory.mechanisms.toeplitz_losses import Objective
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.inverse_square_root import PoleSum, inverse_square_root
+from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 from corrnoise.theory.objectives.workloads import PrefixSums, Workload
 
 LARGEST_DECOMPOSED = 1024  #: steps of recursive workloads up to which singular values are computed in each iteration
 LARGEST_CERTIFIED = 2048  #: steps of recursive workloads up to which the lower bound includes rounding errors
-_FINEST = 1e-15
+_MIN_TOLERANCE = 1e-15
 _LEAST_LOGARITHM = -46.0  # of a weight, relative to the largest: where a weight tends to 0, errors stay below 1e-19
 
 
@@ -140,7 +141,7 @@ def _lower_bound_of_matrix(matrix: Array, v: Array, u: Array) -> float:
     scaled = rows[:, np.newaxis] * matrix * steps
     left, _, right = np.linalg.svd(scaled, full_matrices=False)
     trace = nuclear_norm_below(scaled, gamma(4) * np.abs(scaled), left @ right)
-    return trace**2 / (sum_of_squares_above(steps) * sum_of_squares_above(rows)) * (1 - 8 * UNIT)
+    return trace**2 / (sum_of_squares_above(steps) * sum_of_squares_above(rows)) * (1 - 8 * UNIT_ROUNDOFF)
 
 
 def single_participation_bounds(
@@ -160,7 +161,7 @@ def single_participation_bounds(
     """
     checks.instance("workload", workload, Workload)  # type: ignore[type-abstract]
     checks.choice("objective", objective, get_args(Objective))
-    tolerance = checks.real("tolerance", tolerance, f"[{_FINEST!r}, 1]")
+    tolerance = checks.real("tolerance", tolerance, f"[{_MIN_TOLERANCE!r}, 1]")
     max_iterations = checks.integer("max_iterations", max_iterations, 1)
     fast = isinstance(workload, PrefixSums)
     long = objective == "mean" and workload.steps > LARGEST_DECOMPOSED
@@ -185,8 +186,8 @@ def single_participation_bounds(
         both = math.fsum(v) * math.fsum(u)
         sensitivity = roots.steps / v
         errors = roots.rows / u if objective == "max" else np.array([trace / math.fsum(u)])
-        lower = trace**2 / both * (1 - roots.slack) ** 2 * (1 - 16 * UNIT)
-        upper = float(sensitivity.max() * errors.max()) / (1 - roots.slack) ** 2 * (1 + 16 * UNIT)
+        lower = trace**2 / both * (1 - roots.slack) ** 2 * (1 - 16 * UNIT_ROUNDOFF)
+        upper = float(sensitivity.max() * errors.max()) / (1 - roots.slack) ** 2 * (1 + 16 * UNIT_ROUNDOFF)
         plain = np.log(v) + 2 * np.log(sensitivity / trace)
         if objective == "max" and not fast:
             plain = np.concatenate([plain, np.log(u) + 2 * np.log(errors / trace)])

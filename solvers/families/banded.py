@@ -25,13 +25,14 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.optimize import OptimizeResult, minimize
 
-from corrnoise.solvers.certified.certificates import UNIT, gamma, nuclear_norm_below, product_with_uncertainty
+from corrnoise.solvers.certified.certificates import gamma, nuclear_norm_below, product_with_uncertainty
 from corrnoise.solvers.objectives import dense_size, full_rank_matrix
 from corrnoise.solvers.optimum import Certificate
 from corrnoise.theory.mechanisms.matrix import BandedNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 from corrnoise.theory.objectives.workloads import Workload
 from corrnoise.theory.participation import Participation
 
@@ -157,7 +158,7 @@ def _lower_bound(matrix: Array, form: _Form, root: Array) -> float:
         budget = max(math.fsum(spent[m : m + form.window]) for m in range(form.windows))
     product, uncertainty = product_with_uncertainty(matrix, factor)
     left, _, right = np.linalg.svd(product, full_matrices=False)
-    return nuclear_norm_below(product, uncertainty, left @ right) ** 2 / budget * (1 - (n + 16) * UNIT)
+    return nuclear_norm_below(product, uncertainty, left @ right) ** 2 / budget * (1 - (n + 16) * UNIT_ROUNDOFF)
 
 
 def best_bands(
@@ -237,7 +238,7 @@ def best_bands(
     rows = matrix.shape[0]
     certificate = Certificate(
         value=math.sqrt(value / rows),
-        lower_bound=math.sqrt(lower / rows) * (1 - 2 * UNIT),
+        lower_bound=math.sqrt(lower / rows) * (1 - 2 * UNIT_ROUNDOFF),
         rigorous=True,
         iterations=iterations,
         strategies=f"strategies with {count} bands and "

@@ -39,14 +39,14 @@ from corrnoise.theory.participation import Participation
 
 LONGEST_SCALED = 2048  #: steps up to which noise with a factor for each step is handed over under min-sep
 LARGEST_INCREASE = 0.03  #: largest relative increase of errors due to privacy for which a form holds
-_TOLERANCES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of fits, in descending order of the number of poles
-_RUN = 20_000  # steps of the recurrence that are run and compared
-_CLOSE = 1e-3  # largest relative distance, in the 2-norm, of the coefficients that are run from those of the form
-_CEPSTRUM = 30_000  # largest number of coefficients of a cepstrum
-_NEGLIGIBLE = 40.0  # −log of a coefficient that is left out
-_POINTS = 16  # number of rates x
-_UNKNOWN = 10_000  # number of steps that sets the smallest rate if neither problem nor horizon is known
-_SEEN = 0.1  # the smallest rate that is compared, in units of 1/T
+_FIT_TOLERANCES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of fits, in descending order of the number of poles
+_COMPARED_STEPS = 20_000  # steps of the recurrence that are run and compared
+_MAX_DISTANCE = 1e-3  # relative, in the 2-norm, of the coefficients that are run from the coefficients of the form
+_MAX_COEFFICIENTS = 30_000  # largest number of coefficients of a cepstrum
+_NEGLIGIBLE_LOG = 40.0  # −log of a coefficient that is left out
+_RATE_COUNT = 16  # number of rates x
+_DEFAULT_STEPS = 10_000  # number of steps that sets the smallest rate if neither problem nor horizon is known
+_MIN_RATE = 0.1  # the smallest rate that is compared, in units of 1/T
 
 
 def compared_rates(participation: Participation, rates: ArrayLike | None = None) -> Array:
@@ -56,10 +56,10 @@ def compared_rates(participation: Participation, rates: ArrayLike | None = None)
     problem are not known they reach up to 1.
     """
     steps = participation.steps
-    seen = 0.0 if steps is None else _SEEN / steps
-    ends = np.array([1 / (steps or _UNKNOWN), 1.0] if rates is None else [np.min(rates), np.max(rates)])
+    seen = 0.0 if steps is None else _MIN_RATE / steps
+    ends = np.array([1 / (steps or _DEFAULT_STEPS), 1.0] if rates is None else [np.min(rates), np.max(rates)])
     low, high = np.clip(np.maximum(ends, min(seen, 1.0)), 1e-300, math.nextafter(2.0, 0.0)).tolist()
-    return np.unique(np.clip(np.geomspace(low, high, _POINTS), low, high))
+    return np.unique(np.clip(np.geomspace(low, high, _RATE_COUNT), low, high))
 
 
 def handed_over(
@@ -92,7 +92,7 @@ def handed_over(
         made = program.unscaled
         seen = compared_rates(participation, rates)
         variances = float(np.max(made.averaged_variance(seen) / _variances(_unscaled(wanted), seen.tobytes())))
-        if (distance := _distance(made, dtype)) > _CLOSE:
+        if (distance := _distance(made, dtype)) > _MAX_DISTANCE:
             raise ValueError(
                 f"{form} in {dtype}: its recurrence makes other noise than it stands for, at the relative distance "
                 f"{distance:.2g}"
@@ -169,9 +169,9 @@ def noise_as_run(noise: BufferNoise, independent: ArrayLike, dtype: Dtype) -> Ar
 
 def _distance(made: BufferNoise, dtype: Dtype) -> float:
     """The relative distance of the coefficients that the recurrence makes from those of the noise."""
-    impulse = np.zeros(_RUN)
+    impulse = np.zeros(_COMPARED_STEPS)
     impulse[0] = 1.0
-    exact = made.coefficients(_RUN)
+    exact = made.coefficients(_COMPARED_STEPS)
     with np.errstate(invalid="ignore", over="ignore"):
         found = noise_as_run(made, impulse, dtype)
         distance = float(np.linalg.norm(found - exact) / np.linalg.norm(exact))
@@ -188,7 +188,11 @@ def fitted_buffers(
     """
     second: Mechanism | None = None
     noise = _unscaled(mechanism)
-    for bound in (None, checks.real("tolerance", tolerance), *(bound for bound in _TOLERANCES if bound > tolerance)):
+    for bound in (
+        None,
+        checks.real("tolerance", tolerance),
+        *(bound for bound in _FIT_TOLERANCES if bound > tolerance),
+    ):
         try:
             fit = noise if bound is None else rational(_by_spectrum(noise), bound)
             if not isinstance(fit, PoleNoise):
@@ -209,15 +213,15 @@ def fitted_buffers(
 def _by_spectrum(noise: ToeplitzNoise) -> ToeplitzNoise:
     """Noise that runs by its cepstrum, −Σ_k e_k r_kⁿ/n for poles, so that it is fitted anew; other noise as it is."""
     if isinstance(noise, FiniteNoise):
-        cepstrum = 2 * np.fft.irfft(np.log(np.abs(np.fft.rfft(noise.values / noise.values[0], 4 * _CEPSTRUM))))
-        resolved = np.abs(cepstrum[_CEPSTRUM // 2 : _CEPSTRUM]).max() < 1e-15
-        return CepstralNoise(cepstrum[1 : _CEPSTRUM // 2]) if resolved else noise
+        cepstrum = 2 * np.fft.irfft(np.log(np.abs(np.fft.rfft(noise.values / noise.values[0], 4 * _MAX_COEFFICIENTS))))
+        resolved = np.abs(cepstrum[_MAX_COEFFICIENTS // 2 : _MAX_COEFFICIENTS]).max() < 1e-15
+        return CepstralNoise(cepstrum[1 : _MAX_COEFFICIENTS // 2]) if resolved else noise
     if not (isinstance(noise, ProductNoise) and noise.rational):
         return noise
     slowest = float(np.minimum(noise.gaps, 2 - noise.gaps).min(initial=1.0))
-    if slowest * _CEPSTRUM < _NEGLIGIBLE:
+    if slowest * _MAX_COEFFICIENTS < _NEGLIGIBLE_LOG:
         return noise
-    n = np.arange(1, math.ceil(_NEGLIGIBLE / slowest) + 1)
+    n = np.arange(1, math.ceil(_NEGLIGIBLE_LOG / slowest) + 1)
     return CepstralNoise(-(noise.exponents[:, None] * (1 - noise.gaps[:, None]) ** n).sum(axis=0) / n)
 
 

@@ -38,16 +38,16 @@ from corrnoise.theory.numerics.checks import Array
 _MOST_POLES = 48
 _FEW_COEFFICIENTS = 32
 _MOST_COEFFICIENTS = 2**14
-_NODES = 400
-_STEPS = 400  # most evaluations of a fit
-_MARGIN = 30.0  # distance from the grid, in log v, beyond which the place of a zero or pole does not matter
-_BEYOND = 200.0  # the grid extends beyond the narrowest features by this factor, for b(x) at very small rates x
-_DECAY = 18.0  # a cepstrum that falls like exp(−width n) is below rounding at n = 36/width; half of it is the safe side
+_GRID_NODES = 400
+_MAX_EVALUATIONS = 400  # most evaluations of a fit
+_GRID_MARGIN = 30.0  # distance from the grid, in log v, beyond which the place of a zero or pole does not matter
+_GRID_EXTENSION = 200.0  # the grid extends beyond the narrowest features by this factor, for b(x) at very small rates x
+_CEPSTRUM_DECAY = 18.0  # half the decay exp(−width n) to rounding, at n = 36/width: the safe side
 
 
 def _narrowest(noise: CepstralNoise) -> tuple[float, float]:
     """Widths of the narrowest features at ω = 0 and at ω = π, from the decay of the cepstrum; at most 1."""
-    width = _DECAY / max(noise.cepstrum.size, 1)
+    width = _CEPSTRUM_DECAY / max(noise.cepstrum.size, 1)
     stretch = (1 - noise.warp) / (1 + noise.warp)
     return min(width * stretch, 1.0), min(width / stretch, 1.0)
 
@@ -76,9 +76,9 @@ def _fit(nodes: Array, logarithm: Array, poles: int) -> tuple[PoleNoise, float]:
         return np.asarray(slopes - slopes.mean(axis=0))
 
     start = _staircase(nodes, logarithm, poles)
-    end = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15, "max_nfev": _STEPS}
+    end = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15, "max_nfev": _MAX_EVALUATIONS}
     found = optimize.least_squares(residual, start, jacobian, method="trf", **end)  # "lm" differs from call to call
-    places = np.clip(found.x, nodes[0] - _MARGIN, nodes[-1] + _MARGIN)
+    places = np.clip(found.x, nodes[0] - _GRID_MARGIN, nodes[-1] + _GRID_MARGIN)
     gaps = np.minimum(2 * special.expit(places / 2), math.nextafter(2.0, 0.0))
     return PoleNoise(gaps[:poles], gaps[poles:]), float(np.abs(found.fun).max())
 
@@ -86,7 +86,7 @@ def _fit(nodes: Array, logarithm: Array, poles: int) -> tuple[PoleNoise, float]:
 def _fewest_poles(noise: CepstralNoise, tolerance: float, right: Callable[[ToeplitzNoise], bool]) -> PoleNoise | None:
     """The approximation with the fewest real zeros and poles that is ``right``, or None if more of them do not help."""
     near_zero, near_pi = _narrowest(noise)
-    nodes = np.linspace(2 * math.log(near_zero / _BEYOND), 2 * math.log(_BEYOND / near_pi), _NODES)
+    nodes = np.linspace(2 * math.log(near_zero / _GRID_EXTENSION), 2 * math.log(_GRID_EXTENSION / near_pi), _GRID_NODES)
     logarithm = np.log(noise._power(np.sqrt(special.expit(-nodes)), np.sqrt(special.expit(nodes))))
 
     @cache

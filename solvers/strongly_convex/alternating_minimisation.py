@@ -30,13 +30,13 @@ from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 from corrnoise.theory.problems.strongly_convex import Criterion, StronglyConvex, frequency_condition
 
-_SETTLED = 1e-9
-_ROUNDS = 60
-_CLEARANCES = (
+_SETTLED_CHANGE = 1e-9
+_MAX_ROUNDS = 60
+_POLE_CLEARANCES = (
     1e-4,
     0.1,
 )  # of the constant; the second avoids a narrow dip of |B|² at 0, for less than 1 % of the bound
-_AGREE = 1e-6  # largest relative difference of the limits from different starts
+_MAX_DIFFERENCE = 1e-6  # largest relative difference of the limits from different starts
 
 
 @dataclass(frozen=True)
@@ -119,10 +119,10 @@ def minimise_strongly_convex_bound(
         ) from unresolved
     half = problem.learning_rate / 2
     limits = tuple(half * run.limit for run in runs)
-    agree = max(limits) <= (1 + _AGREE) * min(limits)
+    agree = max(limits) <= (1 + _MAX_DIFFERENCE) * min(limits)
     reason = f"the last of {len(chosen.history)} rounds lowered the bound by less than 1e-9"
     if not chosen.settled:
-        reason = f"{_ROUNDS} rounds did not settle the bound to 1e-9"
+        reason = f"{_MAX_ROUNDS} rounds did not settle the bound to 1e-9"
     if not agree:
         reason += f", but the {len(runs)} starts differ by up to {max(limits) / min(limits) - 1:.1e}"
     history = tuple(half * value for value in chosen.history)
@@ -133,7 +133,7 @@ def _programs(slow: float, fast: float, criterion: Criterion) -> Iterator[Multip
     """The programs to try, one after the other, until one of them gives noise."""
     edges = graded_edges(slow, fast)
     for panels in (edges, halved(edges)):
-        for clearance in _CLEARANCES:
+        for clearance in _POLE_CLEARANCES:
             yield search_program(slow, fast, criterion, panels, clearance)
 
 
@@ -154,7 +154,7 @@ def _alternate(program: MultiplierProgram, spectrum: Array, unit: float, extra: 
     """Alternate from ``spectrum`` on, with ``unit`` = d G²/(2ρ) and ``extra`` = σ_sgd²."""
     history: list[float] = []
     q = program.quadrature
-    while len(history) < _ROUNDS and not _settled(history):
+    while len(history) < _MAX_ROUNDS and not _settled(history):
         drive = unit * float(q @ (1 / spectrum)) * spectrum + extra
         gains, multiplier = program.best(drive)
         value = unit * float(q @ np.sqrt(gains)) ** 2 + extra * float(q @ gains)
@@ -164,7 +164,7 @@ def _alternate(program: MultiplierProgram, spectrum: Array, unit: float, extra: 
 
 
 def _settled(history: list[float]) -> bool:
-    return len(history) > 1 and history[-2] - history[-1] <= _SETTLED * history[-1]
+    return len(history) > 1 and history[-2] - history[-1] <= _SETTLED_CHANGE * history[-1]
 
 
 def _noise(multiplier: Multiplier) -> ToeplitzNoise:

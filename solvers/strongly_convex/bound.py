@@ -30,11 +30,12 @@ from corrnoise.solvers.strongly_convex.interior_point import MultiplierProgram
 from corrnoise.solvers.strongly_convex.multiplier_proof import Drive, Proof, prove
 from corrnoise.solvers.strongly_convex.multipliers import Multiplier, further_kernels, rich_kernels
 from corrnoise.theory.mechanisms.spectra import spectrum_of
-from corrnoise.theory.mechanisms.toeplitz import UNIT, ToeplitzNoise, checked_noise
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, checked_noise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 from corrnoise.theory.participation import ANY_LENGTH
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 from corrnoise.theory.problems.strongly_convex import CRITERIA, Criterion, StronglyConvex, circle_multiplier
@@ -42,11 +43,11 @@ from corrnoise.theory.problems.strongly_convex import CRITERIA, Criterion, Stron
 Method = Literal["fast", "socp"]
 METHODS: tuple[Method, ...] = get_args(Method)
 
-_RESOLVED = 1e-6  # largest relative difference of the mean on the search grid from the proved one
-_REGRIDDED = 1e-8  # the same after the grid is refined
-_ATTEMPTS = 4  # grids that are tried
-_WORTHWHILE = 1e-4  # least relative decrease per weight for which kernels are added
-_ADDED = 24  # most kernels added at once
+_GRID_ERROR = 1e-6  # largest relative difference of the mean on the search grid from the proved one
+_REFINED_ERROR = 1e-8  # the same after the grid is refined
+_MAX_GRIDS = 4  # grids that are tried
+_MIN_DECREASE = 1e-4  # least relative decrease per weight for which kernels are added
+_MAX_KERNELS = 24  # most kernels added at once
 _MOST_ADDITIONS = 4
 
 
@@ -165,8 +166,8 @@ def strongly_convex_certificate(
     if not problem.stable or math.isinf(scale) or np.isinf(noise.averaged_variance(problem.rates[0])):
         return nothing
     checked_rates(problem)
-    variance = problem.dimension * scale**2 * (1 + 8 * UNIT)
-    drive = Drive(spectrum_of(noise), variance, problem.gradient_noise_std**2 * (1 + 2 * UNIT))
+    variance = problem.dimension * scale**2 * (1 + 8 * UNIT_ROUNDOFF)
+    drive = Drive(spectrum_of(noise), variance, problem.gradient_noise_std**2 * (1 + 2 * UNIT_ROUNDOFF))
     if method == "fast":
         found = _search(problem, drive, criterion)
         if not math.isfinite(found.proof.upper_bound):
@@ -177,7 +178,7 @@ def strongly_convex_certificate(
         if not np.isfinite(spectrum).all():
             return nothing
         value, found = _by_cones(problem, drive, spectrum, count, lags, criterion)
-    half = problem.learning_rate / 2 * (1 + 4 * UNIT)
+    half = problem.learning_rate / 2 * (1 + 4 * UNIT_ROUNDOFF)
     return StronglyConvexCertificate(
         half * value,
         half * found.proof.upper_bound,
@@ -224,8 +225,8 @@ def _improved(program: MultiplierProgram, c: Array, spectrum: Array) -> tuple[Mu
         if math.isinf(program.suboptimality(c, spectrum)):
             break
         prices = program.prices(further, c, spectrum)
-        worst = np.argsort(prices)[:_ADDED]
-        if prices[worst[0]] >= -_WORTHWHILE:
+        worst = np.argsort(prices)[:_MAX_KERNELS]
+        if prices[worst[0]] >= -_MIN_DECREASE:
             break
         kernels = program.kernels.chosen(c[1:] > 1e-9 * c.max()).and_also(further.chosen(worst[prices[worst] < 0]))
         program = MultiplierProgram(slow, fast, program.criterion, kernels, program.frequencies, program.quadrature)
@@ -241,7 +242,7 @@ def _search(problem: StronglyConvex, drive: Drive, criterion: Criterion) -> _Can
         constant = Multiplier.constant_one(slow, fast, criterion)
         return _Candidate(constant, prove(constant, drive, edges), 0.0)
     found: list[_Candidate] = []
-    for _ in range(_ATTEMPTS):
+    for _ in range(_MAX_GRIDS):
         program = search_program(slow, fast, criterion, edges)
         spectrum = drive(program.frequencies)
         program, c = _improved(program, program.solve(spectrum), spectrum)
@@ -249,7 +250,7 @@ def _search(problem: StronglyConvex, drive: Drive, criterion: Criterion) -> _Can
         proof = prove(multiplier, drive, edges)
         found.append(_Candidate(multiplier, proof, program.suboptimality(c, spectrum)))
         mean = program.evaluate(c, program.quadrature * spectrum).value
-        if abs(proof.mean - mean) <= _RESOLVED * mean:
+        if abs(proof.mean - mean) <= _GRID_ERROR * mean:
             return found[-1]
         edges = _regridded(edges, found[-1], drive) if math.isfinite(proof.mean) else halved(edges)
     c = np.append(circle_multiplier(slow, fast, criterion)[0], np.zeros(c.size - 1))
@@ -269,7 +270,7 @@ def _regridded(edges: Array, found: _Candidate, drive: Drive) -> Array:
         place = np.minimum(np.searchsorted(proof.edges, edges), below.size - 1)
         differences = (weights * rule.reshape(omega.shape)).sum(axis=1) - np.diff(below[place])
         middle = (edges[:-1] + edges[1:]) / 2
-        wrong = np.abs(differences) > _REGRIDDED * proof.mean / middle.size
+        wrong = np.abs(differences) > _REFINED_ERROR * proof.mean / middle.size
         wrong &= np.isin(middle, proof.edges)
         if not wrong.any():
             return edges

@@ -36,8 +36,8 @@ from corrnoise.solvers.strongly_convex.multipliers import Multiplier, taps
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.strongly_convex import Criterion, circle_multiplier
 
-_TOLERANCES = (1e-10, 1e-8)  # of gap and feasibility; the second is tried if the first is not reached
-_ITERATIONS = 400
+_GAP_TOLERANCES = (1e-10, 1e-8)  # of gap and feasibility; the second is tried if the first is not reached
+_MAX_ITERATIONS = 400
 
 
 class ConeProgramError(ArithmeticError):
@@ -135,7 +135,7 @@ class ConeProgram:
         total = float(weights.sum())
         with self._lock:
             self._weights.value = weights / total
-            for tolerance in _TOLERANCES:
+            for tolerance in _GAP_TOLERANCES:
                 status, data, raw = self._run(tolerance)
                 if status == cp.OPTIMAL:
                     break
@@ -155,7 +155,7 @@ class ConeProgram:
         import cvxpy as cp
 
         options: dict[str, float] = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), tolerance)
-        options["max_iter"] = _ITERATIONS
+        options["max_iter"] = _MAX_ITERATIONS
         data, chain, inverse = self._problem.get_problem_data(cp.CLARABEL, solver_opts=options)
         raw = chain.solve_via_data(self._problem, data, solver_opts=options)
         if str(raw.status) != "Solved":  # cvxpy would warn of inaccurate answers, and raise for others

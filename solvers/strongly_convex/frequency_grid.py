@@ -15,25 +15,25 @@ from corrnoise.theory.mechanisms.spectra import Spectrum
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.quadrature import DISC
 
-_POINTS = 8
-_WIDEST = 0.25  # width of the widest panel, which resolves lags of 20
-_FIRST = 0.05  # width of the first panel, in units of the feature
-_FINEST = 1e-9  # least width of a panel, relative to the finest panel of the gain
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(_POINTS)
+_PANEL_POINTS = 8
+_MAX_WIDTH = 0.25  # width of the widest panel, which resolves lags of 20
+_FIRST_WIDTH = 0.05  # width of the first panel, in units of the feature
+_MIN_WIDTH = 1e-9  # least width of a panel, relative to the finest panel of the gain
+_PANEL_NODES, _PANEL_WEIGHTS = np.polynomial.legendre.leggauss(_PANEL_POINTS)
 
 
 def _ladder(smallest: float) -> Array:
     """Edges from 0 to π/2 of panels that double in width from ``smallest`` up to the widest."""
-    rungs = math.ceil(math.log2(max(_WIDEST / smallest, 1.0)))
+    rungs = math.ceil(math.log2(max(_MAX_WIDTH / smallest, 1.0)))
     doubling = smallest * 2.0 ** np.arange(rungs + 1)
-    rest = np.linspace(doubling[-1], math.pi / 2, 1 + math.ceil((math.pi / 2 - doubling[-1]) / _WIDEST))
+    rest = np.linspace(doubling[-1], math.pi / 2, 1 + math.ceil((math.pi / 2 - doubling[-1]) / _MAX_WIDTH))
     return np.concatenate([[0.0], doubling[:-1], rest])
 
 
 def graded_edges(slow: float, fast: float) -> Array:
     """Edges of panels from 0 to π for the gains at m = ``slow``, l = ``fast``."""
-    up = _ladder(_FIRST * min(slow, 1.0))
-    down = math.pi - _ladder(_FIRST * min(2 - fast, 1.0))
+    up = _ladder(_FIRST_WIDTH * min(slow, 1.0))
+    down = math.pi - _ladder(_FIRST_WIDTH * min(2 - fast, 1.0))
     kinks = 2 * np.arcsin(np.sqrt(np.array([slow, fast]) / 2))
     edges = np.sort(np.concatenate([up, down, kinks]))
     edges = edges[np.append(True, np.diff(edges) > 1e-11)]
@@ -44,7 +44,7 @@ def graded_edges(slow: float, fast: float) -> Array:
 def nodes(edges: Array) -> tuple[Array, Array]:
     """Nodes in (0, π) and weights of (1/2π) ∫_{−π}^{π} f dω for even f, both of shape (panels, points)."""
     half = np.diff(edges)[:, np.newaxis] / 2
-    return edges[:-1, np.newaxis] + half * (1 + _NODES), half * _WEIGHTS / math.pi
+    return edges[:-1, np.newaxis] + half * (1 + _PANEL_NODES), half * _PANEL_WEIGHTS / math.pi
 
 
 def halved(edges: Array) -> Array:
@@ -54,7 +54,7 @@ def halved(edges: Array) -> Array:
 
 def clear_edges(edges: Array, spectrum: Spectrum) -> Array:
     """Halve panels until their distance from the singularities of ``spectrum`` exceeds their width."""
-    finest = _FINEST * float(np.diff(edges).min())
+    finest = _MIN_WIDTH * float(np.diff(edges).min())
     while True:
         middle = (edges[:-1] + edges[1:]) / 2
         half = np.diff(edges) / 2

@@ -21,8 +21,8 @@ from corrnoise.solvers.strongly_convex.multipliers import Kernels, Multiplier
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.strongly_convex import Criterion, circle_multiplier, frequency_condition
 
-_TOLERANCE = 1e-10
-_ITERATIONS = 150
+_GAP_TOLERANCE = 1e-10
+_MAX_ITERATIONS = 150
 _TO_BOUNDARY = 0.99
 
 
@@ -152,7 +152,7 @@ class MultiplierProgram:
         at = self.evaluate(least + z, w)
         y = 0.1 * at.value / z.size / z
         least_error = math.inf
-        for _ in range(_ITERATIONS):
+        for _ in range(_MAX_ITERATIONS):
             slope = self.gradient(at, w)
             gap = float(y @ z)
             residual = float(np.abs((slope - y) * z).sum())
@@ -160,7 +160,7 @@ class MultiplierProgram:
             if error < least_error:
                 least_error = error
                 best = z
-            if error <= _TOLERANCE * at.value:
+            if error <= _GAP_TOLERANCE * at.value:
                 break
             target = gap / z.size * (0.1 if residual <= gap else 0.5)
             step = self._newton_step(at, w, slope, z, y, target)

@@ -16,14 +16,14 @@ import numpy as np
 
 from corrnoise.solvers.strongly_convex.multipliers import Multiplier
 from corrnoise.theory.mechanisms.spectra import Spectrum
-from corrnoise.theory.mechanisms.toeplitz import UNIT
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.quadrature import DISC, NODES, WEIGHTS, gauss_error
+from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 
-_SHARE = 1e-12  # largest proved error of a panel, relative to its part of the mean
+_PANEL_ERROR = 1e-12  # largest proved error of a panel, relative to its part of the mean
 _MOST_PANELS = 2**15
-_NARROWEST = 2.0**-40  # least width of a panel, relative to its place; rounding would move the nodes of narrower ones
-_FLAT = 1e-9  # width, relative to ημ or 2 − ηL, on which the gain is flat beside a singularity of the drive
+_MIN_WIDTH = 2.0**-40  # least width of a panel, relative to its place; rounding would move the nodes of narrower ones
+_FLAT_WIDTH = 1e-9  # width, relative to ημ or 2 − ηL, on which the gain is flat beside a singularity of the drive
 _NEAR_PI = 1e-10  # least distance of the panels from π, because their nodes are rounded
 
 
@@ -42,12 +42,12 @@ class Drive:
     def rounded(self, frequencies: Array) -> tuple[Array, Array]:
         """The drive at ``frequencies`` to rounding, and an upper bound of it."""
         values, upper = self.spectrum.rounded(frequencies)
-        return self._from(values), self._from(upper) * (1 + 8 * UNIT)
+        return self._from(values), self._from(upper) * (1 + 8 * UNIT_ROUNDOFF)
 
     def on_discs(self, frequencies: Array, radii: Array) -> tuple[Array, Array]:
         """The drive at ``frequencies`` ω, and an upper bound of its modulus for |z − ω| <= radius."""
         values, largest = self.spectrum.on_discs(frequencies, radii)
-        return self._from(values), self._from(largest) * (1 + 8 * UNIT)
+        return self._from(values), self._from(largest) * (1 + 8 * UNIT_ROUNDOFF)
 
     def _from(self, spectrum: Array) -> Array:
         return self.variance * spectrum + self.extra
@@ -67,7 +67,7 @@ class Proof:
     @property
     def upper_bound(self) -> float:
         """A certified upper bound of the mean of drive × gain."""
-        return (self.mean + self.quadrature_error + self.rounding_error) * (1 + 4 * UNIT)
+        return (self.mean + self.quadrature_error + self.rounding_error) * (1 + 4 * UNIT_ROUNDOFF)
 
 
 def prove(multiplier: Multiplier, drive: Drive, edges: Array) -> Proof:
@@ -94,13 +94,13 @@ def prove(multiplier: Multiplier, drive: Drive, edges: Array) -> Proof:
         half = (high - low) / 2
         gains = multiplier.on_discs(middle, DISC * half)
         panels += low.size
-        if panels > _MOST_PANELS or not (gains.slack > 0).all() or (half < _NARROWEST * high).any():
+        if panels > _MOST_PANELS or not (gains.slack > 0).all() or (half < _MIN_WIDTH * high).any():
             return nothing
         drives, largest = drive.on_discs(middle, DISC * half)
         with np.errstate(over="ignore"):
             largest = largest * gains.largest_gain
         share = 2 * half * drives * gains.gain
-        good = (gauss_error(half, largest) <= _SHARE * share) & (gains.least_slack >= gains.slack / 2)
+        good = (gauss_error(half, largest) <= _PANEL_ERROR * share) & (gains.least_slack >= gains.slack / 2)
         done.append((low[good], high[good], largest[good]))
         least = min(least, float(gains.least_slack[good].min(initial=math.inf)))
         low, high, middle = low[~good], high[~good], middle[~good]
@@ -122,11 +122,11 @@ def _integrated(multiplier: Multiplier, drive: Drive, edges: Array, largest: Arr
     gains, upper_gains = multiplier.rounded_gain(nodes.ravel())
     parts = (weights * (drives * gains).reshape(nodes.shape)).sum(axis=1)
     # The weights have errors of 64 units at most, and products and sums add less than that.
-    upper = float((weights.ravel() * upper_drives * upper_gains).sum()) * (1 + 128 * UNIT)
+    upper = float((weights.ravel() * upper_drives * upper_gains).sum()) * (1 + 128 * UNIT_ROUNDOFF)
     # A node has an error of 8 units of the half width and one of its place, and |f′| is at most ``largest`` divided by
     # 2/3 of the half width.  math.pi is 2 units below π.
     misplaced = float(((25 * half + 3.2 * edges[1:]) * largest).sum()) + 2 * float(largest[-1])
-    return parts, upper - float(parts.sum()) + UNIT * misplaced / math.pi
+    return parts, upper - float(parts.sum()) + UNIT_ROUNDOFF * misplaced / math.pi
 
 
 def _without_ends(multiplier: Multiplier, drive: Drive, edges: Array) -> tuple[Array, float, float]:
@@ -135,7 +135,7 @@ def _without_ends(multiplier: Multiplier, drive: Drive, edges: Array) -> tuple[A
     The mean is an upper bound, from the integral of the singularity and the largest gain beside it.
     """
     near_zero, near_pi = drive.spectrum.singular_ends
-    flat = _FLAT * min(multiplier.slow, 2 - multiplier.fast)
+    flat = _FLAT_WIDTH * min(multiplier.slow, 2 - multiplier.fast)
     first = min(near_zero, flat)
     last = math.pi - (max(min(near_pi, flat), _NEAR_PI) if near_pi > 0 else 0.0)
     mean = 0.0

@@ -18,19 +18,19 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.theory.mechanisms.toeplitz import UNIT
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.quadrature import modulus
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 from corrnoise.theory.problems.strongly_convex import Criterion, FrequencyCondition, GainOnDiscs, frequency_condition
 
-_LAGS = 20
+_LAG_COUNT = 20
 _MIRRORED_LAGS = 8
-_POWERS = (1, 4, 16)
+_START_POWERS = (1, 4, 16)
 _MORE_POWERS = (1, 2, 4, 8, 16)
 _LARGEST_GAP = 0.9
-_BLOCK = 2**10  # frequencies that are treated at once
-_SHARE = 0.9  # largest relative change of a denominator for which a bound is given
+_BLOCK_FREQUENCIES = 2**10  # frequencies that are treated at once
+_MAX_CHANGE = 0.9  # largest relative change of a denominator for which a bound is given
 
 
 def _power(x: Array, n: int) -> Array:
@@ -98,7 +98,7 @@ class Kernels(Record):
             size = modulus(self.gaps, np.cos(half), np.sin(half))
             share = (1 - self.gaps) * np.expm1(self.steps * r) / size
             growth = np.expm1(self.shifts * r - self.powers * np.log1p(-share))
-            change = np.where(share <= _SHARE, (self.gaps / size) ** self.powers * growth, np.inf)
+            change = np.where(share <= _MAX_CHANGE, (self.gaps / size) ** self.powers * growth, np.inf)
             y = frequencies[:, np.newaxis] + r
             share = (1 - self.gaps) * np.expm1(self.steps * y) / self.gaps
             tail = self.steps * (1 - self.gaps) * np.exp(self.steps * y) / (self.gaps * (1 - share))
@@ -106,7 +106,7 @@ class Kernels(Record):
             variance = self.powers * tail * (self.steps + tail)
             transform = np.exp(self.shifts * y) * (1 - share) ** -self.powers
             even = r * (y - r / 2) * transform * (mean**2 + variance)
-            return change, np.where((share <= _SHARE) & (even < change), even, change)
+            return change, np.where((share <= _MAX_CHANGE) & (even < change), even, change)
 
     def rounding(self) -> Array:
         """Upper bounds of the errors of ``transforms``, in units of rounding, shape (n,)."""
@@ -132,10 +132,10 @@ def rich_kernels(slow: float, fast: float) -> Kernels:
     and some kernels into the future.
     """
     gaps, resonant = _gaps(slow, fast)
-    rows = [(lag, 1, 1, 0, 1) for lag in range(1, _LAGS + 1)]
-    rows += [(power, 1, g, power, 1) for power in _POWERS for g in gaps]
+    rows = [(lag, 1, 1, 0, 1) for lag in range(1, _LAG_COUNT + 1)]
+    rows += [(power, 1, g, power, 1) for power in _START_POWERS for g in gaps]
     if fast > 1:
-        rows += [(2 * power - odd, 2, g, power, 1) for power in _POWERS for odd in (0, 1) for g in resonant]
+        rows += [(2 * power - odd, 2, g, power, 1) for power in _START_POWERS for odd in (0, 1) for g in resonant]
         rows += [(lag, 1, 1, 0, -1) for lag in range(1, _MIRRORED_LAGS + 1)]
         rows += [(2, 2, g, 1, -1) for g in resonant]
     return Kernels.of(rows)
@@ -146,7 +146,7 @@ def further_kernels(slow: float, fast: float) -> Kernels:
     gaps, resonant = _gaps(slow, fast)
     rows: list[tuple[float, ...]] = []
     for side in (1, -1):
-        rows += [(lag, 1, 1, 0, side) for lag in range(1, 2 * _LAGS + 1)]
+        rows += [(lag, 1, 1, 0, side) for lag in range(1, 2 * _LAG_COUNT + 1)]
         rows += [(power, 1, g, power, side) for power in _MORE_POWERS for g in gaps]
         rows += [(2 * p - odd, 2, g, p, side) for p in _MORE_POWERS for odd in (0, 1) for g in resonant]
     return Kernels.of(rows)
@@ -185,7 +185,7 @@ class Multiplier(Record):
     def at(self, frequencies: Array) -> tuple[Array, Array]:
         """Real and imaginary part of Λ(ω)."""
         total = self.constant + self.weights.sum()
-        blocks = [frequencies[i : i + _BLOCK] for i in range(0, frequencies.size, _BLOCK)]
+        blocks = [frequencies[i : i + _BLOCK_FREQUENCIES] for i in range(0, frequencies.size, _BLOCK_FREQUENCIES)]
         values = [total - self.kernels.transforms(block) @ self.weights for block in blocks]
         both = np.concatenate(values) if values else np.empty(0, dtype=complex)
         return both.real, both.imag
@@ -203,7 +203,7 @@ class Multiplier(Record):
         """An upper bound of the error of ``at``, in modulus."""
         terms = self.weights.size
         errors = (self.weights * (self.kernels.rounding() + 2 * terms + 8)).sum() + self.constant * (terms + 4)
-        return UNIT * float(errors)
+        return UNIT_ROUNDOFF * float(errors)
 
     def rounded_gain(self, frequencies: Array) -> tuple[Array, Array]:
         """ξ(ω) to rounding, and an upper bound of it; ``inf`` where the slack is not certainly positive."""

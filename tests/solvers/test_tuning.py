@@ -279,7 +279,7 @@ def test_long_runs_are_searched_by_shorter_sums(noise, monkeypatch):
     problem = LinearRegression(1 / np.arange(1.0, 201), 0.02)
     found = []
     for long in (0.0, math.inf):
-        monkeypatch.setattr(tuning, "_LONG", long)
+        monkeypatch.setattr(tuning, "_LONG_WORK", long)
         found.append(best_learning_rate(problem, once(1000), noise, initial_offset=0.3, budget=Budget(0.1)))
     shorter, exact = found
     assert shorter.learning_rate == pytest.approx(exact.learning_rate, rel=1e-4)

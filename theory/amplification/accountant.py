@@ -37,11 +37,10 @@ from corrnoise.theory.amplification.factors import Factor
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import record
-from corrnoise.theory.numerics.rounding import rounded_up
+from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF, rounded_up
 from corrnoise.theory.participation import Participation
 
-_GROUPS = 8  # of steps with different norms; more are merged
-_UNIT = 2.0**-53
+_MAX_GROUPS = 8  # of steps with different norms; more are merged
 
 
 class Strategy(Protocol):
@@ -167,8 +166,8 @@ def _groups_curve(strategy: Strategy, who: Participation, error: float, groups: 
     for group in range(table.shape[0]):
         steps = np.sort(norms[group::groups])[::-1]
         table[group, : steps.size] = steps
-    above = (table.max(axis=0) + error) * (1 + 2 * _UNIT)
-    below = (table[np.argmax(np.square(table).sum(axis=1))] - error) * (1 - 2 * _UNIT)
+    above = (table.max(axis=0) + error) * (1 + 2 * UNIT_ROUNDOFF)
+    below = (table[np.argmax(np.square(table).sum(axis=1))] - error) * (1 - 2 * UNIT_ROUNDOFF)
     if error == 0:  # the norms are taken as they are
         above = table.max(axis=0)
         below = table[np.argmax(np.square(table).sum(axis=1))]
@@ -184,7 +183,7 @@ def _groups_curve(strategy: Strategy, who: Participation, error: float, groups: 
 def _factors(norms: Array, rate: float, *, up: bool) -> tuple[Factor, ...]:
     """The steps of falling norms, those of equal norms as one factor; at most 8 norms remain."""
     values, counts = np.unique(norms, return_counts=True)
-    parts = np.array_split(np.arange(values.size), min(_GROUPS, values.size)) if values.size else []
+    parts = np.array_split(np.arange(values.size), min(_MAX_GROUPS, values.size)) if values.size else []
     return tuple(
         Factor(rate, float(values[part[-1] if up else part[0]]), int(counts[part].sum())) for part in reversed(parts)
     )

@@ -29,18 +29,18 @@ from corrnoise.theory.amplification.orders import (
 )
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import record
+from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import gaussian_deltas
 
-_UNIT = 2.0**-53
-_COARSE = {"sums": 150, "states": 48}  #: nodes of chains, to choose one
-_MEDIUM = {"sums": 300, "states": 80}  #: for estimates
-_FINE = {"sums": 500, "states": 128}  #: for results
-_SMALL_NODES, _NODES = 120, 1600  #: of laws, to choose one and for the result
-_SHORTLIST = (2, 5)  #: of chains, for estimates and for results
-_LEAST = 1e-300  #: of upper ends, where exponentials underflow
-_LARGEST = 200.0  #: entry of V up to which laws are computed; δ grows with V
-_CLOSE = 1.1  #: upper over lower end of δ at which no chain is tried
+_COARSE_NODES = {"sums": 150, "states": 48}  #: nodes of chains, to choose one
+_MEDIUM_NODES = {"sums": 300, "states": 80}  #: for estimates
+_FINE_NODES = {"sums": 500, "states": 128}  #: for results
+_SMALL_LAW_NODES, _LAW_NODES = 120, 1600  #: of laws, to choose one and for the result
+_SHORTLIST_SIZES = (2, 5)  #: of chains, for estimates and for results
+_MIN_DELTA = 1e-300  #: of upper ends, where exponentials underflow
+_MAX_ENTRY = 200.0  #: entry of V up to which laws are computed; δ grows with V
+_CLOSE_RATIO = 1.1  #: upper over lower end of δ at which no chain is tried
 
 
 @record
@@ -77,7 +77,7 @@ class BinsCurve(Curve):
     def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> Bound:
         """A certified bracket of δ; see ``Curve.delta``."""
         upper, comparison = self.upper_end(epsilon, noise_multiplier, direction)
-        upper = max(upper, _LEAST)
+        upper = max(upper, _MIN_DELTA)
         lower = min(self.lower_end(epsilon, noise_multiplier, direction), upper)
         return Bound(lower, upper, "certified", comparison)
 
@@ -89,14 +89,14 @@ class BinsCurve(Curve):
     def lower_end(self, epsilon: float, noise_multiplier: float, direction: Direction, *, exact: bool = True) -> float:
         """The largest lower bound of δ; fewer nodes unless ``exact``."""
         _, best = self._coarse_lower(epsilon, noise_multiplier, direction)
-        return best.delta(epsilon, direction, upper=False, count=_NODES if exact else _NODES // 2)
+        return best.delta(epsilon, direction, upper=False, count=_LAW_NODES if exact else _LAW_NODES // 2)
 
     def _coarse_lower(
         self, epsilon: float, noise_multiplier: float, direction: Direction
     ) -> tuple[float, Exchangeable]:
-        factor = min((1 - 8 * _UNIT) / noise_multiplier**2, _LARGEST / max(float(self.lower.max()), 1e-300))
+        factor = min((1 - 8 * UNIT_ROUNDOFF) / noise_multiplier**2, _MAX_ENTRY / max(float(self.lower.max()), 1e-300))
         found = [one.scaled(factor) for one in self._below]
-        coarse = [one.delta(epsilon, direction, upper=False, count=_SMALL_NODES) for one in found]
+        coarse = [one.delta(epsilon, direction, upper=False, count=_SMALL_LAW_NODES) for one in found]
         best = int(np.argmax(coarse))
         return coarse[best], found[best]
 
@@ -104,25 +104,25 @@ class BinsCurve(Curve):
         self, epsilon: float, noise_multiplier: float, direction: Direction, *, exact: bool = True
     ) -> tuple[float, str]:
         """The smallest upper bound of δ, and the comparison that gives it; fewer nodes unless ``exact``."""
-        factor = (1 + 8 * _UNIT) / noise_multiplier**2
+        factor = (1 + 8 * UNIT_ROUNDOFF) / noise_multiplier**2
         v = self.upper * factor
-        nodes = _NODES if exact else _NODES // 2
+        nodes = _LAW_NODES if exact else _LAW_NODES // 2
         found = [(worst_case(v, epsilon), "Gaussian curves, one for each bin")]
         if direction == "remove":
             found.append((holder(v, epsilon), "Hölder's inequality"))
         else:
             found.append((mean_of_logarithms(v, epsilon), "the mean of the logarithms"))
-        if v.max() > _LARGEST:
+        if v.max() > _MAX_ENTRY:
             return min(found)
         other = largest_entry(self.upper).scaled(factor)
         found.append((other.delta(epsilon, direction, upper=True, count=nodes), "K'"))
         best = min(found)
-        if best[0] > _CLOSE * self._coarse_lower(epsilon, noise_multiplier, direction)[0]:
-            short = promising(self._above, factor, epsilon, direction, _SHORTLIST[exact])
+        if best[0] > _CLOSE_RATIO * self._coarse_lower(epsilon, noise_multiplier, direction)[0]:
+            short = promising(self._above, factor, epsilon, direction, _SHORTLIST_SIZES[exact])
             if len(short) > 1:
-                short = [min(short, key=lambda one: one.delta(epsilon, direction, **_COARSE))]
+                short = [min(short, key=lambda one: one.delta(epsilon, direction, **_COARSE_NODES))]
             name = f"chain with λ = {short[0].correlation:g} in {short[0].length} of {v.shape[0]} bins"
-            best = min(best, (short[0].delta(epsilon, direction, **(_FINE if exact else _MEDIUM)), name))
+            best = min(best, (short[0].delta(epsilon, direction, **(_FINE_NODES if exact else _MEDIUM_NODES)), name))
         return best
 
 
@@ -171,13 +171,15 @@ class RedrawnBinsCurve(Curve):
 
     def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> Bound:
         """A certified bracket of δ; see ``Curve.delta``."""
-        below, above = ((1 + sign * 8 * _UNIT) / noise_multiplier**2 for sign in (-1, 1))
-        lower = redrawn_law(self.lower * below, self.steps, self.bins, _NODES, upper=False).delta(epsilon, direction)
-        upper = redrawn_law(self.upper * above, self.steps, self.bins, _NODES, upper=True).delta(epsilon, direction)
+        below, above = ((1 + sign * 8 * UNIT_ROUNDOFF) / noise_multiplier**2 for sign in (-1, 1))
+        lower = redrawn_law(self.lower * below, self.steps, self.bins, _LAW_NODES, upper=False).delta(
+            epsilon, direction
+        )
+        upper = redrawn_law(self.upper * above, self.steps, self.bins, _LAW_NODES, upper=True).delta(epsilon, direction)
         name = "the product of the epochs, by laws of the ratio"
         worst = float(gaussian_deltas(np.array(self.upper * above * -(-self.steps // self.bins) / 2), epsilon))
         if worst < upper:
-            upper, name = max(worst, _LEAST), "one Gaussian curve"
+            upper, name = max(worst, _MIN_DELTA), "one Gaussian curve"
         return Bound(min(lower, upper), upper, "certified", name)
 
 
@@ -226,7 +228,7 @@ def redrawn_bins_curve(strategy: Any, participation: Participation, column_error
             "example are no independent factors; take balls_in_bins, whose bins are drawn once"
         )
     norms = np.asarray(strategy.column_norms(participation.length), dtype=float)
-    least = max(float(norms.min()) - column_error, 0.0) ** 2 * (1 - 8 * _UNIT)
-    largest = (float(norms.max()) + column_error) ** 2 * (1 + 8 * _UNIT)
+    least = max(float(norms.min()) - column_error, 0.0) ** 2 * (1 - 8 * UNIT_ROUNDOFF)
+    largest = (float(norms.max()) + column_error) ** 2 * (1 + 8 * UNIT_ROUNDOFF)
     equal = bool(norms.min() == norms.max())
     return RedrawnBinsCurve(least, largest, participation.length, participation.period, equal)

@@ -31,18 +31,18 @@ from corrnoise.theory.amplification.laws import Law, lognormal, lognormal_price,
 from corrnoise.theory.amplification.orders import certainly_semidefinite
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 from corrnoise.theory.privacy import gaussian_deltas
 
-_UNIT = 2.0**-53
-_NEGLIGIBLE = 1e-27  # masses that go to 0
-_CORRELATIONS = (0.5, 0.7, 0.8, 0.87, 0.92, 0.95, 0.975, 0.99)  #: λ
-_LEVELS = (0.0, 0.15, 0.35, 0.7)  #: quantiles of the entries that are tried as s
-_SHARES = (0.75, 0.9, 1.0, 1.1)  #: a λ over the nearest entry
-_ORDERS = 48  #: of Hölder's inequality, in the choice of a chain
-_INNOVATIONS = 400  #: atoms of an innovation
-_FARTHEST = 9.0  #: the largest of them, in standard deviations
-_FACTORS = (24, 96)  #: atoms of L, in long and in short chains
-_REACH = 8.0  #: standard deviations of x inside of its grid
+_NEGLIGIBLE_MASS = 1e-27  # masses that go to 0
+_CORRELATION_GRID = (0.5, 0.7, 0.8, 0.87, 0.92, 0.95, 0.975, 0.99)  #: λ
+_QUANTILE_LEVELS = (0.0, 0.15, 0.35, 0.7)  #: quantiles of the entries that are tried as s
+_ENTRY_SHARES = (0.75, 0.9, 1.0, 1.1)  #: a λ over the nearest entry
+_HOELDER_ORDERS = 48  #: of Hölder's inequality, in the choice of a chain
+_INNOVATION_ATOMS = 400  #: atoms of an innovation
+_MAX_DEVIATIONS = 9.0  #: the largest of them, in standard deviations
+_FACTOR_ATOMS = (24, 96)  #: atoms of L, in long and in short chains
+_GRID_DEVIATIONS = 8.0  #: standard deviations of x inside of its grid
 
 
 @record
@@ -148,12 +148,12 @@ def states(length: int, variance: float, correlation: float, direction: Directio
     deviation = math.sqrt(variance)
     innovation = deviation * math.sqrt((1 - correlation) * (1 + correlation))
     if direction == "remove":
-        points = _around(variance / 2, variance, -_REACH * deviation, variance + top * deviation, count)
+        points = _around(variance / 2, variance, -_GRID_DEVIATIONS * deviation, variance + top * deviation, count)
         return _rising(length, variance, correlation, innovation, points)
-    points = _around(-variance / 2, variance, -variance - _REACH * deviation, top * deviation, count)
+    points = _around(-variance / 2, variance, -variance - _GRID_DEVIATIONS * deviation, top * deviation, count)
     w = np.concatenate(([0.0], np.exp(points)))
     start, _ = split(lognormal_price(variance), w / math.exp(variance / 2))
-    steps = nodes(_INNOVATIONS, innovation**2, -9 * innovation - innovation**2, 9 * innovation + innovation**2)
+    steps = nodes(_INNOVATION_ATOMS, innovation**2, -9 * innovation - innovation**2, 9 * innovation + innovation**2)
     masses, _ = split(lognormal_price(innovation**2), steps)
     transitions = np.zeros((w.size, w.size))
     transitions[0, 0] = 1.0
@@ -173,7 +173,7 @@ def _around(centre: float, variance: float, low: float, high: float, count: int)
 def _rising(length: int, variance: float, correlation: float, innovation: float, points: Array) -> States:
     """The grid for remove, in which x itself is split."""
     deviation = math.sqrt(variance)
-    z = np.linspace(-_FARTHEST, _FARTHEST, _INNOVATIONS)
+    z = np.linspace(-_MAX_DEVIATIONS, _MAX_DEVIATIONS, _INNOVATION_ATOMS)
     noise, _ = split(_normal_price(1.0), z)
     start, _ = split(_normal_price(deviation), points)
     transitions = np.zeros((points.size, points.size))
@@ -189,7 +189,7 @@ def _rising(length: int, variance: float, correlation: float, innovation: float,
         heights = np.exp(decays * points[-1] - variance * decays**2 / 2)[:, np.newaxis]
         terms = (heights * np.expm1(decays[:, np.newaxis] * above[over])) @ noise[over]
         shift = decays * spread
-        terms += np.exp(decays * mean - variance * decays**2 / 2 + shift**2 / 2) * ndtr(shift - _FARTHEST)
+        terms += np.exp(decays * mean - variance * decays**2 / 2 + shift**2 / 2) * ndtr(shift - _MAX_DEVIATIONS)
         return np.concatenate(([0.0], np.cumsum(terms))) * (1 + 1e-10)
 
     excess = np.empty((length + 1, points.size))
@@ -221,7 +221,7 @@ def _added(mass, sums, increments, weights, points):  # type: ignore[no-untyped-
             for j in range(sums.size):
                 weight = mass[i, j] * weights[l]
                 z = sums[j] + increments[i, l]
-                if weight * (1 + z) < _NEGLIGIBLE:
+                if weight * (1 + z) < _NEGLIGIBLE_MASS:
                     found[i, 0] += weight
                     terms[0] += 1
                     singular += weight * z
@@ -249,11 +249,11 @@ def chain_law(
     direction: Direction,
     sums: int,
     count: int,
-    top: float = _REACH,
+    top: float = _GRID_DEVIATIONS,
 ) -> Law:
     """The law of (1/m) Σ e^{x_j − a/2} L_j from above; ``top`` is that of ``states``."""
     grid = states(length, variance, correlation, direction, count, top)
-    few, many = _FACTORS
+    few, many = _FACTOR_ATOMS
     factor = lognormal(own, max(few, min(many, 64 * few // length)), True)
     increments = np.outer(grid.factors * math.exp(-variance / 2) / length, factor.positions)
     moment = _second_moments(length, variance, correlation, own)
@@ -261,7 +261,7 @@ def chain_law(
     points = np.zeros(1)
     singular = grid.first_excess
     # Exponentials and powers of floats below e^100, and their products: positions.
-    rounding = length * 64 * _UNIT * (1 + float(np.abs(np.log(grid.factors[-1:])).max()) + variance)
+    rounding = length * 64 * UNIT_ROUNDOFF * (1 + float(np.abs(np.log(grid.factors[-1:])).max()) + variance)
     for j in range(length):
         latent = mass.sum(axis=1)
         after = nodes_of_mean(sums, moment[j], variance + own, j + 1) * ((j + 1) / length)
@@ -270,13 +270,13 @@ def chain_law(
         mass, beyond, terms = _added(mass, points, increments, factor.masses, after)
         points = after
         singular += beyond
-        rounding += (int(terms) + 8) * _UNIT
+        rounding += (int(terms) + 8) * UNIT_ROUNDOFF
         if j + 1 < length:
             singular += float(latent @ grid.excess[length - 1 - j])
             with np.errstate(over="ignore", invalid="ignore"):  # beyond the range of floats the law says nothing
                 mass = grid.transitions.T @ mass
-            rounding += (_INNOVATIONS + count + 16) * _UNIT
-    return Law(points, mass.sum(axis=0), singular, rounding + count * _UNIT, True)
+            rounding += (_INNOVATION_ATOMS + count + 16) * UNIT_ROUNDOFF
+    return Law(points, mass.sum(axis=0), singular, rounding + count * UNIT_ROUNDOFF, True)
 
 
 def _second_moments(length: int, variance: float, correlation: float, own: float) -> Array:
@@ -319,11 +319,11 @@ def chains_above(entries: Array) -> list[Chain]:
     apart = np.arange(m)
     found = [Chain(m, 0.0, 0.0, 0.0, float(entries[0]))] if m == 1 else []
     tiny = 1e-9 * float(entries[0])
-    for shared in np.unique([0.0, *np.quantile(entries[1:], _LEVELS)]) if m > 1 else ():
-        for correlation in _CORRELATIONS:
+    for shared in np.unique([0.0, *np.quantile(entries[1:], _QUANTILE_LEVELS)]) if m > 1 else ():
+        for correlation in _CORRELATION_GRID:
             powers = np.maximum(correlation**apart, 1e-300)
             ratio = np.maximum(entries - shared, 0.0) / powers
-            for variance in {*(share * float(ratio[1]) for share in _SHARES), float(ratio[1:].max())}:
+            for variance in {*(share * float(ratio[1]) for share in _ENTRY_SHARES), float(ratio[1:].max())}:
                 residual = entries - shared - variance * powers
                 if 0 < variance <= entries[0]:
                     over = np.cumsum(np.maximum(residual, 0.0) * (apart > 0))
@@ -373,7 +373,7 @@ def _order_bound(rows: Array, epsilon: float) -> Array:
     """Logarithms of Hölder's bound for matrices with these central rows, which are the largest."""
     logarithm, best = np.zeros(rows.shape[0]), np.zeros(rows.shape[0])
     top = rows.max(axis=1)
-    for k in range(1, _ORDERS):
+    for k in range(1, _HOELDER_ORDERS):
         logarithm += k * top + np.log(np.exp(k * (rows - top[:, np.newaxis])).mean(axis=1))
         best = np.minimum(best, logarithm - k * epsilon + (k + 1) * math.log1p(-1 / (k + 1)) - math.log(k))
     return best

@@ -43,10 +43,10 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import record
 
 #: −log of the errors of step and tail, relative to the Chernoff bound, and the most nodes that each is worth
-_ACCURACIES = ((32.0, 5000), (24.0, 10_000), (17.0, 20_000))
-_SMALLEST = 1e-150  # of δ that laws are asked for
-_LOSS = 6.0  # log of the cancellation that is allowed
-_DEEPEST = 700.0  # −log of the smallest δ that is bracketed from both sides
+_ACCURACY_LEVELS = ((32.0, 5000), (24.0, 10_000), (17.0, 20_000))
+_MIN_DELTA = 1e-150  # of δ that laws are asked for
+_MAX_CANCELLATION = 6.0  # log of the cancellation that is allowed
+_MAX_LOG_DELTA = 700.0  # −log of the smallest δ that is bracketed from both sides
 _MOMENT_ACCURACY = 66.0  # −log of the relative error of the trapezoidal rule
 _HALF_WIDTH = 14.0  # of the normal density
 
@@ -89,7 +89,7 @@ class PoissonCurve(Curve):
 @lru_cache(maxsize=1024)
 def _enclosed(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction: Direction) -> tuple[float, float]:
     lower, upper = enclosure(factors, epsilon, sigma, direction, planned)
-    if closed(factors) or upper < _SMALLEST or _wide(factors, sigma):
+    if closed(factors) or upper < _MIN_DELTA or _wide(factors, sigma):
         return lower, upper
     if planned(factors, epsilon, sigma, direction).count == 0:
         low, high = bracket_by_laws(factors, epsilon, sigma, direction)
@@ -168,8 +168,8 @@ def planned(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction
     orders, chernoff = _chernoff(factors, epsilon, sigma, direction)
     least = int(np.argmin(chernoff))
     best = float(chernoff[least])
-    usable = np.flatnonzero(chernoff <= best + _LOSS)
-    for accuracy, most in _ACCURACIES if -_DEEPEST < best < 1 else ():
+    usable = np.flatnonzero(chernoff <= best + _MAX_CANCELLATION)
+    for accuracy, most in _ACCURACY_LEVELS if -_MAX_LOG_DELTA < best < 1 else ():
         later = orders[None, :] - orders[usable, None]
         first = 2 * math.pi * orders[usable, None] / (accuracy - best)
         second = 2 * math.pi * later / np.maximum(chernoff[None, :] - best + accuracy, 1.0)

@@ -23,9 +23,9 @@ Direction = Literal["remove", "add"]
 DIRECTIONS: tuple[Direction, ...] = ("remove", "add")
 
 _FIRST_STEP = 2.0**-36  # relative, from the root of the estimate to the first number that is verified
-_RANGE = (1e-4, 1e8)  # of noise multipliers
+_MULTIPLIER_RANGE = (1e-4, 1e8)  # of noise multipliers
 _LARGEST_EPSILON = 1e6
-_FLOOR = 1e-320  # of values whose logarithm is taken
+_MIN_VALUE = 1e-320  # of values whose logarithm is taken
 _MOST_STEPS = 100
 _LAST_WIDTH = 1e-2  # relative, of a bracket of a root, over the resolution of the curve
 
@@ -218,7 +218,7 @@ def noise_multiplier_of(curve: Curve, epsilon: float, delta: float) -> float:
 
 @lru_cache(maxsize=256)
 def _noise_multiplier_of(curve: Curve, epsilon: float, target: float) -> float:
-    low, high = (math.log(end) for end in _RANGE)
+    low, high = (math.log(end) for end in _MULTIPLIER_RANGE)
 
     def estimate(x: float, *directions: Direction) -> float:
         return max(curve.estimate(epsilon, math.exp(low + x), direction)[1] for direction in directions)
@@ -232,13 +232,14 @@ def _noise_multiplier_of(curve: Curve, epsilon: float, target: float) -> float:
     found = root if math.isinf(root) else _verified(lambda x: estimate(x, *DIRECTIONS), verified, target, root, 1, 40.0)
     if math.isinf(found):
         raise ValueError(
-            f"epsilon and delta must be reached by a noise multiplier up to {_RANGE[1]:g}, got {epsilon} and {target}"
+            f"epsilon and delta must be reached by a noise multiplier up to {_MULTIPLIER_RANGE[1]:g}, "
+            f"got {epsilon} and {target}"
         )
     return math.exp(low + found)
 
 
 def _height(value: float, target: float) -> float:
-    return math.log(max(value, _FLOOR)) - math.log(target)
+    return math.log(max(value, _MIN_VALUE)) - math.log(target)
 
 
 def _root(

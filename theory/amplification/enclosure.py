@@ -17,8 +17,8 @@ from corrnoise.theory.amplification.factors import Factor
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.numerics.rounding import rounded_up
 
-_BITS = 128
-_LEAST = 5e-324
+_BALL_BITS = 128
+_MIN_FLOAT = 5e-324  # the smallest positive one
 WIDEST = 30.0  #: the largest Δ/σ of sampled steps for which sums are made; beyond it the total variation is enough
 
 
@@ -68,14 +68,14 @@ def enclosure(
     planned : callable
         Makes the plan.
     """
-    with ctx.workprec(_BITS):
+    with ctx.workprec(_BALL_BITS):
         pair = _Pair(factors, epsilon, sigma, direction)
         most = pair.variation()
         narrow = all(one.norm <= WIDEST * sigma for one in factors if one.rate < 1)
         lower, upper = pair.bracket(planned) if narrow or closed(factors) else (arb(0), most)
         low = -rounded_up(-lower) if lower.is_finite() else 0.0
         high = min(rounded_up(upper), rounded_up(most)) if upper.is_finite() else rounded_up(most)
-    return min(max(low, 0.0), 1.0) + 0.0, min(max(high, _LEAST), 1.0)
+    return min(max(low, 0.0), 1.0) + 0.0, min(max(high, _MIN_FLOAT), 1.0)
 
 
 def closed(factors: tuple[Factor, ...]) -> bool:

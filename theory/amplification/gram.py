@@ -20,8 +20,8 @@ import numpy as np
 
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 
-_UNIT = 2.0**-53
 LARGEST_MATRIX = 4096  #: steps up to which a strategy is formed as a matrix
 LARGEST_VECTORS = 2 * 10**7  #: entries of all m_i together, where they are kept
 
@@ -70,7 +70,7 @@ def gram(strategy: Any, steps: int, bins: int, column_error: float = 0.0) -> Gra
         found = vectors.T @ vectors
         column_error += strategy.strategy_error(steps) * float(strategy.column_norms(steps).max()) * (1 + 1e-9)
         column_error += rounding
-    relative = (steps + 2 * most + 8) * _UNIT  # of a sum of products of sums of non-negative floats
+    relative = (steps + 2 * most + 8) * UNIT_ROUNDOFF  # of a sum of products of sums of non-negative floats
     norms = np.sqrt(np.diagonal(found)) * (1 + relative)
     eta = most * column_error
     shift = eta * (norms[:, np.newaxis] + norms) + eta**2

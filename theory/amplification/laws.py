@@ -29,14 +29,13 @@ from corrnoise.support.kernels import kernel
 from corrnoise.theory.amplification.curve import Direction
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.numerics.rounding import rounded_up
+from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF, rounded_up
 from corrnoise.theory.privacy import gaussian_deltas
 
-_UNIT = 2.0**-53
-_BITS = 256  # of differences of prices, which cancel
-_UNDERFLOW = 1e-180  # more than N² 2⁻¹⁰⁷⁴ e²³⁰, which products of masses and positions may lose, for all combinations
-_FARTHEST = 230.0  # the largest logarithm of a node
-_REACH = 9.0  # standard deviations of the logarithm inside of the nodes
+_PRICE_BITS = 256  # of differences of prices, which cancel
+_UNDERFLOW_MASS = 1e-180  # more than N² 2⁻¹⁰⁷⁴ e²³⁰, the loss of all products of masses and positions
+_MAX_LOG_NODE = 230.0  # the largest logarithm of a node
+_NODE_DEVIATIONS = 9.0  # standard deviations of the logarithm inside of the nodes
 
 
 @record
@@ -72,10 +71,10 @@ class Law(Record):
             s >= 0: the variance of G, which is integrated exactly.
         """
         sign = 1 if self.upper else -1
-        r = self.rounding + (self.positions.size + 8) * _UNIT
+        r = self.rounding + (self.positions.size + 8) * UNIT_ROUNDOFF
         log = np.log(np.maximum(self.positions, 1e-300))
         argument = epsilon - sign * r + (-log if direction == "remove" else log)  # log of K/x, or of K x
-        argument = argument - sign * 4 * _UNIT * (np.abs(log) + abs(epsilon) + 1)
+        argument = argument - sign * 4 * UNIT_ROUNDOFF * (np.abs(log) + abs(epsilon) + 1)
         if shared > 0:
             values = gaussian_deltas(np.array(shared / 2), argument, upper=self.upper)
         else:
@@ -84,7 +83,7 @@ class Law(Record):
         total = float(self.masses @ values) + (self.singular if direction == "remove" else 0.0)
         if math.isnan(total):  # beyond the range of floats
             return 1.0 if self.upper else 0.0
-        return min(total * math.exp(sign * 2 * r) + (_UNDERFLOW if self.upper else 0.0), 1.0)
+        return min(total * math.exp(sign * 2 * r) + (_UNDERFLOW_MASS if self.upper else 0.0), 1.0)
 
 
 # -- nodes and the laws of one factor ----------------------------------------------------------------------------------
@@ -106,10 +105,10 @@ def nodes_of_mean(count: int, second_moment: float, single: float, terms: float)
     ``single`` is the variance of one logarithm.  The upper end also holds one large term among small ones.
     """
     variance = max(math.log(second_moment), 1e-12)
-    reach = variance / 2 + _REACH * math.sqrt(variance)
-    alone = single / 2 + _REACH * math.sqrt(single)
+    reach = variance / 2 + _NODE_DEVIATIONS * math.sqrt(variance)
+    alone = single / 2 + _NODE_DEVIATIONS * math.sqrt(single)
     large = math.log1p(math.exp(alone) / terms) if alone < 600 else alone - math.log(terms)
-    return nodes(count, variance, -min(reach, _FARTHEST), min(max(reach, large), _FARTHEST))
+    return nodes(count, variance, -min(reach, _MAX_LOG_NODE), min(max(reach, large), _MAX_LOG_NODE))
 
 
 def split(price: Callable[[arb], arb], points: Array) -> tuple[Array, float]:
@@ -118,7 +117,7 @@ def split(price: Callable[[arb], arb], points: Array) -> tuple[Array, float]:
     Masses are second differences of the price, which becomes linear between points; they are rounded up.  Values of X
     below the first point are raised to it.
     """
-    with ctx.workprec(_BITS):
+    with ctx.workprec(_PRICE_BITS):
         at = [arb(float(point)) for point in points]
         prices = [price(point) for point in at]
         slopes = [arb(1), *((p - q) / (y - x) for p, q, x, y in zip(prices, prices[1:], at, at[1:], strict=False))]
@@ -153,7 +152,7 @@ def lognormal(variance: float, count: int, upper: bool) -> Law:
     if upper:
         masses, beyond = split(lognormal_price(variance), points)
         return Law(points, masses, beyond, 0.0, True)
-    with ctx.workprec(_BITS):
+    with ctx.workprec(_PRICE_BITS):
         root = arb(variance).sqrt()
         d = [(arb(float(x)).log() + arb(variance) / 2) / root for x in points[1:]]
         masses_below = [arb(0), *(_normal(x) for x in d), arb(1)]
@@ -165,7 +164,7 @@ def lognormal(variance: float, count: int, upper: bool) -> Law:
         kept = [(q, m / q) for q, m in pairs if q > 1e-60 and m > 1e-60]
         masses = np.array([-rounded_up(-q) for q, _ in kept])
         positions = np.array([float(x) for _, x in kept])
-    return Law(positions, masses, 0.0, 8 * _UNIT, False)
+    return Law(positions, masses, 0.0, 8 * UNIT_ROUNDOFF, False)
 
 
 # -- combinations ------------------------------------------------------------------------------------------------------
@@ -213,7 +212,7 @@ def combined(first: Law, second: Law, points: Array, *, multiply: bool, weights:
     masses, moments, terms, beyond = _combined(
         first.positions * a, first.masses, second.positions * b, second.masses, multiply, points, upper
     )
-    r = first.rounding + second.rounding + (int(terms) + 8) * _UNIT
+    r = first.rounding + second.rounding + (int(terms) + 8) * UNIT_ROUNDOFF
     if upper:
         one, other = first.singular, second.singular
         singular = one + other if multiply else a * one + b * other

@@ -33,12 +33,12 @@ from corrnoise.theory.amplification.curve import Direction
 from corrnoise.theory.amplification.laws import Law, combined, lognormal, mean, nodes_of_mean
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 from corrnoise.theory.privacy import gaussian_deltas
 
-_UNIT = 2.0**-53
-_LEVELS = 6  #: different variances of a law at most
-_ORDERS = 400  #: of Hölder's inequality
-_SLACK = 1e-9  #: relative, of semidefinite comparisons
+_MAX_LEVELS = 6  #: different variances of a law at most
+_HOELDER_ORDERS = 400  #: of Hölder's inequality
+_RELATIVE_SLACK = 1e-9  #: relative, of semidefinite comparisons
 
 
 @record
@@ -98,11 +98,11 @@ def _nodes_of_copies(count: int, excess: float, variance: float, copies: int) ->
 
 def _levels(own: Array, upper: bool) -> Array:
     """At most a few different numbers, none smaller (larger) than those of ``own`` for an upper (lower) law."""
-    if np.unique(own).size <= _LEVELS:
+    if np.unique(own).size <= _MAX_LEVELS:
         return own
     order = np.argsort(own)
     result = np.empty_like(own)
-    for part in np.array_split(order, _LEVELS):
+    for part in np.array_split(order, _MAX_LEVELS):
         result[part] = own[part].max() if upper else own[part].min()
     return result
 
@@ -123,7 +123,7 @@ def certainly_semidefinite(matrix: Array) -> bool:
     semidefinite (S. M. Rump, Verification of positive definiteness, BIT 2006).
     """
     n = matrix.shape[0]
-    shift = 4 * (n + 2) * _UNIT * float(np.abs(np.diagonal(matrix)).sum()) + 1e-290
+    shift = 4 * (n + 2) * UNIT_ROUNDOFF * float(np.abs(np.diagonal(matrix)).sum()) + 1e-290
     try:
         np.linalg.cholesky(matrix - shift * np.eye(n))
     except np.linalg.LinAlgError:
@@ -133,8 +133,8 @@ def certainly_semidefinite(matrix: Array) -> bool:
 
 def smallest_entry(gram: Array, weights: Array, name: str = "K") -> Exchangeable:
     """K: s is the smallest of all entries, the diagonal included."""
-    shared = float(gram.min()) * (1 - _SLACK)
-    return Exchangeable(shared, (np.diagonal(gram) - shared) * (1 - _SLACK), weights, name)
+    shared = float(gram.min()) * (1 - _RELATIVE_SLACK)
+    return Exchangeable(shared, (np.diagonal(gram) - shared) * (1 - _RELATIVE_SLACK), weights, name)
 
 
 def semidefinite_part(gram: Array, weights: Array, share: float, name: str = "L") -> Exchangeable | None:
@@ -158,7 +158,7 @@ def mixed(first: Exchangeable, second: Exchangeable, share: float) -> Exchangeab
     """θ times the first and 1 − θ times the second of two comparisons of one matrix."""
     name = f"{share:g} {first.name} + {1 - share:g} {second.name}"
     shared, own = (
-        (1 - 4 * _UNIT) * (share * one + (1 - share) * other)
+        (1 - 4 * UNIT_ROUNDOFF) * (share * one + (1 - share) * other)
         for one, other in ((first.shared, second.shared), (first.own, second.own))
     )
     return Exchangeable(float(shared), np.asarray(own), first.weights, name)
@@ -205,7 +205,7 @@ def largest_entry(gram: Array) -> Exchangeable:
     b = gram.shape[0]
     diagonal = np.diagonal(gram)
     shared = float((gram - np.diag(diagonal)).max()) if b > 1 else 0.0
-    own = np.maximum(diagonal - shared, 0.0) * (1 + 4 * _UNIT)
+    own = np.maximum(diagonal - shared, 0.0) * (1 + 4 * UNIT_ROUNDOFF)
     return Exchangeable(shared, own, np.full(b, 1 / b), "K'")
 
 
@@ -223,11 +223,11 @@ def holder(gram: Array, epsilon: float) -> float:
     b = gram.shape[0]
     largest = float(gram.max())
     logarithm, best = 0.0, 0.0
-    for order in range(2, _ORDERS):
+    for order in range(2, _HOELDER_ORDERS):
         k = order - 1
         row = np.exp(k * (gram - largest)).mean(axis=1).max()
         step = k * largest + math.log(row)
-        logarithm += step + _UNIT * (4 * k * largest + 8 * abs(step) + b + 16)
+        logarithm += step + UNIT_ROUNDOFF * (4 * k * largest + 8 * abs(step) + b + 16)
         bound = logarithm - k * epsilon + order * math.log1p(-1 / order) - math.log(k)
         if bound > best + 20:
             break

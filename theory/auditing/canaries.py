@@ -25,10 +25,10 @@ from corrnoise.theory.auditing.evidence import Evidence, evidence
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 
-_TAIL = 1e-9  # of the binomial distribution, left out from below
-_FARTHEST = 39.0  # standard deviations
-_SHIFTS = 32  # of the pattern, of which the learned filter is a combination
-_MARGIN = 1e-3  # of the clip norm: clipping to slightly less is as claimed
+_TAIL_PROBABILITY = 1e-9  # of the binomial distribution, left out from below
+_MAX_DEVIATIONS = 39.0  # standard deviations
+_PATTERN_SHIFTS = 32  # of the pattern, of which the learned filter is a combination
+_CLIP_MARGIN = 1e-3  # of the clip norm: clipping to slightly less is as claimed
 
 
 class Spread(NamedTuple):
@@ -54,7 +54,7 @@ def _score(difference: float, size: float, effective: float) -> float:
 def _above(t: float, freedom: int, ncp: float) -> float:
     """P[T > t] of a noncentral T; the series of SciPy does not converge where it is 0 or 1 in floats."""
     deviations = (t - ncp) / math.hypot(1.0, t / math.sqrt(2 * freedom)) if math.isfinite(t) else t
-    return float(nct.sf(t, freedom, ncp)) if abs(deviations) < _FARTHEST else float(deviations < 0)
+    return float(nct.sf(t, freedom, ncp)) if abs(deviations) < _MAX_DEVIATIONS else float(deviations < 0)
 
 
 def effective_number(inside: int, outside: int) -> float:
@@ -105,7 +105,7 @@ def shifts(pattern: Array) -> Array:
     """A pattern of steps, shape (T,), moved so that it begins at each of the first 32 steps, shape (T, 32 or T)."""
     steps = pattern.size
     first = int(np.flatnonzero(pattern)[0])
-    found = np.zeros((steps, min(steps, _SHIFTS)))
+    found = np.zeros((steps, min(steps, _PATTERN_SHIFTS)))
     for begin in range(found.shape[1]):
         later = max(begin - first, 0)
         earlier = max(first - begin, 0)
@@ -131,7 +131,7 @@ def learned_filter(difference: Array, basis: Array) -> Array:
 def profile(difference: Array, expected: Array, effective: float) -> Evidence:
     """Whether the mean difference of white releases, shape (T,), is the expected one, up to the margin of clipping."""
     square = float(((difference - expected) ** 2).sum()) * effective
-    margin = (_MARGIN * float(np.linalg.norm(expected))) ** 2 * effective
+    margin = (_CLIP_MARGIN * float(np.linalg.norm(expected))) ** 2 * effective
     return evidence(math.sqrt(square / max(effective, 1e-300)), ncx2.sf(square, expected.size, max(margin, 1e-12)))
 
 
@@ -139,7 +139,7 @@ def participations(difference: Array, expected: Array, single: Array, effective:
     """Whether each participation leaves the expected trace; ``single`` holds those of each step, shape (T, k)."""
     norms = np.linalg.norm(single, axis=0)
     scores = (difference - expected) @ single / norms * math.sqrt(effective)
-    margin = _MARGIN * float(np.linalg.norm(expected)) * math.sqrt(effective)
+    margin = _CLIP_MARGIN * float(np.linalg.norm(expected)) * math.sqrt(effective)
     most = int(np.argmax(np.abs(scores)))
     chance = 2 * ndtr(-max(0.0, abs(float(scores[most])) - margin))
     return evidence(scores[most], chance, f"participation {most + 1}").among(norms.size)
@@ -202,7 +202,7 @@ def separation_power(mu: float, signal: float, *, canaries: int, runs: int, idle
     total = 0.0
     for count in counts[: canaries // 2 + 1]:  # heads and tails may be exchanged
         weight = float(chances[count]) * (1 if 2 * count == canaries else 2)
-        if weight > _TAIL / canaries:
+        if weight > _TAIL_PROBABILITY / canaries:
             effective = effective_number(fixed + int(count), fixed + canaries - int(count))
             total += weight * _power(mu, signal, effective, freedom, level)
     return total

@@ -30,8 +30,8 @@ from scipy.special import bdtrc, betaincinv
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 
-_LARGEST = 2000.0  #: of ε and μ; a larger lower bound is reported as this one
-_HALVINGS = 60
+_MAX_EPSILON = 2000.0  #: of ε and μ; a larger lower bound is reported as this one
+_MAX_HALVINGS = 60
 
 
 def clopper_pearson_upper_bound(events: int, trials: int, level: float) -> float:
@@ -68,12 +68,12 @@ def largest_refuted(refuted: Callable[[float], bool]) -> float:
         return 0.0
     low = 0.0
     high = 1.0
-    while high < _LARGEST and refuted(high):
+    while high < _MAX_EPSILON and refuted(high):
         low = high
         high = 2 * high
-    if high >= _LARGEST:
-        return min(low, _LARGEST)
-    for _ in range(_HALVINGS):
+    if high >= _MAX_EPSILON:
+        return min(low, _MAX_EPSILON)
+    for _ in range(_MAX_HALVINGS):
         middle = (low + high) / 2
         if refuted(middle):
             low = middle

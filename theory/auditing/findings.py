@@ -26,40 +26,40 @@ class Row(NamedTuple):
     refutes: bool
 
 
-_AGAIN = "the noise of a step is used again at another step"
-_SEEN = "an example is seen more clearly than claimed: it is clipped, or takes part, otherwise"
-_CORRELATED = "the noise has other correlations, or sizes, over the steps than claimed"
-_SHAPE = "the noise is not normal"
-_STEPS = "the gradients of an example come at other steps, or are longer or shorter, than claimed"
+_NOISE_REUSED = "the noise of a step is used again at another step"
+_EXAMPLE_SEEN = "an example is seen more clearly than claimed: it is clipped, or takes part, otherwise"
+_OTHER_CORRELATIONS = "the noise has other correlations, or sizes, over the steps than claimed"
+_NOT_NORMAL = "the noise is not normal"
+_OTHER_STEPS = "the gradients of an example come at other steps, or are longer or shorter, than claimed"
 
 TESTS: Mapping[str, Row] = {
     "noise of all coordinates, near 0": Row("the loop adds no noise", True),
     "difference of two coordinates, near 0": Row("two coordinates get the same noise, up to the sign", True),
     "noise of a step, near 0": Row("a step gets no noise", True),
-    "difference of two steps, near 0": Row(_AGAIN, True),
+    "difference of two steps, near 0": Row(_NOISE_REUSED, True),
     "cosine of two runs, above 1/2": Row("the noise of a run is used again in another run", True),
-    "difference of two steps of all runs, near 0": Row(_AGAIN, True),
+    "difference of two steps of all runs, near 0": Row(_NOISE_REUSED, True),
     "noise of a step given others, near 0": Row("the noise of a step follows from that of other steps", True),
     "noise of a coordinate, below a tenth": Row("a coordinate gets no noise, or almost none", True),
     "pairs of equal values": Row("the noise has too few bits", True),
     "variance, below": Row("the noise is smaller than claimed", True),
     "noise of a step, for one gradient": Row("a step has too little noise for the gradient of one example", True),
     "variance of lone runs, below": Row("the noise of a batch of few examples is smaller than claimed", True),
-    "canaries, matched filter": Row(_SEEN, True),
-    "canaries, learned filter": Row(_SEEN, True),
-    "canaries, largest score": Row(_SEEN, True),
+    "canaries, matched filter": Row(_EXAMPLE_SEEN, True),
+    "canaries, learned filter": Row(_EXAMPLE_SEEN, True),
+    "canaries, largest score": Row(_EXAMPLE_SEEN, True),
     "lone pairs": Row("a batch is clipped as a whole, not each example", True),
     "noise of a coordinate, above tenfold": Row("a coordinate gets more than noise", False),
     "mean": Row("the noise has a mean that is not 0", False),
-    "correlation, each lag": Row(_CORRELATED, False),
-    "correlation, all lags": Row(_CORRELATED, False),
-    "correlation, all pairs of steps": Row(_CORRELATED, False),
-    "correlation, largest pair of steps": Row(_CORRELATED, False),
+    "correlation, each lag": Row(_OTHER_CORRELATIONS, False),
+    "correlation, all lags": Row(_OTHER_CORRELATIONS, False),
+    "correlation, all pairs of steps": Row(_OTHER_CORRELATIONS, False),
+    "correlation, largest pair of steps": Row(_OTHER_CORRELATIONS, False),
     "variance, above": Row("the noise is larger than claimed", False),
-    "distance from the normal distribution": Row(_SHAPE, False),
-    "largest value, below": Row(_SHAPE, False),
-    "largest value, above": Row(_SHAPE, False),
-    "shares of the steps": Row(_CORRELATED, False),
+    "distance from the normal distribution": Row(_NOT_NORMAL, False),
+    "largest value, below": Row(_NOT_NORMAL, False),
+    "largest value, above": Row(_NOT_NORMAL, False),
+    "shares of the steps": Row(_OTHER_CORRELATIONS, False),
     "variance of lone runs, above": Row("the noise of a batch of few examples is larger than claimed", False),
     "variance of a step, below": Row("the noise of a step has another size than claimed", False),
     "neighbouring coordinates": Row("the noise of different coordinates is correlated", False),
@@ -68,19 +68,19 @@ TESTS: Mapping[str, Row] = {
     "variance of a coordinate, below": Row("a coordinate gets less noise than claimed", False),
     "variance of a coordinate, above": Row("a coordinate gets more noise than claimed", False),
     "trace of absent canaries": Row("examples that do not take part leave a trace", False),
-    "gradients of canaries": Row(_STEPS, False),
-    "gradients of canaries, each participation": Row(_STEPS, False),
+    "gradients of canaries": Row(_OTHER_STEPS, False),
+    "gradients of canaries, each participation": Row(_OTHER_STEPS, False),
 }
 
 
-_OTHERS = "batches are not those of examples that draw for themselves (H2)"
+_OTHER_BATCHES = "batches are not those of examples that draw for themselves (H2)"
 
 #: The tests of a loop that draws its batches, in their order.
 SAMPLED_TESTS: Mapping[str, Row] = {
     "batches, steps of an example": Row("an example is in steps that its sampling does not have: drawn again?", True),
     "batches, rate above": Row("examples take part more often than claimed", True),
-    "batches, sizes": Row(_OTHERS, True),
-    "batches, numbers of participations": Row(_OTHERS, True),
+    "batches, sizes": Row(_OTHER_BATCHES, True),
+    "batches, numbers of participations": Row(_OTHER_BATCHES, True),
     "batches, drawn again": Row(
         "batches are related to those of another run or epoch: their secret is used again", True
     ),

@@ -39,14 +39,14 @@ Places = NDArray[np.intp]
 
 _NEAR_ZERO = 1e-6  # of the mean square: noise that is absent, up to rounding in float32
 _USED_AGAIN = 0.1  # of the mean square of the difference of two steps
-_ALIKE = 0.5  # the cosine of noise that is used again
+_REUSE_COSINE = 0.5  # the cosine of noise that is used again
 _OTHER_SIGN = 0.35  # of its numbers at most, so that a few that are large do not look so
 _ALMOST_NONE = 0.1  # of the mean square: noise of a coordinate that heavy tails or another correlation do not explain
-_OUTLYING = 10  # times the median over the coordinates
-_FINEST = 2.0**-20  # of the standard deviation: atoms that noise may have
-_ROWS = 16  # of columns, by which those that are near each other are found
-_BLOCK = 1024  # columns compared at once
-_TINY = 1e-300
+_OUTLIER_FACTOR = 10  # times the median over the coordinates
+_MAX_ATOM = 2.0**-20  # of the standard deviation: atoms that noise may have
+_HASHED_ROWS = 16  # of columns, by which those that are near each other are found
+_BLOCK_COLUMNS = 1024  # columns compared at once
+_TINY_NORM = 1e-300
 
 
 def centred(white: Array) -> Array:
@@ -92,8 +92,8 @@ def _at(step: object) -> str:
 
 def _blocks(columns: Array) -> Iterator[tuple[int, Array]]:
     """Inner products of columns with all later ones, a block of rows of the Gram matrix at a time."""
-    for first in range(0, columns.shape[1], _BLOCK):
-        yield first, columns[:, first : first + _BLOCK].T @ columns[:, first:]
+    for first in range(0, columns.shape[1], _BLOCK_COLUMNS):
+        yield first, columns[:, first : first + _BLOCK_COLUMNS].T @ columns[:, first:]
 
 
 def _upper(products: Array, value: float) -> Array:
@@ -122,7 +122,7 @@ def _nearest(columns: Array, size: float) -> tuple[Evidence, tuple[int, int]]:
         near = np.flatnonzero((row[apart:] - row[:-apart]) ** 2 <= most)
         if not near.size:
             break
-        first = columns[:_ROWS, order[near]] - columns[:_ROWS, order[near + apart]]
+        first = columns[:_HASHED_ROWS, order[near]] - columns[:_HASHED_ROWS, order[near + apart]]
         near = near[(first**2).sum(axis=0) <= most]
         if not near.size:
             continue
@@ -160,7 +160,7 @@ def largest_cosine(columns: Array) -> Evidence:
     length, count = columns.shape
     if length < 2:
         return evidence(0.0, 1.0)
-    unit = columns / np.maximum(np.linalg.norm(columns, axis=0), _TINY)
+    unit = columns / np.maximum(np.linalg.norm(columns, axis=0), _TINY_NORM)
     largest = max(float(np.abs(_upper(products, 0.0)).max()) for _, products in _blocks(unit))
     return cosine(largest, length).among(count * (count - 1) // 2)
 
@@ -187,7 +187,9 @@ def repeated_step(raw: Array, covariance: Array) -> Evidence:
             apart = np.add.outer(np.diag(products), np.diag(products))
             sums = apart + sign * 2 * products
             claimed = np.add.outer(variances, variances) + sign * 2 * covariance
-            ratios = np.where(sums < _USED_AGAIN * apart, np.maximum(sums, 0.0) / np.maximum(claimed, _TINY), math.inf)
+            ratios = np.where(
+                sums < _USED_AGAIN * apart, np.maximum(sums, 0.0) / np.maximum(claimed, _TINY_NORM), math.inf
+            )
             ratios = _upper(ratios, math.inf)
             first, second = divmod(int(np.argmin(ratios)), steps)
             least = min(least, (float(ratios[first, second]), first, second))
@@ -215,13 +217,13 @@ def repeated_runs(centre: Array) -> tuple[Evidence, Evidence]:
     """The largest cosine of the noise of two runs: if it exceeds ½ and most signs agree, and anyhow."""
     runs, steps, idle = centre.shape
     flat = centre.reshape(runs, -1)
-    unit = flat / np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), _TINY)
+    unit = flat / np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), _TINY_NORM)
     products = _upper(unit @ unit.T, 0.0)
     i, j = np.unravel_index(int(np.argmax(np.abs(products))), products.shape)
     value = float(products[i, j])
     found = cosine(value, steps * (idle - 1))._replace(where=f"runs {int(i) + 1} and {int(j) + 1}")
     found = found.among(runs * (runs - 1) // 2)
-    again = abs(value) > _ALIKE and abs(float(np.mean(np.sign(flat[i] * flat[j])))) > 1 - 2 * _OTHER_SIGN
+    again = abs(value) > _REUSE_COSINE and abs(float(np.mean(np.sign(flat[i] * flat[j])))) > 1 - 2 * _OTHER_SIGN
     return (found if again else found._replace(p=1.0)), found
 
 
@@ -236,7 +238,7 @@ def equal_values(released: Array, width: float) -> Evidence:
     for row in released.reshape(-1, idle):
         _, counts = np.unique(row, return_counts=True)
         found += int((counts * (counts - 1)).sum()) // 2
-    w = max(width, _FINEST)
+    w = max(width, _MAX_ATOM)
     mean = runs * steps * idle * (idle - 1) / 2 * w / (2 * math.sqrt(math.pi))
     variance = mean + runs * steps * float(idle) ** 3 * w**2 / (2 * math.pi * math.sqrt(3))
     return evidence(found, variance / (variance + (found - mean) ** 2) if found > mean else 1.0)
@@ -275,7 +277,7 @@ def step_sizes(centre: Array) -> Evidence:
         return evidence(1.0, 1.0)
     half = runs * (idle - 1) / 2
     energies = (centre**2).sum(axis=(0, 2))
-    shares = energies / max(float(energies.sum()), _TINY)
+    shares = energies / max(float(energies.sum()), _TINY_NORM)
     below = betainc(half, (steps - 1) * half, shares)
     above = betainc((steps - 1) * half, half, 1 - shares)
     chances = np.minimum(below, above)
@@ -386,10 +388,10 @@ def neighbours(columns: Array) -> Evidence:
     if length < 2:
         return evidence(0.0, 1.0)
     norms = np.linalg.norm(columns[:, :-1], axis=0)
-    products = (columns[:, 1:] * columns[:, :-1]).sum(axis=0) / np.maximum(norms, _TINY)
+    products = (columns[:, 1:] * columns[:, :-1]).sum(axis=0) / np.maximum(norms, _TINY_NORM)
     left = float((columns[:, 1:] ** 2).sum() - (products**2).sum())
     freedom = (count - 1) * (length - 1)
-    score = float(products.sum()) / math.sqrt(count - 1) / math.sqrt(max(left / freedom, _TINY))
+    score = float(products.sum()) / math.sqrt(count - 1) / math.sqrt(max(left / freedom, _TINY_NORM))
     return _student(score, freedom)
 
 
@@ -425,6 +427,6 @@ def greatest_coordinate(columns: Array, places: Places, *, outlying: bool) -> Ev
     length, count = columns.shape
     energies = (columns**2).sum(axis=0)
     most = int(np.argmax(energies))
-    far = energies[most] > _OUTLYING * float(np.median(energies))
+    far = energies[most] > _OUTLIER_FACTOR * float(np.median(energies))
     p = 1.0 if outlying and not far else chdtrc(length, energies[most])
     return evidence(energies[most] / length, p, f"coordinate {places[most]}").among(count)

@@ -29,7 +29,7 @@ from corrnoise.theory.participation import Participation
 Taken = NDArray[np.bool_]
 Steps = NDArray[np.intp]
 
-_LAMBDAS = np.array([-16.0, -4.0, -1.0, -0.25, 0.05, 0.15, 0.3, 0.45])
+_BET_EXPONENTS = np.array([-16.0, -4.0, -1.0, -0.25, 0.05, 0.15, 0.3, 0.45])
 
 
 def batches(who: Participation, taken: Taken, steps: Steps) -> dict[str, Evidence]:
@@ -143,12 +143,12 @@ def dispersion(values: NDArray[Any], trials: NDArray[Any], chances: NDArray[Any]
     values, trials, chances : array
         The numbers, each binomial given those before it, and their parameters, vectors.
     """
-    logs = np.zeros(_LAMBDAS.size)
+    logs = np.zeros(_BET_EXPONENTS.size)
     squares = []
     for value, number, chance in zip(values.tolist(), trials.tolist(), chances.tolist(), strict=True):
         if number and 0 < chance < 1:
             square = (value - number * chance) ** 2 / (number * chance * (1 - chance))
-            logs += _LAMBDAS * square - _logs_of_means(int(number), float(chance))
+            logs += _BET_EXPONENTS * square - _logs_of_means(int(number), float(chance))
             squares.append(square)
     mean = float(logsumexp(logs)) - math.log(logs.size)
     return evidence(float(np.mean(squares)) if squares else 1.0, math.exp(-max(mean, 0.0)))
@@ -159,5 +159,5 @@ def _logs_of_means(number: int, chance: float) -> NDArray[np.float64]:
     """Log E exp(λ z²) of a binomial number, for each λ."""
     values = np.arange(number + 1)
     squares = (values - number * chance) ** 2 / (number * chance * (1 - chance))
-    found = logsumexp(binom.logpmf(values, number, chance) + np.multiply.outer(_LAMBDAS, squares), axis=1)
+    found = logsumexp(binom.logpmf(values, number, chance) + np.multiply.outer(_BET_EXPONENTS, squares), axis=1)
     return np.asarray(found)

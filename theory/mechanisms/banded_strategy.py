@@ -17,10 +17,10 @@ from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise, averages_by, leading
 from corrnoise.theory.mechanisms.matrix import BandedNoise
 from corrnoise.theory.mechanisms.program import Form
-from corrnoise.theory.mechanisms.toeplitz import UNIT, ToeplitzNoise
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import record
-from corrnoise.theory.numerics.rounding import Dtype
+from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF, Dtype
 from corrnoise.theory.participation import Participation
 
 
@@ -87,4 +87,4 @@ class BandedStrategyNoise(ToeplitzNoise):
 
     def _limiting(self) -> tuple[float, float]:
         largest = float(np.abs(self.values).max())
-        return largest * math.sqrt(math.fsum(np.square(self.values / largest))), 8 * UNIT
+        return largest * math.sqrt(math.fsum(np.square(self.values / largest))), 8 * UNIT_ROUNDOFF

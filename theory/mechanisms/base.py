@@ -29,12 +29,11 @@ from corrnoise.theory.mechanisms.sensitivity import Sensitivity, column_sensitiv
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record
-from corrnoise.theory.numerics.rounding import DTYPES, Dtype
+from corrnoise.theory.numerics.rounding import DTYPES, UNIT_ROUNDOFF, Dtype
 from corrnoise.theory.objectives.workloads import PrefixSums, Workload
 from corrnoise.theory.participation import ANY_LENGTH, Participation
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 
-_UNIT = 2.0**-53
 LARGEST_MATRIX = 4096  #: steps up to which n × n matrices are made
 
 
@@ -180,7 +179,7 @@ class Mechanism(Record, ABC):
         n = who.length
         orthogonal = who.once or (who.kind != "reshuffled" and self.bands(n) <= who.period)
         if orthogonal or n > LARGEST_MATRIX:
-            error = self.strategy_error(n) + n * _UNIT
+            error = self.strategy_error(n) + n * UNIT_ROUNDOFF
             return column_sensitivity(self.column_norms(n), who, orthogonal=orthogonal, error=error)
         if who.kind == "reshuffled":
             return reshuffled_sensitivity(self.strategy(n), who, error=self.strategy_error(n))

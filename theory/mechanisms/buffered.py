@@ -53,9 +53,9 @@ from corrnoise.theory.participation import Participation
 
 Numbers = NDArray[Any]  # floats, complex numbers or objects, as above
 
-_TERMS = 13  # of series up to _SHORT: _SHORT¹³/14! is below 1e-18
-_SHORT = 0.25
-_BITS = 512
+_SERIES_TERMS = 13  # of series up to _MAX_ARGUMENT: _SHORT¹³/14! is below 1e-18
+_MAX_ARGUMENT = 0.25
+_BALL_BITS = 512
 
 
 # -- geometric sums ----------------------------------------------------------------------------------------------------
@@ -79,12 +79,12 @@ def _with_series(closed: Numbers, gaps: Numbers, n: NDArray[Any], order: int) ->
 
     For order 1 this is φ_n, for order 2 it is n ψ_n.
     """
-    small = n * gaps.real < _SHORT
+    small = n * gaps.real < _MAX_ARGUMENT
     if small.any():
         e = np.broadcast_to(gaps, small.shape)[small]
         m = np.broadcast_to(n, small.shape)[small]
         total = np.ones_like(e)
-        for j in range(_TERMS, 0, -1):
+        for j in range(_SERIES_TERMS, 0, -1):
             total = 1 - e * (m - j) / (order + j) * total
         closed[small] = total * (m if order == 1 else m * (m + 1) / 2)
     return closed
@@ -218,7 +218,7 @@ def _rounded_up(strategy: Callable[[], tuple[Numbers, Numbers]], participation: 
     who = checks.instance("participation", participation, Participation).worst
     if who.kind == "reshuffled" and not who.once:
         raise ValueError(f"participation must not be reshuffled for the closed form, got {participation!r}")
-    with ctx.workprec(_BITS):
+    with ctx.workprec(_BALL_BITS):
         gaps, omega = strategy()
         if gaps.size == 0:
             return rounded_up(arb(who.count).sqrt())

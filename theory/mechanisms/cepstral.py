@@ -28,16 +28,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-from corrnoise.theory.mechanisms.toeplitz import RATES, UNIT, ToeplitzNoise
+from corrnoise.theory.mechanisms.toeplitz import RATES, ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import record
+from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 
 _SMALLEST_GRID = 64
 _LARGEST_GRID = 2**22
-_SETTLED = 1e-13
+_SETTLED_CHANGE = 1e-13
 _LARGEST_LOGARITHM = 300.0  # squares of B stay within the range of floats
-_BLOCK = 2**21  # entries of a table held at once
+_BLOCK_ENTRIES = 2**21  # entries of a table held at once
 
 
 @record
@@ -76,7 +77,7 @@ class CepstralNoise(ToeplitzNoise):
             raise ArithmeticError(f"|log B| must not exceed {_LARGEST_LOGARITHM}, got {largest:.3g} for {self!r}")
         sizes = np.abs(self.cepstrum)
         size = float((sizes * abs(self.warp) ** np.arange(1, sizes.size + 1)).sum())
-        rounding = (16 * math.log2(grid) * float(np.linalg.norm(sizes)) + 4 * (size + largest) + 4) * UNIT
+        rounding = (16 * math.log2(grid) * float(np.linalg.norm(sizes)) + 4 * (size + largest) + 4) * UNIT_ROUNDOFF
         return values, rounding
 
     def _warped_series(self) -> tuple[Array, float]:
@@ -84,13 +85,13 @@ class CepstralNoise(ToeplitzNoise):
         grid = self._first_grid()
         while True:
             logarithm, error = self._logarithm(grid)
-            error += 16 * UNIT * math.log2(grid)
+            error += 16 * UNIT_ROUNDOFF * math.log2(grid)
             series = fft.irfft(np.exp(logarithm), grid)
             tails = np.sqrt(np.cumsum(np.square(series[::-1])))[::-1]  # norms of what is left from each term on
             if tails[grid // 2] <= error * tails[0]:
                 break
             grid *= 2
-        count = max(1, int(np.argmax(tails <= max(2 * UNIT * tails[0], 2 * tails[grid // 2]))))
+        count = max(1, int(np.argmax(tails <= max(2 * UNIT_ROUNDOFF * tails[0], 2 * tails[grid // 2]))))
         # What wraps around the grid is no more than its upper half, which is no more than what is cut off.
         return series[:count], float(error * tails[0] + 2 * tails[count])
 
@@ -108,7 +109,7 @@ class CepstralNoise(ToeplitzNoise):
         series[0] = 1.0
         a = abs(self.warp)
         # Σ e_m ζᵐ has the squared norm ∫ |E|² (dω/dφ) dφ/2π, and dω/dφ is at most (1 + a)/(1 − a).
-        return series, math.sqrt((1 + a) / (1 - a)) * error + 4 * UNIT * float(np.abs(warped).sum())
+        return series, math.sqrt((1 + a) / (1 - a)) * error + 4 * UNIT_ROUNDOFF * float(np.abs(warped).sum())
 
     def coefficients(self, steps: int) -> Array:
         return self._series(checks.integer("steps", steps, 1))[0]
@@ -133,7 +134,7 @@ class CepstralNoise(ToeplitzNoise):
         blocks = np.zeros((size, size))
         blocks.ravel()[1 : self.cepstrum.size + 1] = self.cepstrum * float(sign) ** np.arange(1, self.cepstrum.size + 1)
         total = np.empty(angles.size)
-        rows = max(_BLOCK // size, 1)
+        rows = max(_BLOCK_ENTRIES // size, 1)
         for first in range(0, angles.size, rows):
             part = angles[first : first + rows, np.newaxis]
             inner = np.exp(1j * part * np.arange(size)) @ blocks.T
@@ -147,7 +148,7 @@ class CepstralNoise(ToeplitzNoise):
         while True:
             fine, error = self._extension(2 * grid, exponent, near_one, near_minus_one)
             change = float(np.max(np.abs(fine - coarse) / fine, initial=0.0))
-            if change <= max(_SETTLED, error):
+            if change <= max(_SETTLED_CHANGE, error):
                 return fine, change + error  # doubling the grid at least halves the error: it is below the change
             grid, coarse = 2 * grid, fine
 
@@ -165,7 +166,7 @@ class CepstralNoise(ToeplitzNoise):
         even = -np.expm1(power)
         odd = 1 + np.exp(power)
         total = np.empty(first.size)
-        rows = max(_BLOCK // values.size, 1)
+        rows = max(_BLOCK_ENTRIES // values.size, 1)
         for start in range(0, first.size, rows):
             part = slice(start, start + rows)
             x = first[part, np.newaxis]
@@ -175,7 +176,7 @@ class CepstralNoise(ToeplitzNoise):
             weights[:, ::2] *= even[part, np.newaxis]
             weights[:, 1::2] *= odd[part, np.newaxis]
             total[part] = (weights * (y / modulus) * values).sum(axis=1)
-        return total, 2 * error + 40 * UNIT
+        return total, 2 * error + 40 * UNIT_ROUNDOFF
 
     def averaged_variance(self, rates: ArrayLike) -> Array:
         x = checks.reals("rates", rates, RATES)

@@ -11,11 +11,11 @@ import numpy as np
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Form
 from corrnoise.theory.mechanisms.rounding import convolution_sensitivity
-from corrnoise.theory.mechanisms.toeplitz import RATES, UNIT, ToeplitzNoise
+from corrnoise.theory.mechanisms.toeplitz import RATES, ToeplitzNoise
 from corrnoise.theory.numerics import checks, power_series
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import record
-from corrnoise.theory.numerics.rounding import DTYPES, Dtype, as_stored
+from corrnoise.theory.numerics.rounding import DTYPES, UNIT_ROUNDOFF, Dtype, as_stored
 from corrnoise.theory.participation import Participation
 
 
@@ -123,4 +123,4 @@ class FiniteNoise(ToeplitzNoise):
         # π n ‖β‖₁ γ_∞², because |B| has the slope n ‖β‖₁ at most.
         size = float(np.abs(self.values).sum())
         error = 2.0**-102 * math.pi * self.values.size * size**2 * square
-        return (math.sqrt(square), error + 8 * UNIT) if error < 0.5 else (math.inf, 0.0)
+        return (math.sqrt(square), error + 8 * UNIT_ROUNDOFF) if error < 0.5 else (math.inf, 0.0)

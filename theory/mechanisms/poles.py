@@ -26,7 +26,7 @@ from corrnoise.theory.numerics.records import record
 from corrnoise.theory.numerics.rounding import DTYPES, Dtype, as_stored
 from corrnoise.theory.participation import Participation
 
-_BITS = 512  # enough for products of thousands of factors
+_BALL_BITS = 512  # enough for products of thousands of factors
 
 
 @record
@@ -153,7 +153,7 @@ def _gaps(decay: Array, scale: Array) -> tuple[Array, Array]:
     numerator: Any = math.prod(factors, start=fmpq_poly([1]))
     for i, each in enumerate(scales):
         numerator += each * math.prod(factors[:i] + factors[i + 1 :], start=fmpq_poly([1]))
-    with ctx.workprec(_BITS):
+    with ctx.workprec(_BALL_BITS):
         roots = numerator.complex_roots()  # with multiplicities
         if not all(root.imag == 0 for root, _ in roots):
             raise ValueError(f"buffers must be of noise with real poles, got decays {decay!r} and scales {scale!r}")

@@ -21,12 +21,12 @@ import numpy as np
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Form
 from corrnoise.theory.mechanisms.rounding import section_sensitivity
-from corrnoise.theory.mechanisms.toeplitz import RATES, UNIT, ToeplitzNoise
+from corrnoise.theory.mechanisms.toeplitz import RATES, ToeplitzNoise
 from corrnoise.theory.numerics import checks, elliptic
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.quadrature import averages, circle_mean, modulus
 from corrnoise.theory.numerics.records import record
-from corrnoise.theory.numerics.rounding import DTYPES, Dtype, as_stored
+from corrnoise.theory.numerics.rounding import DTYPES, UNIT_ROUNDOFF, Dtype, as_stored
 from corrnoise.theory.participation import Participation
 
 _SMALLEST_GAP = 1e-300  # smaller ones are too close to 0 for products with others
@@ -155,7 +155,7 @@ class ProductNoise(ToeplitzNoise):
         return series
 
     def _inverse(self, steps: int) -> tuple[Array, float]:
-        return self._series(-self.exponents, steps), 4 * UNIT
+        return self._series(-self.exponents, steps), 4 * UNIT_ROUNDOFF
 
     def _power(self, cosine: Array, sine: Array) -> Array:
         power = np.ones(np.shape(cosine))
@@ -265,7 +265,7 @@ class NuFTRL(ProductNoise):
 
     def _limiting(self) -> tuple[float, float]:
         gamma = math.sqrt(float(elliptic.mean_inverse_modulus(self.nu))) if self.nu > 0 else math.inf
-        return gamma, 16 * UNIT
+        return gamma, 16 * UNIT_ROUNDOFF
 
 
 @record
@@ -303,4 +303,4 @@ class AntiPGD(ProductNoise):
 
     def _limiting(self) -> tuple[float, float]:
         a = self.damping
-        return (1 / math.sqrt(a) / math.sqrt(2 - a) if a > 0 else math.inf), 16 * UNIT
+        return (1 / math.sqrt(a) / math.sqrt(2 - a) if a > 0 else math.inf), 16 * UNIT_ROUNDOFF

@@ -48,8 +48,8 @@ Form = Literal[
 #: Forms that other programs run, with the names of their numbers in files.
 HANDED_OVER: tuple[Form, ...] = ("buffers", "strategy column", "noising column")
 
-_FLOAT32 = (1e-30, 1e30)  # standard deviations that float32 holds, with the noise of all steps
-_ANY = 10**9  # steps, in place of any number
+_FLOAT32_RANGE = (1e-30, 1e30)  # standard deviations that float32 holds, with the noise of all steps
+_ENDLESS_STEPS = 10**9  # steps, in place of any number
 INCREASE = 1e-3  #: the largest relative increase of the sensitivity that is paid for float32
 
 
@@ -82,7 +82,7 @@ class Program(Record):
     @property
     def memory(self) -> int:
         """Arrays of the size of the gradient that a run keeps from one step to the next."""
-        return int(self.mechanism.memory(self.participation.steps or _ANY))
+        return int(self.mechanism.memory(self.participation.steps or _ENDLESS_STEPS))
 
     @property
     def step_scales(self) -> Array | None:
@@ -141,7 +141,7 @@ class Program(Record):
         multiplier = budget.multiplier(self.sensitivity * self.participation.members)
         if self.participation.sampled:
             multiplier = min(multiplier, self._amplified(budget))
-        low, high = _FLOAT32
+        low, high = _FLOAT32_RANGE
         if not low <= multiplier * budget.clip_norm <= high:
             raise ValueError(
                 f"clip_norm must keep multiplier × clip_norm in the range of float32, [{low}, {high}], got "

@@ -48,10 +48,10 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.discrete_measures import condensed
 from corrnoise.theory.numerics.float_errors import usual_float_errors
 
-_STEP = 0.3  # of the trapezoidal rule, for an integrand that is analytic for |Im u| < π/2
-_MARGIN = 38.0  # exp(−38) is below rounding
-_WHOLE = 1e-14  # exponents this close to an integer count as integers
-_NEGLIGIBLE = 1e-8  # times the tolerance: smallest pivot of the Gramian that matters, relative to the largest
+_RULE_STEP = 0.3  # of the trapezoidal rule, for an integrand that is analytic for |Im u| < π/2
+_LOG_MARGIN = 38.0  # exp(−38) is below rounding
+_INTEGER_TOLERANCE = 1e-14  # exponents this close to an integer count as integers
+_NEGLIGIBLE_PIVOT = 1e-8  # times the tolerance: smallest pivot of the Gramian that matters, relative to the largest
 _MOST_POLES = 80
 _SMALLEST_GAP = 1e-60  # of a factor with a fractional exponent
 
@@ -70,7 +70,7 @@ def _heights(exponents: Array) -> tuple[Array, Array, Array]:
     total = 0.0
     for k, exponent in enumerate(exponents.tolist()):
         total += exponent
-        if abs(total - round(total)) <= _WHOLE:
+        if abs(total - round(total)) <= _INTEGER_TOLERANCE:
             total = round(total)
         whole = min(max(before, math.ceil(total)), math.floor(total) + 1)
         powers[k] = whole - before
@@ -112,13 +112,13 @@ def _rule(ends: Array, heights: Array, k: int, sine: float) -> tuple[Array, Arra
     # is imaginary.  It decreases like e^{u left_power} to the left, and like e^{−u right_power} to the right, once s is
     # closer to the end than any other singularity.
     strip = math.pi - math.atan(width / (2 * math.sqrt(left * (left + width))))
-    step = _STEP * strip / (math.pi / 2)
+    step = _RULE_STEP * strip / (math.pi / 2)
     left_power = before + (1 - inside)
     right_power = inside + (1 - after)
     nearest_left = min(left, to_left[k - 1]) if k else left
     nearest_right = to_right[k + 2] if k + 2 < ends.size else 1.0
-    low = _MARGIN / (1 + left_power) + max(math.log(width / nearest_left), 0.0)
-    high = _MARGIN / (1 + right_power) + max(math.log(width / nearest_right), 0.0)
+    low = _LOG_MARGIN / (1 + left_power) + max(math.log(width / nearest_left), 0.0)
+    high = _LOG_MARGIN / (1 + right_power) + max(math.log(width / nearest_right), 0.0)
     u = np.arange(-math.ceil(low / step), math.ceil(high / step) + 1)[:, np.newaxis] * step
     x, y = special.expit(-u), special.expit(u)
 
@@ -189,7 +189,7 @@ def _dominant(gaps: Array, weights: Array, tolerance: float) -> tuple[Array, Arr
     while len(columns) < _MOST_POLES:
         k = int(np.argmax(b * b / s))
         pivots.append(b[k] ** 2 / s[k])
-        if pivots[-1] <= _NEGLIGIBLE * tolerance * pivots[0]:
+        if pivots[-1] <= _NEGLIGIBLE_PIVOT * tolerance * pivots[0]:
             break
         columns.append(b * math.sqrt(2 * s[k]) / (s + s[k]))
         b = b * (s - s[k]) / (s + s[k])
@@ -210,7 +210,7 @@ class _Group:
         self.mirrored = mirrored  # a pole at −p is a pole at p of B(−z)
         a = 2 - gaps if mirrored else gaps
         powers = np.rint(exponents).astype(int)
-        fractional = np.flatnonzero(np.abs(exponents - powers) > _WHOLE)[:: -1 if mirrored else 1]
+        fractional = np.flatnonzero(np.abs(exponents - powers) > _INTEGER_TOLERANCE)[:: -1 if mirrored else 1]
         powers[fractional], heights, sines = _heights(exponents[fractional])
         self.zeros = np.repeat(a, np.maximum(powers, 0))
         self.poles = np.repeat(a, np.maximum(-powers, 0))

@@ -35,7 +35,7 @@ from corrnoise.theory.mechanisms.sensitivity import (
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Indices, Participation
 
-_ROUNDING = 1e-9  #: relative, of sums of products, with room to spare
+_RELATIVE_ROUNDING = 1e-9  #: relative, of sums of products, with room to spare
 
 
 def reshuffled_sensitivity(strategy: Array, participation: Participation, *, error: float = 0.0) -> Sensitivity:
@@ -54,7 +54,7 @@ def reshuffled_sensitivity(strategy: Array, participation: Participation, *, err
     bound = _block_maxima(gram, participation)
     if value < bound:
         value, bound = closer_by_patterns(gram, participation, value, bound)
-    return bracket_of(math.sqrt(value), math.sqrt(bound), participation.count * error + _ROUNDING)
+    return bracket_of(math.sqrt(value), math.sqrt(bound), participation.count * error + _RELATIVE_ROUNDING)
 
 
 def _block_maxima(gram: Array, participation: Participation) -> float:
@@ -85,7 +85,7 @@ def any_toeplitz_sensitivity(coefficients: Array, participation: Participation, 
     correlation = fft.irfft(np.abs(fft.rfft(np.abs(coefficients), length)) ** 2, length)[: coefficients.size]
     shown = min(coefficients.size, lags.size)
     lags[:shown] = correlation[:shown]
-    lags += _ROUNDING / 10 * lags[0]  # the error of the transforms
+    lags += _RELATIVE_ROUNDING / 10 * lags[0]  # the error of the transforms
     lags = np.maximum.accumulate(lags[::-1])[::-1]
     k = participation.count
     pairs = [(k - apart) * _mean_of_pairs(lags, participation, apart) for apart in range(1, k)]
@@ -93,7 +93,7 @@ def any_toeplitz_sensitivity(coefficients: Array, participation: Participation, 
     value = max(toeplitz_pattern_norm(coefficients, each) for each in (participation.largest, *_close(participation)))
     # The error counts most in the last column of the strategy, which has the first coefficient alone.
     spread = error * norm(coefficients) / abs(float(coefficients[0])) if error else 0.0
-    return attained_by(value, math.sqrt(total), k * spread + _ROUNDING)
+    return attained_by(value, math.sqrt(total), k * spread + _RELATIVE_ROUNDING)
 
 
 def _mean_of_pairs(lags: Array, participation: Participation, apart: int) -> float:

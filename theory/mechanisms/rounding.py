@@ -66,10 +66,10 @@ from corrnoise.theory.numerics.rounding import (
 )
 from corrnoise.theory.participation import Participation
 
-_BITS = 512  # of sums of exponentials whose decays differ
+_BALL_BITS = 512  # of sums of exponentials whose decays differ
 _CASCADE_BITS = 2048  # of products of sections, whose decays may all but coincide
-_APART = 2.0**-80  # relative distance of decays that are taken as different
-_NORMS = 1 + arb(2) ** -30  # more than the relative error of any norm below
+_MIN_SEPARATION = 2.0**-80  # relative distance of decays that are taken as different
+_NORM_FACTOR = 1 + arb(2) ** -30  # more than the relative error of any norm below
 
 
 # -- recurrences -------------------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ def recurrence_sensitivity(strategy_coef: Array, dtype: Dtype, participation: Pa
     largest = float(np.abs(stored).max())
     if not 0 < largest < math.inf:
         return math.inf
-    with ctx.workprec(_BITS):
+    with ctx.workprec(_BALL_BITS):
         column = largest * arb(math.fsum(np.square(stored / largest))).sqrt() * (1 + arb(2) ** -50)
         factor = growth(stored.size + 1, dtype)
         if participation.once:
@@ -102,7 +102,7 @@ def buffer_sensitivity(buf_decay: Array, output_scale: Array, participation: Par
     if not np.isfinite(scale).all():
         return math.inf
     decay, scale = decay[scale != 0], scale[scale != 0]
-    with ctx.workprec(_BITS):
+    with ctx.workprec(_BALL_BITS):
         thetas = [arb(value) for value in decay.tolist()]
         omegas = [arb(value) for value in scale.tolist()]
         if who.once:
@@ -165,11 +165,11 @@ def section_sensitivity(
         below = arb(0)
         for a, q in sorted(zip(zeros.tolist(), poles.tolist(), strict=True), key=lambda pair: abs(1 - pair[0])):
             weight = abs(arb(a) - arb(q))
-            decay = _at_least(abs(1 - arb(a)), below * (1 + arb(_APART)))
+            decay = _at_least(abs(1 - arb(a)), below * (1 + arb(_MIN_SEPARATION)))
             moved = decay + (one - 1) + (four - 1) * (arb(q) + weight)
             weights.append(weight)
             decays.append(decay)
-            raised.append(_at_least(moved, raised[-1] * (1 + arb(_APART))) if raised else moved)
+            raised.append(_at_least(moved, raised[-1] * (1 + arb(_MIN_SEPARATION))) if raised else moved)
             below = decay
         nominal = _product_of_sections(arb(1), weights, decays)
         perturbed = _product_of_sections(one, [weight * growth(5, dtype) for weight in weights], raised)
@@ -223,7 +223,7 @@ def convolution_sensitivity(
     operations = stored.size if by == "sums" else 32 * math.ceil(math.log2(2 * (steps or stored.size)))
     if not math.isfinite(strategy_size):
         return math.inf
-    with ctx.workprec(_BITS):
+    with ctx.workprec(_BALL_BITS):
         error = growth(operations + 1, dtype) - 1
         loss = arb(strategy_size) * arb(size) * error * (1 + arb(2) ** -40)
         return finite_or_inf(arb(exact) * at_the_ends() / (1 - loss)) if loss < 1 else math.inf
@@ -237,8 +237,8 @@ def substitution_sensitivity(exact: float, column_norms: Array, bands: int, part
 
     As for ``tree_sensitivity``; the program takes the entries of the ``bands`` as they are.
     """
-    with ctx.workprec(_BITS):
-        column = arb(float(column_norms.max())) * _NORMS
+    with ctx.workprec(_BALL_BITS):
+        column = arb(float(column_norms.max())) * _NORM_FACTOR
         error = growth(bands + 1, "float64") - 1
         return finite_or_inf((arb(exact) + participation.count * column * error) * at_the_ends())
 
@@ -267,7 +267,7 @@ def scaled_sensitivity(
     least_draw = 1.0 if draw_scales is None else float(draw_scales.min())
     most_draw = 1.0 if draw_scales is None else float(draw_scales.max())
     products = (step_scales is not None) + (draw_scales is not None)
-    with ctx.workprec(_BITS):
+    with ctx.workprec(_BALL_BITS):
         if additive:
             error = arb(program) - arb(plain)  # at least that of a column, and roundings at the ends
             whole = arb(exact) + participation.count * error / (arb(least_step) * arb(least_draw))
@@ -286,8 +286,8 @@ def tree_sensitivity(exact: float, column_norms: Array, participation: Participa
     """
     steps = column_norms.size
     height = steps.bit_length()
-    with ctx.workprec(_BITS):
+    with ctx.workprec(_BALL_BITS):
         error = 2 * steps * (growth((height + 1) * (height + 4), "float64") - 1)
-        strategy = arb(float(np.square(column_norms).sum())).sqrt() * _NORMS  # the Frobenius norm
+        strategy = arb(float(np.square(column_norms).sum())).sqrt() * _NORM_FACTOR  # the Frobenius norm
         left = 1 - strategy * error
         return finite_or_inf(arb(exact) * at_the_ends() / left) if left > 0 else math.inf

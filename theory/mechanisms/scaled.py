@@ -23,12 +23,11 @@ from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, checked_noise, l
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import record
-from corrnoise.theory.numerics.rounding import DTYPES, Dtype, as_stored
+from corrnoise.theory.numerics.rounding import DTYPES, UNIT_ROUNDOFF, Dtype, as_stored
 from corrnoise.theory.objectives.workloads import Workload
 from corrnoise.theory.participation import Participation
 
-_UNIT = 2.0**-53
-_FACTORS = "[1e-100, 1e100]"
+_SCALE_INTERVAL = "[1e-100, 1e100]"
 
 
 @record
@@ -69,8 +68,8 @@ class ScaledNoise(Mechanism):
     def __init__(
         self, noise: ToeplitzNoise, step_scales: ArrayLike | None = None, draw_scales: ArrayLike | None = None
     ) -> None:
-        steps = None if step_scales is None else checks.reals("step_scales", step_scales, _FACTORS, ndim=1)
-        draws = None if draw_scales is None else checks.reals("draw_scales", draw_scales, _FACTORS, ndim=1)
+        steps = None if step_scales is None else checks.reals("step_scales", step_scales, _SCALE_INTERVAL, ndim=1)
+        draws = None if draw_scales is None else checks.reals("draw_scales", draw_scales, _SCALE_INTERVAL, ndim=1)
         if steps is None and draws is None:
             raise ValueError("step_scales or draw_scales must be given, got None for both")
         if steps is not None and draws is not None:
@@ -175,7 +174,7 @@ class ScaledNoise(Mechanism):
         if self.draw_scales is None:
             return error
         # Entries of a column are divided by factors that differ by max g/min g at most.
-        return error * float(self.draw_scales.max() / self.draw_scales.min()) + self.steps * _UNIT
+        return error * float(self.draw_scales.max() / self.draw_scales.min()) + self.steps * UNIT_ROUNDOFF
 
     def bracket(self, participation: Participation) -> Sensitivity:
         """The base's bracket; fixed epochs take O(n k) without ``draw_scales``."""

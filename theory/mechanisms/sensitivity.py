@@ -24,15 +24,15 @@ import numpy as np
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 from corrnoise.theory.participation import Indices, Participation
 from corrnoise.theory.patterns import number_of_patterns, patterns
 
-_UNIT = 2.0**-53
-_NORM = 40 * _UNIT  # of a Euclidean norm with pairwise summation
+_NORM_ROUNDING = 40 * UNIT_ROUNDOFF  # of a Euclidean norm with pairwise summation
 _MOST_PATTERNS = 20_000  # that are looked at one by one
 _LARGEST_BLOCK = 512  # of which eigenvalues are computed
 MOST_PRODUCTS = 10_000_000  #: that the blocks of fixed epochs are summed from
-_NEGLIGIBLE = 1e-6  # a rounding error up to which a closed bracket means that the value is exact
+_NEGLIGIBLE_ROUNDING = 1e-6  # a rounding error up to which a closed bracket means that the value is exact
 
 
 @record
@@ -54,7 +54,7 @@ def bracket_of(value: float, bound: float, rounding: float) -> Sensitivity:
     """The bracket with ``value`` attained and ``bound`` not exceeded, both up to the relative error ``rounding``."""
     if not (math.isfinite(bound) and math.isfinite(rounding)):
         return Sensitivity(value=math.inf, upper=math.inf, rounding=0.0, exact=True)
-    closed = bound <= value * (1 + 2 * rounding) and rounding <= _NEGLIGIBLE
+    closed = bound <= value * (1 + 2 * rounding) and rounding <= _NEGLIGIBLE_ROUNDING
     return Sensitivity(value=value, upper=max(value, bound) * (1 + rounding), rounding=rounding, exact=closed)
 
 
@@ -116,13 +116,13 @@ def toeplitz_sensitivity(coefficients: ArrayLike, participation: Participation, 
     sizes = np.abs(c)
     if k == 1:
         value = norm(c)
-        return bracket_of(value, value, error + _NORM)
+        return bracket_of(value, value, error + _NORM_ROUNDING)
     tail = sizes[b:]
     majorant = sizes.copy()
     majorant[b:] = np.maximum.accumulate(tail[::-1])[::-1]
     # An error δ of c changes ĉ by at most max_{s>=t} |δ_s|, whose norm is at most sqrt(n) times that of δ.
     spread = math.sqrt(n) if tail.any() else 1.0
-    rounding = k * spread * error + _NORM + 4 * math.ceil(math.log2(k)) * _UNIT
+    rounding = k * spread * error + _NORM_ROUNDING + 4 * math.ceil(math.log2(k)) * UNIT_ROUNDOFF
     alternated = c * (-1.0) ** np.arange(n)
     value = max(norm(window_sums(signed, b, k)) for signed in (c, alternated))
     found = bracket_of(value, norm(window_sums(majorant, b, k)), rounding)
@@ -144,7 +144,7 @@ def fixed_epochs_sensitivity(
     first = abs(float(coefficients[0]))
     spread = 3 * error * norm(coefficients) / first if first else math.inf  # of the relative errors of the columns
     ends = _class_ends(coefficients, participation, step_scales)
-    return bracket_of(*ends, k * ((n + 2 * k + 64) * _UNIT + spread))
+    return bracket_of(*ends, k * ((n + 2 * k + 64) * UNIT_ROUNDOFF + spread))
 
 
 def toeplitz_pattern_norm(coefficients: Array, pattern: Indices) -> float:
@@ -209,14 +209,14 @@ def block_sensitivity(block: Array) -> tuple[float, float]:
     total = float(np.abs(block).sum())
     signs = _signs(block)
     value = float(signs @ block @ signs)
-    if size <= 2 or value >= total * (1 - size * _UNIT):
+    if size <= 2 or value >= total * (1 - size * UNIT_ROUNDOFF):
         return total, total
     if size == 3:
         value = _largest_of_three(block)
         return value, value
     if size <= _LARGEST_BLOCK:
         multipliers = signs * (block @ signs)
-        least = float(np.linalg.eigvalsh(np.diag(multipliers) - block)[0]) - 8 * size * _UNIT * total
+        least = float(np.linalg.eigvalsh(np.diag(multipliers) - block)[0]) - 8 * size * UNIT_ROUNDOFF * total
         total = min(total, float(multipliers.sum()) + size * max(0.0, -least))
     return value, total
 
@@ -286,7 +286,7 @@ def column_sensitivity(
     scale = float(sizes.max()) or 1.0
     value = scale * math.sqrt(largest((sizes / scale) ** 2))
     bound = value if orthogonal else scale * largest(sizes / scale)
-    return bracket_of(value, bound, error + (participation.count + 8) * _UNIT)
+    return bracket_of(value, bound, error + (participation.count + 8) * UNIT_ROUNDOFF)
 
 
 def gram_sensitivity(gram: Array, participation: Participation, *, terms: int = 0, error: float = 0.0) -> Sensitivity:
@@ -298,7 +298,7 @@ def gram_sensitivity(gram: Array, participation: Participation, *, terms: int = 
     k = _not_reshuffled(participation).count
     # A rounding error of (terms + 2) u |C_i| |C_j| in each X_ij adds up to (terms + 2) u (Σ_π |C_i|)² at most, which is
     # at most k times Σ_π X_ii, hence k times the square of the sensitivity.
-    rounding = k * ((terms + 2 * k + 64) * _UNIT + 3 * error)
+    rounding = k * ((terms + 2 * k + 64) * UNIT_ROUNDOFF + 3 * error)
     if participation.once:
         value = bound = float(np.diag(gram).max())
     elif participation.kind == "fixed epochs":

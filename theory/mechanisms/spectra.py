@@ -27,16 +27,17 @@ from corrnoise.theory.mechanisms.cepstral import CepstralNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import BufferNoise, PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
-from corrnoise.theory.mechanisms.toeplitz import UNIT, ToeplitzNoise
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.quadrature import modulus
+from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 
-_OUTWARDS = 1e-9  # relative; outweighs the rounding of a bound on a disc
-_SHARE = 0.9  # of the distance to a singularity, up to which a bound is trusted
-_PI_BELOW = 2 * UNIT  # by how much π exceeds math.pi, rounded up
+_OUTWARD_ROUNDING = 1e-9  # relative; outweighs the rounding of a bound on a disc
+_DISTANCE_SHARE = 0.9  # of the distance to a singularity, up to which a bound is trusted
+_PI_BELOW = 2 * UNIT_ROUNDOFF  # by how much π exceeds math.pi, rounded up
 _CLOSE_TO_PI = 1e-10  # a distance at which floats near π are 4e-6 of it apart
-_SIDE = 8  # neighbours on either side from which a cosine sum is interpolated
-_TINY = 1e-290  # in place of the distance 0 to a neighbour
+_SIDE_NEIGHBOURS = 8  # neighbours on either side from which a cosine sum is interpolated
+_TINY_DISTANCE = 1e-290  # in place of the distance 0 to a neighbour
 
 
 class Spectrum(ABC):
@@ -78,8 +79,8 @@ class ProductSpectrum(Spectrum):
 
     def __init__(self, noise: ProductNoise) -> None:
         self.noise = noise
-        self._error = UNIT * float((16 + 40 * np.abs(noise.exponents)).sum())
-        self._outwards = 1 + _OUTWARDS * (1 + float(np.abs(noise.exponents).sum()))
+        self._error = UNIT_ROUNDOFF * float((16 + 40 * np.abs(noise.exponents)).sum())
+        self._outwards = 1 + _OUTWARD_ROUNDING * (1 + float(np.abs(noise.exponents).sum()))
 
     def rounded(self, frequencies: Array) -> tuple[Array, Array]:
         values = self.noise.power_spectrum(frequencies)
@@ -102,9 +103,9 @@ class ProductSpectrum(Spectrum):
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             for gap, exponent, size in self._moduli(frequencies):
                 change = abs(1 - gap) * np.expm1(radii) / size
-                bent = 1 + np.sign(exponent) * np.minimum(change, _SHARE)
+                bent = 1 + np.sign(exponent) * np.minimum(change, _DISTANCE_SHARE)
                 values *= size ** (2 * exponent)
-                growth *= np.where(change <= _SHARE, bent ** (2 * exponent), np.inf)
+                growth *= np.where(change <= _DISTANCE_SHARE, bent ** (2 * exponent), np.inf)
             return values, values * growth
 
     def _at_end(self, end: int) -> NDArray[np.bool_]:
@@ -157,14 +158,14 @@ class FiniteSpectrum(Spectrum):
         # |B| exceeds its largest value at N >= 8n equidistant points by the factor 1/cos(πn/2N) at most (M. Riesz).
         grid = 8 * 2 ** math.ceil(math.log2(beta.size))
         largest = float(np.abs(np.fft.rfft(beta, grid)).max()) / math.cos(math.pi / 16)
-        self._largest = largest * (1 + _OUTWARDS) + beta.size * UNIT * float(np.abs(beta).sum())
+        self._largest = largest * (1 + _OUTWARD_ROUNDING) + beta.size * UNIT_ROUNDOFF * float(np.abs(beta).sum())
 
     def rounded(self, frequencies: Array) -> tuple[Array, Array]:
         values = self.noise.power_spectrum(frequencies)
         # Horner's scheme: z is known to 24 units of rounding, so its t-th power to 24 t, and each step adds 4.
         distance = 2 * np.sin(frequencies / 2)
-        error = 64 * UNIT * (distance * (self._sum + self._moment) + (self._degree + 1) * self._last)
-        return values, (np.sqrt(values) + error) ** 2 * (1 + 8 * UNIT)
+        error = 64 * UNIT_ROUNDOFF * (distance * (self._sum + self._moment) + (self._degree + 1) * self._last)
+        return values, (np.sqrt(values) + error) ** 2 * (1 + 8 * UNIT_ROUNDOFF)
 
     def on_discs(self, frequencies: Array, radii: Array) -> tuple[Array, Array]:
         values, upper = self.rounded(frequencies)
@@ -175,7 +176,7 @@ class FiniteSpectrum(Spectrum):
             change = np.expm1(radii) * (self._sum + moment) + 2 * np.sin(frequencies / 2) * moment + self._last * rise
             # Either e^{iz} or e^{−iz} lies in the unit disk, where |B| is no larger than on the circle.
             largest = np.minimum((np.sqrt(upper) + change) ** 2, self._largest**2 * (1 + rise))
-            return values, largest * (1 + _OUTWARDS)
+            return values, largest * (1 + _OUTWARD_ROUNDING)
 
 
 class BandedStrategySpectrum(Spectrum):
@@ -192,12 +193,12 @@ class BandedStrategySpectrum(Spectrum):
     def rounded(self, frequencies: Array) -> tuple[Array, Array]:
         modulus, error = self._modulus(frequencies)
         with np.errstate(divide="ignore"):
-            return 1 / modulus**2, (1 + 16 * UNIT) / np.maximum(modulus - error, 0.0) ** 2
+            return 1 / modulus**2, (1 + 16 * UNIT_ROUNDOFF) / np.maximum(modulus - error, 0.0) ** 2
 
     def _modulus(self, frequencies: Array) -> tuple[Array, Array]:
         """|C|, and a bound of its rounding error."""
         values, upper = self._strategy.rounded(frequencies)
-        return np.sqrt(values), np.sqrt(upper) - np.sqrt(values) + 8 * UNIT * np.sqrt(upper)
+        return np.sqrt(values), np.sqrt(upper) - np.sqrt(values) + 8 * UNIT_ROUNDOFF * np.sqrt(upper)
 
     def reach(self, frequencies: Array) -> Array:
         # Σ |c_k| (e^{kr} − 1) <= (e^{nr} − 1) Σ |c_k|, which is below |C| for r < log(1 + |C|/Σ|c_k|)/n.
@@ -205,15 +206,15 @@ class BandedStrategySpectrum(Spectrum):
             return super().reach(frequencies)
         modulus, error = self._modulus(frequencies)
         lowest = np.maximum(modulus - error, 0.0)
-        return np.log1p(lowest / (self._sizes[1:].sum() * (1 + _OUTWARDS))) / (self._sizes.size - 1)
+        return np.log1p(lowest / (self._sizes[1:].sum() * (1 + _OUTWARD_ROUNDING))) / (self._sizes.size - 1)
 
     def on_discs(self, frequencies: Array, radii: Array) -> tuple[Array, Array]:
         modulus, error = self._modulus(frequencies)
         orders = np.arange(1, self._sizes.size)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            change = np.expm1(radii[:, np.newaxis] * orders) @ self._sizes[1:] * (1 + _OUTWARDS)
+            change = np.expm1(radii[:, np.newaxis] * orders) @ self._sizes[1:] * (1 + _OUTWARD_ROUNDING)
             lowest = modulus - error - change
-            largest = np.where(lowest > (1 - _SHARE) * modulus, (1 + _OUTWARDS) / lowest**2, np.inf)
+            largest = np.where(lowest > (1 - _DISTANCE_SHARE) * modulus, (1 + _OUTWARD_ROUNDING) / lowest**2, np.inf)
             return 1 / modulus**2, largest
 
 
@@ -231,20 +232,24 @@ class CepstralSpectrum(Spectrum):
         order = np.arange(1, sizes.size + 1)
         total = float(sizes.sum())
         self._grid = 8 * 2 ** math.ceil(math.log2(sizes.size + 4))
-        while (interpolation := self._interpolation_error(sizes)) > UNIT * total:
+        while (interpolation := self._interpolation_error(sizes)) > UNIT_ROUNDOFF * total:
             self._grid *= 2
         values = np.fft.rfft(np.concatenate([[0.0], noise.cepstrum]), self._grid).real
-        self._padded = np.concatenate([values[_SIDE:0:-1], values, values[-2 : -2 - _SIDE : -1]])  # it is even
+        self._padded = np.concatenate(
+            [values[_SIDE_NEIGHBOURS:0:-1], values, values[-2 : -2 - _SIDE_NEIGHBOURS : -1]]
+        )  # it is even
         self._constant = math.fsum(noise.cepstrum * (-noise.warp) ** order)
         phases = 128 * float((sizes * order).sum())
         sums = (512 + 16 * math.log2(self._grid)) * total
-        self._error = math.expm1(2 * (UNIT * (phases + sums) + interpolation)) + 16 * UNIT
+        self._error = math.expm1(2 * (UNIT_ROUNDOFF * (phases + sums) + interpolation)) + 16 * UNIT_ROUNDOFF
 
     def _interpolation_error(self, sizes: Array) -> float:
         """Bound for Σ c_n cos nφ; in the middle Π |u − k| is (½ · 3/2 ⋯ 15/2)²."""
-        largest = math.prod(k / 2 for k in range(1, 2 * _SIDE, 2)) ** 2 / math.factorial(2 * _SIDE)
+        largest = math.prod(k / 2 for k in range(1, 2 * _SIDE_NEIGHBOURS, 2)) ** 2 / math.factorial(
+            2 * _SIDE_NEIGHBOURS
+        )
         steps = np.arange(1, sizes.size + 1) * (2 * math.pi / self._grid)
-        return 1.001 * largest * float((sizes * steps ** (2 * _SIDE)).sum())
+        return 1.001 * largest * float((sizes * steps ** (2 * _SIDE_NEIGHBOURS)).sum())
 
     def _values(self, frequencies: Array) -> Array:
         warp = self.noise.warp
@@ -253,9 +258,11 @@ class CepstralSpectrum(Spectrum):
         first = np.minimum(np.floor(place).astype(int), self._grid // 2 - 1)
         above = np.zeros(frequencies.size)
         below = np.zeros(frequencies.size)
-        for k in range(2 * _SIDE):
-            distance = place - first - (k - _SIDE + 1)
-            weight = (-1) ** k * math.comb(2 * _SIDE - 1, k) / np.where(distance == 0, _TINY, distance)
+        for k in range(2 * _SIDE_NEIGHBOURS):
+            distance = place - first - (k - _SIDE_NEIGHBOURS + 1)
+            weight = (
+                (-1) ** k * math.comb(2 * _SIDE_NEIGHBOURS - 1, k) / np.where(distance == 0, _TINY_DISTANCE, distance)
+            )
             above += weight * self._padded[first + k + 1]
             below += weight
         return np.exp(2 * (above / below - self._constant))
@@ -271,7 +278,7 @@ class CepstralSpectrum(Spectrum):
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             # The warped angle has the derivative (1 − a²)/((1 − a e^{iz}) (1 − a e^{−iz})).
             warped = np.where(nearest > 0, radii * (1 - warp) * (1 + warp) / nearest**2, np.inf)
-            largest = upper * np.exp(2 * self._rise(warped)) * (1 + _OUTWARDS)
+            largest = upper * np.exp(2 * self._rise(warped)) * (1 + _OUTWARD_ROUNDING)
         return values, np.where(np.isfinite(largest), largest, np.inf)
 
     def _rise(self, radii: Array) -> Array:

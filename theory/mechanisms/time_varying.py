@@ -34,15 +34,23 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.inlined import writable
 from corrnoise.theory.numerics.records import record
-from corrnoise.theory.numerics.rounding import DTYPES, Dtype, as_stored, at_the_ends, finite_or_inf, growth, rounded_up
+from corrnoise.theory.numerics.rounding import (
+    DTYPES,
+    UNIT_ROUNDOFF,
+    Dtype,
+    as_stored,
+    at_the_ends,
+    finite_or_inf,
+    growth,
+    rounded_up,
+)
 from corrnoise.theory.objectives.workloads import Workload
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.recursion import Recursion
 
-_UNIT = 2.0**-53
-_WEIGHTS = "[0, 1e30]"
-_SCALES = "[1e-50, 1e50]"
-_NONE = np.empty((0, 1, 1)), np.empty((0, 1, 1, 1))  # states of the gradient
+_WEIGHT_INTERVAL = "[0, 1e30]"
+_SCALE_INTERVAL = "[1e-50, 1e50]"
+_NO_STATES = np.empty((0, 1, 1)), np.empty((0, 1, 1, 1))  # states of the gradient
 
 
 @record
@@ -82,12 +90,12 @@ class TimeVaryingBuffers(Mechanism):
 
     def __init__(self, decays: ArrayLike, outputs: ArrayLike, inputs: ArrayLike, scales: ArrayLike) -> None:
         theta = checks.vector("decays", decays, "[0, 1]")
-        factors = checks.reals("scales", scales, _SCALES, ndim=1)
+        factors = checks.reals("scales", scales, _SCALE_INTERVAL, ndim=1)
         shape = (factors.size, theta.size)
         self._set(
             decays=theta,
-            outputs=checks.shaped("outputs", outputs, shape, _WEIGHTS),
-            inputs=checks.shaped("inputs", inputs, shape, _WEIGHTS),
+            outputs=checks.shaped("outputs", outputs, shape, _WEIGHT_INTERVAL),
+            inputs=checks.shaped("inputs", inputs, shape, _WEIGHT_INTERVAL),
             scales=factors,
         )
 
@@ -118,7 +126,7 @@ class TimeVaryingBuffers(Mechanism):
         return _strategy(self.decays, self.outputs, self.inputs, 1 / self.scales)
 
     def strategy_error(self, n: int | None = None) -> float:
-        return (2 * self.length(n) + self.decays.size + 4) * _UNIT
+        return (2 * self.length(n) + self.decays.size + 4) * UNIT_ROUNDOFF
 
     def column_norms(self, n: int | None = None) -> Array:
         self.length(n)
@@ -168,7 +176,7 @@ class TimeVaryingBuffers(Mechanism):
     def _errors(self, system: Recursion) -> Array:
         errors = np.empty(self.steps)
         decays, outputs, inputs, scales = writable(self.decays, self.outputs, self.inputs, self.scales)
-        time_varying_errors.covariances(*system.parts, decays, outputs, inputs, scales, errors, *_NONE)
+        time_varying_errors.covariances(*system.parts, decays, outputs, inputs, scales, errors, *_NO_STATES)
         return errors
 
 
@@ -182,7 +190,7 @@ def _gains(decays: Array, outputs: Array, inputs: Array) -> tuple[Array, Array]:
 def _bracket(decays: Array, outputs: Array, inputs: Array, columns: Array, who: Participation) -> Sensitivity:
     """The sensitivity of non-negative buffers, by their gains (``time_varying_gains``), for a worst case."""
     n, d = outputs.shape
-    rounding = (4 * n + 8 * d + 64) * _UNIT  # half of that of the square, and of 1/scales
+    rounding = (4 * n + 8 * d + 64) * UNIT_ROUNDOFF  # half of that of the square, and of 1/scales
     with np.errstate(over="ignore", invalid="ignore"):
         bases, slopes = _gains(decays, outputs, inputs)
         period = n if who.once else who.period
@@ -204,7 +212,7 @@ def _bracket(decays: Array, outputs: Array, inputs: Array, columns: Array, who: 
     if found.exact or n > LARGEST_MATRIX:
         return found
     closest = reshuffled_sensitivity if who.kind == "reshuffled" else strategy_sensitivity
-    dense = closest(_strategy(decays, outputs, inputs, columns), who, error=(2 * n + d + 4) * _UNIT)
+    dense = closest(_strategy(decays, outputs, inputs, columns), who, error=(2 * n + d + 4) * UNIT_ROUNDOFF)
     return dense if dense.upper < found.upper else found
 
 

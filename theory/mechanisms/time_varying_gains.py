@@ -19,7 +19,7 @@ import numpy as np
 from corrnoise.support.kernels import kernel
 from corrnoise.theory.numerics.inlined import dot, inlined, times
 
-_SEGMENT = 256  # steps between two states that are kept for a gradient
+_SEGMENT_STEPS = 256  # steps between two states that are kept for a gradient
 
 
 @inlined
@@ -254,19 +254,19 @@ def _gains_gradient(theta, outputs, inputs, of_bases, of_slopes, gradients):  # 
     """Add to the gradients in θ, o and i, from those in bases and slopes."""
     of_theta, of_outputs, of_inputs = gradients
     n, d = outputs.shape
-    segments = (n + _SEGMENT - 1) // _SEGMENT
+    segments = (n + _SEGMENT_STEPS - 1) // _SEGMENT_STEPS
     kept = np.zeros((segments, d, d))  # Q after the last step of a segment
-    for t in range(n - 1, _SEGMENT - 1, -1):
-        here = t // _SEGMENT - 1
-        if t % _SEGMENT == _SEGMENT - 1:
+    for t in range(n - 1, _SEGMENT_STEPS - 1, -1):
+        here = t // _SEGMENT_STEPS - 1
+        if t % _SEGMENT_STEPS == _SEGMENT_STEPS - 1:
             kept[here] = kept[here + 1]
         _earlier(theta, outputs[t], kept[here], kept[here])
-    q = np.empty((_SEGMENT + 1, d, d))
+    q = np.empty((_SEGMENT_STEPS + 1, d, d))
     of_q = np.zeros((d, d))
     qi, fed, moved = np.empty(d), np.empty(d), np.empty(d)
     for segment in range(segments):
-        first = segment * _SEGMENT
-        last = min(first + _SEGMENT, n)
+        first = segment * _SEGMENT_STEPS
+        last = min(first + _SEGMENT_STEPS, n)
         q[last - first] = kept[segment]
         for t in range(last - 1, first - 1, -1):
             _earlier(theta, outputs[t], q[t + 1 - first], q[t - first])

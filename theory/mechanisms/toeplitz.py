@@ -28,11 +28,10 @@ from corrnoise.theory.mechanisms.rounding import convolution_sensitivity, recurr
 from corrnoise.theory.mechanisms.sensitivity import Sensitivity, norm
 from corrnoise.theory.numerics import checks, power_series
 from corrnoise.theory.numerics.checks import Array, ArrayLike
-from corrnoise.theory.numerics.rounding import DTYPES, Dtype, as_stored
+from corrnoise.theory.numerics.rounding import DTYPES, UNIT_ROUNDOFF, Dtype, as_stored
 from corrnoise.theory.objectives.workloads import PrefixSums, Workload
 from corrnoise.theory.participation import Participation
 
-UNIT = 2.0**-53  #: unit roundoff
 RATES = "[1e-300, 2)"  #: of exponential averages
 
 
@@ -238,7 +237,7 @@ class ToeplitzNoise(Mechanism, ABC):
     def strategy_error(self, n: int | None = None) -> float:
         # An error of the coefficients counts most in the last column, which has the first of them alone.
         series, error = self._inverse(self.length(n))
-        return error * float(np.linalg.norm(series)) / abs(float(series[0])) + 2 * UNIT
+        return error * float(np.linalg.norm(series)) / abs(float(series[0])) + 2 * UNIT_ROUNDOFF
 
     def bracket(self, participation: Participation) -> Sensitivity:
         """The sensitivity for zero-out adjacency, or two bounds of it, for one example.
@@ -249,7 +248,7 @@ class ToeplitzNoise(Mechanism, ABC):
         who = self.of_this_run(participation).worst
         if who.steps is None:
             gamma, error = self._limiting()
-            return Sensitivity(value=gamma, upper=gamma * (1 + (error + 2 * UNIT)), rounding=error, exact=True)
+            return Sensitivity(value=gamma, upper=gamma * (1 + (error + 2 * UNIT_ROUNDOFF)), rounding=error, exact=True)
         series, error = self._inverse(who.steps)
         if not (math.isfinite(error) and np.isfinite(series).all()):
             return Sensitivity(value=norm(series), upper=math.inf, rounding=error, exact=who.once)

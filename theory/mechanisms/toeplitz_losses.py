@@ -35,7 +35,7 @@ from corrnoise.theory.participation import Participation
 Objective = Literal["mean", "max"]
 OBJECTIVES: tuple[Objective, ...] = ("mean", "max")
 
-_SHORT = 128  # coefficients, up to which sums of products are faster than Fourier transforms
+_DIRECT_COEFFICIENTS = 128  # coefficients, up to which sums of products are faster than Fourier transforms
 
 
 def error_weights(steps: int, count: int, objective: Objective) -> Array:
@@ -61,7 +61,7 @@ def toeplitz_covariance(noising: Array) -> Array:
 def divided(values: Array, coefficients: Array) -> Array:
     """The power series ``values`` divided by the series with ``coefficients``, to as many terms as ``values``."""
     coefficients = coefficients[: values.size]
-    if coefficients.size <= _SHORT:
+    if coefficients.size <= _DIRECT_COEFFICIENTS:
         from scipy import signal  # a second of imports
 
         return np.asarray(signal.lfilter([1.0], coefficients, values))
@@ -71,7 +71,7 @@ def divided(values: Array, coefficients: Array) -> Array:
 def multiplied(one: Array, other: Array) -> Array:
     """The product of two power series, to as many terms as ``one``."""
     other = other[: one.size]
-    if min(one.size, other.size) <= _SHORT:
+    if min(one.size, other.size) <= _DIRECT_COEFFICIENTS:
         return np.convolve(one, other)[: one.size]
     from scipy import signal  # a second of imports
 
@@ -80,7 +80,7 @@ def multiplied(one: Array, other: Array) -> Array:
 
 def correlated(one: Array, other: Array, lags: int) -> Array:
     """Σ_t one_t other_{t−j} for j = 0, …, lags − 1; both have the same length."""
-    if lags <= _SHORT:
+    if lags <= _DIRECT_COEFFICIENTS:
         return np.array([one[j:] @ other[: other.size - j] for j in range(lags)])
     from scipy import signal  # a second of imports
 

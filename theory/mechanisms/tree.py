@@ -46,7 +46,7 @@ from corrnoise.theory.participation import Participation
 
 Decoder = Literal["binary", "online"]
 
-_ROUNDING = 1e-12  #: relative, of sums of positive terms, with room to spare
+_RELATIVE_ROUNDING = 1e-12  #: relative, of sums of positive terms, with room to spare
 _OF_ORDERS = 1e-11  #: the same of the sums behind reshuffled orders
 
 
@@ -194,7 +194,7 @@ class BinaryTree(Mechanism):
         return np.sqrt(squares)
 
     def strategy_error(self, n: int | None = None) -> float:
-        return _ROUNDING
+        return _RELATIVE_ROUNDING
 
     def bracket(self, participation: Participation) -> Sensitivity:
         """The base's bracket.
@@ -207,7 +207,7 @@ class BinaryTree(Mechanism):
             return super().bracket(who)
         if who.kind == "fixed epochs":
             square = self._fixed_epochs(who.period)
-            return bracket_of(math.sqrt(square), math.sqrt(square), _ROUNDING)
+            return bracket_of(math.sqrt(square), math.sqrt(square), _RELATIVE_ROUNDING)
         if who.kind == "reshuffled" and self.decoder == "binary" and who.period > 1:
             bound = math.sqrt(largest_squared_weights(self.steps, who.period, self.decay, self._released()))
             if who.count * who.period >= self.steps:

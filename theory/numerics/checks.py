@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 Kind = TypeVar("Kind")
 Option = TypeVar("Option", bound=str)
 
-_ASYMMETRY = 1e-9  #: largest asymmetry that counts as rounding, relative to the largest entry
+_MAX_ASYMMETRY = 1e-9  #: largest asymmetry that counts as rounding, relative to the largest entry
 _LARGEST_INTEGER = 10**18  # no array is longer
 
 
@@ -111,7 +111,7 @@ def symmetric(name: str, values: object, size: int) -> Array:
     """Return ``values`` as a read-only symmetric matrix of shape (``size``, ``size``)."""
     matrix = shaped(name, values, (size, size))
     difference = float(np.abs(matrix - matrix.T).max())
-    if difference > _ASYMMETRY * np.abs(matrix).max():
+    if difference > _MAX_ASYMMETRY * np.abs(matrix).max():
         raise ValueError(
             f"{name} must be symmetric, got entries that differ by {difference!r} from their mirror images"
         )

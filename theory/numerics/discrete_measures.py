@@ -8,8 +8,8 @@ import numpy as np
 
 from corrnoise.theory.numerics.checks import Array
 
-_PART = 16.0  # octaves of which one rule takes care
-_NODES = 16  # of a rule
+_RULE_OCTAVES = 16.0  # octaves of which one rule takes care
+_RULE_NODES = 16  # of a rule
 _IN_OCTAVE = 2.5  # more of them for each octave
 
 
@@ -25,8 +25,8 @@ def condensed(places: Array, weights: Array) -> tuple[Array, Array]:
         return places, weights
     logarithms = np.log(places)
     lowest, length = float(logarithms.min()), float(np.ptp(logarithms)) / math.log(2)
-    parts = max(math.ceil(length / _PART), 1)
-    count = _NODES + math.ceil(_IN_OCTAVE * length / parts)
+    parts = max(math.ceil(length / _RULE_OCTAVES), 1)
+    count = _RULE_NODES + math.ceil(_IN_OCTAVE * length / parts)
     edges = lowest + length * math.log(2) * np.arange(parts + 1) / parts
     part = np.searchsorted(edges[1:-1], logarithms, side="right")
     new: list[tuple[Array, Array]] = []

@@ -16,7 +16,7 @@ import numpy as np
 
 from corrnoise.support.kernels import kernel
 
-_TINY = 1e-306  # smaller numbers are as good as 0, and slow
+_TINY_NUMBER = 1e-306  # smaller numbers are as good as 0, and slow
 SPLITTER = 2.0**27 + 1  #: Veltkamp's: halves the digits of a float64 in two
 
 # -- double-double arithmetic: a number is the unevaluated sum of two floats -------------------------------------------
@@ -115,7 +115,7 @@ def factor_series(gap, exponent, series):  # type: ignore[no-untyped-def]
             p, p_low = _two_product(products[i], ratios[i])
             errors[i] += p_low / p if p != 0 else 0.0
         for i in range(count):
-            if abs(products[i + 1]) < _TINY:  # from here on the errors of subnormal numbers would rule
+            if abs(products[i + 1]) < _TINY_NUMBER:  # from here on the errors of subnormal numbers would rule
                 series[first + i :] = 0.0
                 return
             error += errors[i]
@@ -140,7 +140,7 @@ def product_series(gaps, exponents, series):  # type: ignore[no-untyped-def]
             for k in range(gaps.size):
                 u, u_low = _add(y[k], y_low[k], value, value_low)
                 v, v_low = _times(u, u_low, -gaps[k])
-                u, u_low = _add(u, u_low, v, v_low) if abs(u) > _TINY else (0.0, 0.0)
+                u, u_low = _add(u, u_low, v, v_low) if abs(u) > _TINY_NUMBER else (0.0, 0.0)
                 y[k], y_low[k] = u, u_low
                 v, v_low = _times(u, u_low, -exponents[k])
                 total, total_low = _add(total, total_low, v, v_low)

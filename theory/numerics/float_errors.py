@@ -16,8 +16,8 @@ import numpy as np
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-_INSIDE = ContextVar("_INSIDE", default=False)  #: whether a call of this thread has set the state
-_ENTRIES = ("__init__", "__post_init__", "__call__")  # special methods that compute
+_INSIDE_CALL = ContextVar("_INSIDE_CALL", default=False)  #: whether a call of this thread has set the state
+_SPECIAL_METHODS = ("__init__", "__post_init__", "__call__")  # special methods that compute
 
 
 def usual_float_errors(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
@@ -36,14 +36,14 @@ def usual_float_errors(function: Callable[Arguments, Result]) -> Callable[Argume
 
     @functools.wraps(function)
     def usual(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        if _INSIDE.get():  # the outermost call has set the state
+        if _INSIDE_CALL.get():  # the outermost call has set the state
             return function(*args, **kwargs)
-        token = _INSIDE.set(True)
+        token = _INSIDE_CALL.set(True)
         try:
             with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
                 return function(*args, **kwargs)
         finally:
-            _INSIDE.reset(token)
+            _INSIDE_CALL.reset(token)
 
     return usual
 
@@ -57,7 +57,7 @@ def with_usual_float_errors(kind: type) -> None:
         The class, which is changed.
     """
     for name, member in list(vars(kind).items()):
-        if name.startswith("_") and name not in _ENTRIES:
+        if name.startswith("_") and name not in _SPECIAL_METHODS:
             continue
         changed: Any = None
         if isinstance(member, property) and member.fget is not None:

@@ -40,10 +40,10 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.elliptic import agm
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 
-_BITS = 128
-_UNIT = 2.0**-53
-_ROUNDINGS = 8  # of a float pole and weight: two of the balls, four of the scale, one each of the sum and the quotient
+_BALL_BITS = 128
+_FLOAT_ROUNDINGS = 8  # of a float pole and weight: two of the balls, four of the scale, one of sum and quotient each
 _LARGEST_RATIO = 1e200
 
 
@@ -65,7 +65,7 @@ def _tangents(half_nome: arb, modulus: arb, count: int) -> list[arb]:
 
     sc = 2 q^{1/4} κ'^{−1/2} sinh y Π_{p even} (1 − q^p e^{2y})(1 − q^p e^{−2y}) / Π_{p odd} (the same).
     """
-    last = 2 + math.ceil(_BITS * math.log(2) / (2 * float(half_nome)))
+    last = 2 + math.ceil(_BALL_BITS * math.log(2) / (2 * float(half_nome)))
     tail = 8 * (-2 * last * half_nome).exp() / (1 - (-2 * half_nome).exp())  # of |log| of all factors with p > last
     front = 2 * (-half_nome / 2).exp() / modulus.sqrt() * arb(1).union(1 + tail).union(1 - tail)
 
@@ -83,7 +83,7 @@ def _tangents(half_nome: arb, modulus: arb, count: int) -> list[arb]:
 @lru_cache(maxsize=64)
 def _on_powers_of_four(exponent: int, tolerance: float) -> PoleSum:
     """The sum for 1 <= x <= 4^exponent."""
-    before, ctx.prec = ctx.prec, _BITS
+    before, ctx.prec = ctx.prec, _BALL_BITS
     try:
         modulus = arb(2) ** -exponent
         small, large = agm(arb(1), modulus), agm(arb(1), ((1 - modulus) * (1 + modulus)).sqrt())  # π/2K, π/2K'
@@ -95,7 +95,9 @@ def _on_powers_of_four(exponent: int, tolerance: float) -> PoleSum:
         weights = [((1 + c) * (1 + modulus**2 * c)).sqrt() / (small * count) for c in squares]
         rounded: list[Any] = [[float(ball.mid()) for ball in balls] for balls in (squares, weights)]
         widest = max(float((ball.rad() / ball).abs_upper()) for ball in squares + weights)
-        error = float((4 * q / (1 - q)).upper()) * (1 + 2 * _UNIT) + _ROUNDINGS * _UNIT + 2 * widest
+        error = (
+            float((4 * q / (1 - q)).upper()) * (1 + 2 * UNIT_ROUNDOFF) + _FLOAT_ROUNDINGS * UNIT_ROUNDOFF + 2 * widest
+        )
     finally:
         ctx.prec = before
     return PoleSum(np.array(rounded[0]), np.array(rounded[1]), error)

@@ -13,10 +13,10 @@ import numpy as np
 from scipy import fft
 
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 
 _DIRECT_OPERATIONS = 2e7
 _DOUBLE_DOUBLE_UNIT = 2.0**-100
-_UNIT = 2.0**-53
 
 
 def newton_reciprocal(coefficients: Array, terms: int) -> Array:
@@ -85,9 +85,9 @@ def reciprocal(coefficients: Array, terms: int) -> tuple[Array, float]:
             length = fft.next_fast_len(2 * terms, real=True)
             residual = fft.irfft(fft.rfft(coefficients, length) * fft.rfft(series, length), length)[:terms]
             residual[0] -= 1
-            rounding = 16 * _UNIT * math.log2(terms) * norm_f * norm_s  # of one entry of a convolution by FFT
+            rounding = 16 * UNIT_ROUNDOFF * math.log2(terms) * norm_f * norm_s  # of one entry of a convolution by FFT
             residual_1 = float(np.abs(residual).sum() + terms * rounding)
             residual_2 = float(np.linalg.norm(residual) + math.sqrt(terms) * rounding)
     if not residual_1 < 0.5:
         return series, math.inf
-    return series, float(sum_s * residual_2 / ((1 - residual_1) * norm_s) + 2 * _UNIT)
+    return series, float(sum_s * residual_2 / ((1 - residual_1) * norm_s) + 2 * UNIT_ROUNDOFF)

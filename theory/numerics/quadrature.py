@@ -27,12 +27,12 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
 #: 5/3, so that the rounding of its middle does not matter.
 DISC = 1.67
 
-_BLOCK = 2**21  # entries of a table of moduli held at once
+_BLOCK_ENTRIES = 2**21  # entries of a table of moduli held at once
 
 _FIRST_STEP = 1 / 3  # of the trapezoidal rule; smooth integrands have settled after one halving
-_HALVINGS = 8
-_MARGIN = 18.0  # beyond a feature f is a pure power up to exp(-2 * margin)
-_LARGEST = 708.0  # exp(u) stays finite
+_MAX_HALVINGS = 8
+_LOG_MARGIN = 18.0  # beyond a feature f is a pure power up to exp(-2 * margin)
+_MAX_EXPONENT = 708.0  # exp(u) stays finite
 
 
 def circle_mean(
@@ -63,7 +63,7 @@ def circle_mean(
     """
     if order_zero <= -1 or order_pi <= -1:
         return math.inf
-    left, right = (min(math.log(2 / min(near, 1.0)) + _MARGIN, _LARGEST) for near in (near_zero, near_pi))
+    left, right = (min(math.log(2 / min(near, 1.0)) + _LOG_MARGIN, _MAX_EXPONENT) for near in (near_zero, near_pi))
 
     def trapezoid(step: float, offset: float) -> Any:
         u = np.arange(-math.floor(left / step), math.floor(right / step)) * step + offset
@@ -77,7 +77,7 @@ def circle_mean(
 
     step = _FIRST_STEP
     coarse = trapezoid(step, 0.0)
-    for _ in range(_HALVINGS):
+    for _ in range(_MAX_HALVINGS):
         fine = (coarse + trapezoid(step, step / 2)) / 2
         if np.all(np.abs(fine - coarse) <= agreement * np.abs(fine)):
             return fine
@@ -93,7 +93,7 @@ def modulus(gap: Any, c: Array, s: Array) -> Array:
 
 def _table(rates: Array, c: Array, s: Array) -> Iterator[tuple[slice, Array]]:
     """Rows |1 − (1 − x) e^{iω}| for the rates x, in blocks that limit the memory."""
-    rows = max(_BLOCK // c.size, 1)
+    rows = max(_BLOCK_ENTRIES // c.size, 1)
     for first in range(0, rates.size, rows):
         part = slice(first, first + rows)
         yield part, modulus(rates[part, np.newaxis], c, s)

@@ -20,7 +20,8 @@ from corrnoise.theory.numerics.checks import Array
 Dtype = Literal["float64", "float32"]
 DTYPES: tuple[Dtype, ...] = ("float64", "float32")
 
-UNITS: dict[Dtype, float] = {"float64": 2.0**-53, "float32": 2.0**-24}  #: unit roundoff
+UNIT_ROUNDOFF = 2.0**-53  #: of float64
+UNITS: dict[Dtype, float] = {"float64": UNIT_ROUNDOFF, "float32": 2.0**-24}  #: unit roundoff
 _AT_THE_ENDS = 4  # roundings to float32 of a standard deviation, its products with clip norm and z, and finished noise
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from corrnoise.support.kernels import kernel
 
-_TINY = 1e-250  # smaller values are set to 0: they do not matter, and their errors would be slow subnormal numbers
+_TINY_NUMBER = 1e-250  # smaller values become 0: they do not matter, and subnormal errors are slow
 SPLITTER = 2.0**27 + 1  #: factor of Veltkamp's splitting of a float64 into two halves of its digits
 
 
@@ -35,7 +35,7 @@ def _advance(last, last_low, left, left_low, before, before_low, new, new_low, w
         low = warp * low + (((a_high * u_high - w) + a_high * u_low + a_low * u_high) + a_low * u_low)
         x = w + before[i]
         v = x - w
-        tiny = abs(x) < _TINY
+        tiny = abs(x) < _TINY_NUMBER
         new[i] = 0.0 if tiny else x
         new_low[i] = 0.0 if tiny else low + (w - (x - v)) + (before[i] - v) + before_low[i]
 

@@ -30,10 +30,10 @@ from corrnoise.theory.problems.learning_recursions import adjoint_moments, filte
 from corrnoise.theory.problems.quadratic import QuadraticProblem, checked_quadratic
 from corrnoise.theory.recursion import Recursion
 
-_SIZE = "[-1e100, 1e100]"  # squares of these stay finite
-_FEW = 64  # eigenvalues up to which each is a mode
-_SLOW = 0.5  # rates x up to which few stand for many in Σ (1 − x)^t, for any t
-_NONE = np.empty((0, 0))
+_SIZE_INTERVAL = "[-1e100, 1e100]"  # squares of these stay finite
+_MAX_EXACT_MODES = 64  # eigenvalues up to which each is a mode
+_MAX_SLOW_RATE = 0.5  # rates x up to which few stand for many in Σ (1 − x)^t, for any t
+_NO_ROWS = np.empty((0, 0))
 
 When = Literal["last", "second half"]
 
@@ -131,9 +131,9 @@ class LearningObjective(Record):
         Modes
         """
         every = self._directions()
-        if every.counts.size <= _FEW or np.ndim(self.problem.kurtosis):
+        if every.counts.size <= _MAX_EXACT_MODES or np.ndim(self.problem.kurtosis):
             return every
-        slow = every.rates <= _SLOW
+        slow = every.rates <= _MAX_SLOW_RATE
         different, often = np.unique(every.eigenvalues[slow], return_counts=True)
         places, counts = condensed(different, often.astype(np.float64))
         eigenvalues = np.concatenate([places, every.eigenvalues[~slow]])
@@ -158,7 +158,7 @@ class LearningObjective(Record):
         self._adjoint_moments(modes, gains=gains)
         return gains
 
-    def _adjoint_moments(self, modes: Modes, adjoints: Array = _NONE, gains: Array = _NONE) -> Array:
+    def _adjoint_moments(self, modes: Modes, adjoints: Array = _NO_ROWS, gains: Array = _NO_ROWS) -> Array:
         """M a^{(0)}."""
         rate, batch_size = self.problem.learning_rate, float(self.batch_size)
         first = adjoint_moments(tuple(modes), rate, batch_size, self.step_weights(), adjoints, gains)
@@ -318,7 +318,9 @@ class LearningObjective(Record):
         -------
         float
         """
-        offset = checks.scalar_or_vector("initial_offset", initial_offset, _SIZE, self.problem.eigenvalues.size)
+        offset = checks.scalar_or_vector(
+            "initial_offset", initial_offset, _SIZE_INTERVAL, self.problem.eigenvalues.size
+        )
         modes = self.modes()
         each = self._directions()._replace(counts=np.zeros(self.problem.eigenvalues.size))
         both = Modes(*(np.concatenate(pair) for pair in zip(modes, each, strict=True)))

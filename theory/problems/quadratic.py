@@ -39,8 +39,8 @@ from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.participation import ANY_LENGTH, Participation
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 
-_STD = "[0, 1e100]"  # squares of these stay finite
-_SIZE = "[-1e100, 1e100]"
+_STD_INTERVAL = "[0, 1e100]"  # squares of these stay finite
+_SIZE_INTERVAL = "[-1e100, 1e100]"
 
 
 def power_law(dimension: int, decay: float) -> Array:
@@ -260,7 +260,7 @@ class QuadraticProblem(Record, ABC):
         length = checks.instance("participation", participation, Participation).steps
         if length is not None and steps > length:
             raise ValueError(f"steps must be at most the {length} of participation, got {steps}: no more are private")
-        offset = checks.scalar_or_vector("initial_offset", initial_offset, _SIZE, self.eigenvalues.size)
+        offset = checks.scalar_or_vector("initial_offset", initial_offset, _SIZE_INTERVAL, self.eigenvalues.size)
         errors = np.full(steps + 1, math.inf)
         initial = self.eigenvalues * np.broadcast_to(offset, self.eigenvalues.shape) ** 2
         variance = checked_noise(noise).variance(budget, participation)
@@ -395,7 +395,7 @@ class MeanEstimation(QuadraticProblem):
     batch_size: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
-        self._check(learning_rate="(0, inf)", sample_std=_STD, batch_size=1)
+        self._check(learning_rate="(0, inf)", sample_std=_STD_INTERVAL, batch_size=1)
         _checked_rates(self.eigenvalues, self.learning_rate)
 
     @property
@@ -473,7 +473,7 @@ class LinearRegression(QuadraticProblem):
         self._set(
             eigenvalues=spectrum,
             learning_rate=checks.real("learning_rate", learning_rate, "(0, inf)"),
-            residual_std=checks.real("residual_std", residual_std, _STD),
+            residual_std=checks.real("residual_std", residual_std, _STD_INTERVAL),
             kurtosis=k if k.ndim else float(k),
             batch_size=checks.integer("batch_size", batch_size, 1),
         )

@@ -36,17 +36,18 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from corrnoise.theory.mechanisms.toeplitz import UNIT, ToeplitzNoise, checked_noise
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, checked_noise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 
 Criterion = Literal["distance", "objective"]
 CRITERIA: tuple[Criterion, ...] = get_args(Criterion)
 
-_ROUNDING = 64 * UNIT  # relative, of a term of the slack or of the gain, if elementary functions err by 8 units
-_OUTWARDS = 1 + 1e-9  # exceeds the rounding errors of a bound on a disc
+_RELATIVE_ROUNDING = 64 * UNIT_ROUNDOFF  # of a term of slack or gain, if elementary functions err by 8 units
+_OUTWARD_FACTOR = 1 + 1e-9  # exceeds the rounding errors of a bound on a disc
 
 
 class GainOnDiscs(NamedTuple):
@@ -95,9 +96,9 @@ class FrequencyCondition:
         """Upper bound of |slack − u| if Λ is known within ``error``; rounding errors are included."""
         constants = self.epsilon * (self.slow * self.fast + 2 * self.x * abs(1 - self.fast))
         constants = constants + (1 - self.epsilon) * self.fast * self.width
-        by_a = self.r * (error + _ROUNDING * np.abs(a))
-        by_b = self.width * self.s * (error + _ROUNDING * np.abs(b))
-        return np.asarray(2 * (by_a + by_b) + _ROUNDING * constants)
+        by_a = self.r * (error + _RELATIVE_ROUNDING * np.abs(a))
+        by_b = self.width * self.s * (error + _RELATIVE_ROUNDING * np.abs(b))
+        return np.asarray(2 * (by_a + by_b) + _RELATIVE_ROUNDING * constants)
 
     def upper_gain(self, a: Array, b: Array, error: float) -> Array:
         """Upper bound of ξ for every Λ with |Λ − (a + ib)| <= ``error``, rounding errors included.
@@ -107,7 +108,7 @@ class FrequencyCondition:
         u = self.slack(a, b) - self._slack_error(a, b, error)
         above = self.width * (np.hypot(a, b) + error) ** 2 + self.fast * (2 * (np.abs(a) + error) + self.epsilon)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(u > 0, (1 + _ROUNDING) * above / u, np.inf)
+            return np.where(u > 0, (1 + _RELATIVE_ROUNDING) * above / u, np.inf)
 
     def on_discs(self, a: Array, b: Array, radii: Array, real_change: Array, change: Array) -> GainOnDiscs:
         """Bound gain and slack on the discs |z − ω| <= ``radii`` of complex frequencies.
@@ -128,11 +129,11 @@ class FrequencyCondition:
         by_a = abs(2 - self.slow - self.fast) * x_change * (np.abs(a) + real_change) + self.r * real_change
         by_b = self.width * (s_change * (np.abs(b) + change) + self.s * change)
         slack_change = 2 * (by_a + by_b + self.epsilon * abs(1 - self.fast) * x_change)
-        least = slack - self._slack_error(a, b, 0.0) - _OUTWARDS * slack_change
+        least = slack - self._slack_error(a, b, 0.0) - _OUTWARD_FACTOR * slack_change
         above = self.width * (np.hypot(a, b) + change) ** 2
         above = above + self.fast * (2 * (np.abs(a) + real_change) + self.epsilon)
         with np.errstate(divide="ignore", invalid="ignore"):
-            largest = np.where(least > 0, _OUTWARDS * above / least, np.inf)
+            largest = np.where(least > 0, _OUTWARD_FACTOR * above / least, np.inf)
         return GainOnDiscs(self.gain(a, b), slack, largest, least)
 
     def cone(self, a: Array, b: Array) -> tuple[Array, Array]:

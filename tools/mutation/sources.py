@@ -20,7 +20,7 @@ _SILENT_CALLS = {
     *("reshape", "empty", "zeros", "ones", "full"),
 }
 _SILENT_KEYWORDS = {"axis", "ndim", "kind", "length", "interval", "initial"}
-_ROUNDOFF = {"UNIT", "_UNIT", "_DOUBLE_DOUBLE_UNIT"}
+_ROUNDOFF = {"UNIT_ROUNDOFF", "_DOUBLE_DOUBLE_UNIT"}
 
 
 @dataclass(frozen=True)

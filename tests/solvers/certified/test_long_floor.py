@@ -33,13 +33,27 @@ def learning(steps, weights="second half"):
 RUNS = {"prefix": PrefixSums, "cool-down": cool_down, "learning": learning, "last": lambda n: learning(n, "last")}
 
 
-SMALL = {"_SIZE": 8, "_LEAF": (4, 3), "_PARTS": 3, "_DEGREES": 2, "_DENSE": 8, "_MOST_EPOCHS": 8, "_ALIKE": 0.3}
+SMALL = {
+    "_SHORT_STEPS": 8,
+    "_LEAF_STEPS": (4, 3),
+    "_JOINED_BLOCKS": 3,
+    "_MAX_DEGREE": 2,
+    "_EXACT_STEPS": 8,
+    "_MOST_EPOCHS": 8,
+    "_WEIGHT_SHARE": 0.3,
+}
 
 
 @pytest.fixture
 def small(monkeypatch):
     """Short runs, few polynomials and small blocks, so that small runs take all levels."""
-    for name, value in {**SMALL, "_SIZE": 12, "_LEAF": (4, 4), "_MOST_EPOCHS": 12, "_ALIKE": 1e-3}.items():
+    for name, value in {
+        **SMALL,
+        "_SHORT_STEPS": 12,
+        "_LEAF_STEPS": (4, 4),
+        "_MOST_EPOCHS": 12,
+        "_WEIGHT_SHARE": 1e-3,
+    }.items():
         monkeypatch.setattr(long_floor, name, value)
 
 
@@ -95,7 +109,7 @@ def test_blocks_that_are_alike_are_those_of_smaller_weights(small, monkeypatch):
     once = Participation.single(96)
     exact = long_run_lower_bound(run, once)
     share = long_floor._share
-    monkeypatch.setattr(long_floor, "_ALIKE", 0.1)
+    monkeypatch.setattr(long_floor, "_WEIGHT_SHARE", 0.1)
     assert 0.9 * exact < long_run_lower_bound(run, once) < exact
     monkeypatch.setattr(long_floor, "_share", lambda weights, others: float(share(weights, others) > 0))
     assert long_run_lower_bound(run, once) > 1.4 * exact

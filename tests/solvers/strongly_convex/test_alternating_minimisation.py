@@ -145,7 +145,7 @@ def test_starts_that_disagree_are_reported(monkeypatch):
     assert not found.converged
     assert "differ" in found.reason
     monkeypatch.setattr(module, "_alternate", alternate)
-    monkeypatch.setattr(module, "_ROUNDS", 2)
+    monkeypatch.setattr(module, "_MAX_ROUNDS", 2)
     found = minimise_strongly_convex_bound(StronglyConvex(0.1, 1, 1))
     assert not found.converged
     assert "did not settle" in found.reason

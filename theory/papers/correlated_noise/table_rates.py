@@ -28,7 +28,7 @@ from corrnoise.theory.numerics import checks, elliptic
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 from corrnoise.theory.problems.quadratic import QuadraticProblem, single_examples
 
-_KNOWN = "DPSGD, NuFTRL or AntiPGD"
+_KNOWN_NOISES = "DPSGD, NuFTRL or AntiPGD"
 
 
 def _log_inverse(value: float) -> float:
@@ -87,7 +87,7 @@ def stationary_error_rate(problem: QuadraticProblem, noise: ToeplitzNoise, *, bu
         nu = checks.real("damping", noise.damping, "[0, 1]")
         rate = eta * (nu * d + eta * trace / nu) if nu > 0 else math.inf
     else:
-        raise TypeError(f"noise must be {_KNOWN}, for which rates are known, got {noise!r}")
+        raise TypeError(f"noise must be {_KNOWN_NOISES}, for which rates are known, got {noise!r}")
     return unit * rate if _stable(problem) else math.inf
 
 
@@ -122,7 +122,7 @@ def squared_sensitivity_rate(noise: ToeplitzNoise, steps: int) -> float:
         return _log_inverse(max(checks.real("nu", noise.nu, "[0, 1]"), 1 / steps))
     if isinstance(noise, AntiPGD):
         return 1 / max(checks.real("damping", noise.damping, "[0, 1]"), 1 / steps)
-    raise TypeError(f"noise must be {_KNOWN}, for which rates are known, got {noise!r}")
+    raise TypeError(f"noise must be {_KNOWN_NOISES}, for which rates are known, got {noise!r}")
 
 
 def squared_sensitivity_expansion(noise: ToeplitzNoise, steps: int) -> float:
@@ -146,7 +146,7 @@ def squared_sensitivity_expansion(noise: ToeplitzNoise, steps: int) -> float:
         if gap in (0, 1):
             return 1.0 if gap else float(steps)
         return -math.expm1(2 * steps * math.log1p(-gap)) / (gap * (2 - gap))
-    raise TypeError(f"noise must be {_KNOWN}, for which expansions are known, got {noise!r}")
+    raise TypeError(f"noise must be {_KNOWN_NOISES}, for which expansions are known, got {noise!r}")
 
 
 # -- Table 4: eigenvalues that decay like a power ----------------------------------------------------------------------

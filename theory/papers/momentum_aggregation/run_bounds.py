@@ -37,9 +37,9 @@ from corrnoise.theory.papers.momentum_aggregation.bounds import (
 from corrnoise.theory.papers.momentum_aggregation.reconstruction import defect_bound
 from corrnoise.theory.papers.momentum_aggregation.trees import largest_decoder_variance
 
-_MOST = 2**40  #: examples
-_LEAST = 2.0**-50  #: of α
-_HEIGHT = 59  #: of prefixes whose variance counts: for α above the least one longer nodes add less than e^{−1000}
+_MAX_EXAMPLES = 2**40  #: examples
+_MIN_ALPHA = 2.0**-50  #: of α
+_MAX_HEIGHT = 59  #: of prefixes whose variance counts: for α above the least one longer nodes add less than e^{−1000}
 
 
 @record
@@ -48,7 +48,7 @@ class DyadicTask(BoundedTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.examples.bit_count() != 1 or self.examples > _MOST:
+        if self.examples.bit_count() != 1 or self.examples > _MAX_EXAMPLES:
             raise ValueError(f"examples must be a power of two of at most 2^40, got {self.examples}")
 
     @property
@@ -146,8 +146,8 @@ class DyadicTask(BoundedTask):
 
     def _checked(self, log2_epochs: int, alpha: float) -> tuple[int, float]:
         j = checks.integer("log2_epochs", log2_epochs, 0, largest=1000 - self.log2_examples)
-        return j, checks.real("alpha", alpha, f"[{_LEAST!r}, 1]")
+        return j, checks.real("alpha", alpha, f"[{_MIN_ALPHA!r}, 1]")
 
     def _prefix_variance(self, log2_epochs: int, alpha: float) -> float:
         """Proposition 16."""
-        return largest_decoder_variance(1 << min(log2_epochs + self.log2_examples, _HEIGHT), alpha)
+        return largest_decoder_variance(1 << min(log2_epochs + self.log2_examples, _MAX_HEIGHT), alpha)

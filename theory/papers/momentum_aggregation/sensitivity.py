@@ -33,7 +33,7 @@ from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.papers.momentum_aggregation.trees import levels
 from corrnoise.theory.participation import Participation
 
-_ROUNDING = 1e-11  #: relative error of a sum of weights, with room to spare
+_RELATIVE_ROUNDING = 1e-11  #: relative error of a sum of weights, with room to spare
 
 
 @record
@@ -85,7 +85,7 @@ def squared_weights(participation: Participation, alpha: float, nodes: Nodes = A
         for level, numbers in enumerate(released):
             totals += _fixed_level(level, numbers, period, alpha)
         found = float(totals.max())
-    return found * (1 + _ROUNDING)
+    return found * (1 + _RELATIVE_ROUNDING)
 
 
 def _fixed_level(level: int, numbers: range, examples: int, alpha: float) -> Array:

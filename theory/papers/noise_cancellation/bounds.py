@@ -39,7 +39,7 @@ from corrnoise.theory.papers.noise_cancellation.privacy import calibrated_scale,
 from corrnoise.theory.papers.noise_cancellation.sensitivity import LossClass, Losses
 from corrnoise.theory.privacy import Budget
 
-_NONNEGATIVE = "[0, 1e100]"
+_NONNEGATIVE_INTERVAL = "[0, 1e100]"
 Method = Literal["coupling", "cauchy-schwarz"]
 METHODS = ("coupling", "cauchy-schwarz")
 
@@ -54,8 +54,8 @@ def sampling_variance(deviation: float, heterogeneity: float, *, machines: int, 
     if m > big:
         raise ValueError(f"participants must be at most machines, got {m} of {big}")
     absent = (big - m) / (big - 1) if big > 1 else 0.0
-    sigma = checks.real("deviation", deviation, _NONNEGATIVE)
-    xi = checks.real("heterogeneity", heterogeneity, _NONNEGATIVE)
+    sigma = checks.real("deviation", deviation, _NONNEGATIVE_INTERVAL)
+    xi = checks.real("heterogeneity", heterogeneity, _NONNEGATIVE_INTERVAL)
     return (sigma**2 + absent * xi**2) / m
 
 
@@ -127,8 +127,8 @@ class FederatedRun(Record):
             raise ValueError("deviation and heterogeneity must both be numbers in [0, inf) or both be None")
         if self.deviation is not None:
             self._set(
-                deviation=checks.real("deviation", self.deviation, _NONNEGATIVE),
-                heterogeneity=checks.real("heterogeneity", self.heterogeneity, _NONNEGATIVE),
+                deviation=checks.real("deviation", self.deviation, _NONNEGATIVE_INTERVAL),
+                heterogeneity=checks.real("heterogeneity", self.heterogeneity, _NONNEGATIVE_INTERVAL),
             )
         if self.optimum_gradient is not None:
             interval = f"[0, {self.family.lipschitz!r}]"

@@ -32,7 +32,7 @@ from corrnoise.theory.papers.noise_cancellation.sensitivity import LossClass, Lo
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
-_UP = 1 + 1e-12
+_ROUNDING_FACTOR = 1 + 1e-12
 
 
 def covariance_zcdp(covariance: ArrayLike, shifts: ArrayLike) -> float:
@@ -99,7 +99,7 @@ def worst_schedule_zcdp(
     spent = largest_energies(noise, cap) * _rounding(noise, cap)
     t = np.arange(1, rounds + 1)
     followed = spent[np.minimum(rounds - t, cap - 1)]
-    return float(((family.shifts(t, losses=losses) / scale) ** 2 * followed).max() / 2) * _UP
+    return float(((family.shifts(t, losses=losses) / scale) ** 2 * followed).max() / 2) * _ROUNDING_FACTOR
 
 
 def calibrated_scale(
@@ -112,7 +112,7 @@ def calibrated_scale(
     """
     gamma = covered_sensitivity(noise, participations)
     # R = Δ/2 with one rounding; the excess of the multiplier outweighs that of the product.
-    return family.largest_shift(losses=losses) / 2 * of_machine(budget).multiplier(gamma) * _UP
+    return family.largest_shift(losses=losses) / 2 * of_machine(budget).multiplier(gamma) * _ROUNDING_FACTOR
 
 
 def of_machine(budget: Budget) -> Budget:
@@ -129,7 +129,7 @@ def published_scale(budget: Budget, family: LossClass, rounds: int) -> float:
     """
     rounds = checks.integer("rounds", rounds, 1)
     rho = of_machine(budget).gaussian_rho
-    return family.published_norm * math.sqrt(2 * (1 + math.log(rounds)) / rho) * _UP
+    return family.published_norm * math.sqrt(2 * (1 + math.log(rounds)) / rho) * _ROUNDING_FACTOR
 
 
 def published_zcdp(stds: ArrayLike, family: LossClass) -> float:

@@ -27,7 +27,7 @@ from corrnoise.theory.numerics.records import Record, record
 
 Losses = Literal["convex", "smooth"]
 LOSSES = ("convex", "smooth")
-_SIZES = "(0, 1e100]"
+_SIZE_INTERVAL = "(0, 1e100]"
 
 
 @record
@@ -39,7 +39,7 @@ class LossClass(Record):
     diameter: float  #: D, the diameter of the set, in (0, 1e100]
 
     def __post_init__(self) -> None:
-        self._check(lipschitz=_SIZES, smoothness=_SIZES, diameter=_SIZES)
+        self._check(lipschitz=_SIZE_INTERVAL, smoothness=_SIZE_INTERVAL, diameter=_SIZE_INTERVAL)
 
     @classmethod
     def of(cls, loss: LinearLoss, diameter: float) -> LossClass:

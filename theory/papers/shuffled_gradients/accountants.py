@@ -64,11 +64,11 @@ Conversion = Literal["gaussian", "zcdp", "published"]
 METHODS: tuple[Method, ...] = get_args(Method)
 CONVERSIONS: tuple[str, ...] = get_args(Conversion)
 
-_LEAST = 1e-300  #: what underflows is not 0
-_SMALLEST, _LARGEST = 1e-100, 1e100  #: noise multipliers
-_ROUNDING = 1e-12  #: relative, of sums and of probabilities
-_MARGIN = 1e-9  #: relative, on the safe side: covers the rounding of sums and logarithms
-_ORDER = 1e-6  #: relative error of the best order less 1, which enters the result squared
+_MIN_PROBABILITY = 1e-300  #: what underflows is not 0
+_MIN_MULTIPLIER, _MAX_MULTIPLIER = 1e-100, 1e100  #: noise multipliers
+_RELATIVE_ROUNDING = 1e-12  #: relative, of sums and of probabilities
+_SAFETY_MARGIN = 1e-9  #: relative, on the safe side: covers the rounding of sums and logarithms
+_ORDER_ERROR = 1e-6  #: relative error of the best order less 1, which enters the result squared
 
 
 @record
@@ -91,14 +91,14 @@ class Accountant(Record):
         )
         checks.same_length("sums", self.sums, "probabilities", self.probabilities)
         total = math.fsum(self.probabilities)
-        if abs(total - 1) > _ROUNDING:
+        if abs(total - 1) > _RELATIVE_ROUNDING:
             raise ValueError(f"probabilities must have the sum 1, got {total!r}")
 
     def _budgets(self, noise_multiplier: float) -> Array:
-        z = checks.real("noise_multiplier", noise_multiplier, f"[{_SMALLEST}, {_LARGEST}]")
+        z = checks.real("noise_multiplier", noise_multiplier, f"[{_MIN_MULTIPLIER}, {_MAX_MULTIPLIER}]")
         with np.errstate(over="ignore"):
-            budgets = 2 * self.sums / z / z * (1 + _ROUNDING)  # on the safe side
-        return np.maximum(budgets, np.where(self.sums > 0, _LEAST, 0.0))
+            budgets = 2 * self.sums / z / z * (1 + _RELATIVE_ROUNDING)  # on the safe side
+        return np.maximum(budgets, np.where(self.sums > 0, _MIN_PROBABILITY, 0.0))
 
     @property
     def _single(self) -> bool:
@@ -132,7 +132,7 @@ class Accountant(Record):
     def noise_multiplier_of_zcdp(self, rho: float) -> float:
         """The noise multiplier z = σ/G at which the run spends at most the zCDP budget ρ > 0, never too small."""
         budget = checks.real("rho", rho, "(0, inf)")
-        return math.sqrt(2 * self.compositions * float(self.sums.max()) / budget) * (1 + _MARGIN)
+        return math.sqrt(2 * self.compositions * float(self.sums.max()) / budget) * (1 + _SAFETY_MARGIN)
 
     def delta(self, epsilon: float, *, noise_multiplier: float) -> float:
         """A δ for which the released iterates are (ε, δ)-DP: Σ p_m δ_m(ε) of the Gaussian mechanisms, rounded up.
@@ -150,7 +150,7 @@ class Accountant(Record):
             rho = self.zcdp(noise_multiplier)
             return privacy.gaussian_delta(rho, epsilon) if rho > 0 else 0.0
         total = float((self.probabilities * privacy.gaussian_deltas(budgets, epsilon)).sum())
-        return min(total * (1 + _MARGIN) + _LEAST, 1.0)
+        return min(total * (1 + _SAFETY_MARGIN) + _MIN_PROBABILITY, 1.0)
 
     @property
     def has_curve(self) -> bool:
@@ -207,19 +207,20 @@ class Accountant(Record):
         """
         cost = -math.log(delta)
         mean, largest = (
-            max(self.compositions * float(rho), _LEAST) for rho in (self.probabilities @ budgets, budgets.max())
+            max(self.compositions * float(rho), _MIN_PROBABILITY)
+            for rho in (self.probabilities @ budgets, budgets.max())
         )
         half = cost / (2 * largest)
-        low = max(min(math.expm1(cost / 2), 2 * half / (1 + math.sqrt(1 + 12 * half))), _LEAST)
+        low = max(min(math.expm1(cost / 2), 2 * half / (1 + math.sqrt(1 + 12 * half))), _MIN_PROBABILITY)
         high = max(min(math.expm1(min(cost, 700.0)), math.sqrt(cost / mean)), low)
-        while high / low - 1 > _ORDER:
+        while high / low - 1 > _ORDER_ERROR:
             middle = math.sqrt(low) * math.sqrt(high)
             beyond = self._excess(middle, budgets) + math.log1p(middle) > cost
             low, high = (low, middle) if beyond else (middle, high)
         a = low
         terms = [float(self._renyi(np.array([a]), budgets)[0]), -math.log1p(1 / a), cost / a, -math.log1p(a) / a]
-        epsilon = math.fsum(terms) + _ROUNDING * math.fsum(map(abs, terms))
-        return max(epsilon * (1 + _MARGIN), 0.0)
+        epsilon = math.fsum(terms) + _RELATIVE_ROUNDING * math.fsum(map(abs, terms))
+        return max(epsilon * (1 + _SAFETY_MARGIN), 0.0)
 
     def _excess(self, a: float, budgets: Array) -> float:
         """A Λ′(a) − Λ(a) for Λ(a) = log Σ p_m e^{a (1 + a) ρ_m}, times the compositions."""
@@ -243,8 +244,8 @@ class Accountant(Record):
         largest = self.compositions * float(self.sums.max())
         rho_of = {"gaussian": privacy.gaussian_rho, "zcdp": privacy.approx_dp_to_zcdp, "published": published_rho}
         rho = rho_of[choice](epsilon, delta)
-        worst = math.sqrt(2 * largest / rho) * (1 + _MARGIN) if rho > 0 else math.inf
-        if self._single or choice == "published" or not _SMALLEST < worst < _LARGEST:
+        worst = math.sqrt(2 * largest / rho) * (1 + _SAFETY_MARGIN) if rho > 0 else math.inf
+        if self._single or choice == "published" or not _MIN_MULTIPLIER < worst < _MAX_MULTIPLIER:
             return worst
 
         def suffices(z: float) -> bool:
@@ -254,12 +255,12 @@ class Accountant(Record):
 
         high = worst
         factor = 2.0
-        low = max(high / factor, _SMALLEST)
+        low = max(high / factor, _MIN_MULTIPLIER)
         while suffices(low):
-            if low == _SMALLEST:
+            if low == _MIN_MULTIPLIER:
                 return low
             high, factor = low, factor**2
-            low = max(high / factor, _SMALLEST)
+            low = max(high / factor, _MIN_MULTIPLIER)
         while high / low - 1 > 1e-9:
             middle = math.sqrt(low * high)
             low, high = (low, middle) if suffices(middle) else (middle, high)
@@ -273,7 +274,7 @@ def published_epsilon(rho: float, delta: float) -> float:
     """
     budget = checks.real("rho", rho, "[0, inf)")
     log = -math.log(checks.real("delta", delta, "(0, 1)"))
-    return (budget + 2 * math.sqrt(budget) * math.sqrt(log)) * (1 + _ROUNDING)
+    return (budget + 2 * math.sqrt(budget) * math.sqrt(log)) * (1 + _RELATIVE_ROUNDING)
 
 
 def published_rho(epsilon: float, delta: float) -> float:
@@ -283,7 +284,7 @@ def published_rho(epsilon: float, delta: float) -> float:
     """
     budget = checks.real("epsilon", epsilon, "[0, inf)")
     log = -math.log(checks.real("delta", delta, "(0, 1)"))
-    return (budget / (math.sqrt(log + budget) + math.sqrt(log))) ** 2 * (1 - _ROUNDING)
+    return (budget / (math.sqrt(log + budget) + math.sqrt(log))) ** 2 * (1 - _RELATIVE_ROUNDING)
 
 
 def _possibly_infinite(name: str, values: ArrayLike) -> Array:

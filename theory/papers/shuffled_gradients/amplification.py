@@ -30,10 +30,10 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.papers.shuffled_gradients.schedules import Schedule
 
-_CUT = 100.0  #: largest logarithm of a weight relative to that of the last arrival
-_TINY = 1e-100  #: weights below which sums are taken relative to the last arrival
-_ROUNDING = 1e-10  #: relative, of products of the contractions of many steps
-_LEAST = 1e-300  #: of an amplification sum: what underflows is not 0
+_MAX_LOG_WEIGHT = 100.0  #: largest logarithm of a weight relative to that of the last arrival
+_TINY_WEIGHT = 1e-100  #: weights below which sums are taken relative to the last arrival
+_RELATIVE_ROUNDING = 1e-10  #: relative, of products of the contractions of many steps
+_MIN_SUM = 1e-300  #: of an amplification sum: what underflows is not 0
 
 
 @kernel
@@ -73,7 +73,7 @@ def best_plan_cost(sensitivities: ArrayLike, noise: ArrayLike, contractions: Arr
     # What remains of each step's difference at the end, relative to the last arrival, for common factors cancel.
     # Weights of later noise are cut off where they might overflow, which is on the safe side.
     logs = np.concatenate([np.cumsum(_logarithms(c)[:0:-1])[::-1], [0.0]])
-    weights = np.exp(np.minimum(logs - logs[last], _CUT))
+    weights = np.exp(np.minimum(logs - logs[last], _MAX_LOG_WEIGHT))
     return float(_pooled(weights * s, np.square(weights * tau)))
 
 
@@ -178,14 +178,14 @@ class _Epoch:
             after=after,
             noise=noise,
             decay=float(logs.sum()) + math.log(factors.prox),
-            excess=1 + _ROUNDING if factors.linear else 1.0,
+            excess=1 + _RELATIVE_ROUNDING if factors.linear else 1.0,
         )
 
     def sums(self, count: int) -> Array:
         """A of this epoch alone for the record at its first ``count`` steps; at least 1e-300."""
         with np.errstate(divide="ignore", invalid="ignore"):
             cost = np.square(self.weights[:count]) / self.after[:count]
-        cost = np.where(self.after[:count] > 0, np.maximum(cost, _LEAST), math.inf)
+        cost = np.where(self.after[:count] > 0, np.maximum(cost, _MIN_SUM), math.inf)
         return np.asarray(cost * self.excess)
 
 
@@ -226,7 +226,7 @@ class _Run:
         ]
         scales = self.scales[used]
         arrivals = scales * [epoch.weights[step] for epoch, step in uses]
-        if arrivals[-1] < _TINY:  # squares would underflow
+        if arrivals[-1] < _TINY_WEIGHT:  # squares would underflow
             return best_plan_cost(*run_steps(self.schedule, positions, factors=self.factors))
         later = np.square(scales) * [epoch.after[step] for epoch, step in uses]
         earlier = np.square(scales) * [epoch.before[step] for epoch, step in uses]

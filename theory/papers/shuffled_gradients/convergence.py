@@ -35,8 +35,8 @@ from corrnoise.theory.numerics.records import Record, record
 
 RegulariserKind = Literal["smooth", "lasso", "projection"]
 REGULARISERS: tuple[str, ...] = get_args(RegulariserKind)
-_POSITIVE = "(0, 1e100]"
-_NONNEGATIVE = "[0, 1e100]"
+_POSITIVE_INTERVAL = "(0, 1e100]"
+_NONNEGATIVE_INTERVAL = "[0, 1e100]"
 
 
 @record
@@ -85,10 +85,17 @@ class ConvergenceConstants(Record):
 
     def __post_init__(self) -> None:
         self._check(samples=1, epochs=1, dimension=1, end_noise=bool, regulariser=REGULARISERS)
-        self._check(learning_rate=_POSITIVE, diameter=_POSITIVE, private_smoothness=_POSITIVE)
-        self._check(distance=_NONNEGATIVE, deviation=_NONNEGATIVE, beta=_NONNEGATIVE, size=_NONNEGATIVE)
+        self._check(
+            learning_rate=_POSITIVE_INTERVAL, diameter=_POSITIVE_INTERVAL, private_smoothness=_POSITIVE_INTERVAL
+        )
+        self._check(
+            distance=_NONNEGATIVE_INTERVAL,
+            deviation=_NONNEGATIVE_INTERVAL,
+            beta=_NONNEGATIVE_INTERVAL,
+            size=_NONNEGATIVE_INTERVAL,
+        )
         for name in ("noise", "total_dissimilarity", "partial_dissimilarity", "smoothness", "largest_smoothness"):
-            interval = _POSITIVE if "smoothness" in name else _NONNEGATIVE
+            interval = _POSITIVE_INTERVAL if "smoothness" in name else _NONNEGATIVE_INTERVAL
             self._set(**{name: checks.scalar_or_vector(name, getattr(self, name), interval, self.epochs)})
         mean, largest = np.broadcast_arrays(self.smoothness, self.largest_smoothness)
         if (above := mean > largest * (1 + 1e-12)).any():

@@ -57,8 +57,8 @@ CLIPPING: tuple[str, ...] = get_args(Clipping)
 RELEASED: tuple[str, ...] = get_args(Released)
 
 _SECRET_ORDERS = {"reshuffled": "reshuffled", "shuffled once": "fixed epochs"}  # kinds by the ends of names
-_UP = 1 + 2.0**-50  #: rounds up
-_MULTIPLIERS = "[1e-99, 1e99]"
+_ROUNDING_FACTOR = 1 + 2.0**-50  #: rounds up
+_MULTIPLIER_INTERVAL = "[1e-99, 1e99]"
 
 
 @record
@@ -261,8 +261,8 @@ class ShuffledGradients(Record):
         return StepFactors(
             private_contraction=self._contraction(rates[0]),
             public_contraction=self._contraction(rates[1]),
-            prox=min(_UP / (1 + min(rates) * self.samples * self.regulariser_convexity), 1.0),
-            public_noise=rates[1] / rates[0] / _UP if rates[0] != rates[1] else 1.0,
+            prox=min(_ROUNDING_FACTOR / (1 + min(rates) * self.samples * self.regulariser_convexity), 1.0),
+            public_noise=rates[1] / rates[0] / _ROUNDING_FACTOR if rates[0] != rates[1] else 1.0,
             linear=0 < self.strong_convexity == self.smoothness,
         )
 
@@ -270,7 +270,7 @@ class ShuffledGradients(Record):
         if self.strong_convexity == 0:
             return 1.0
         factor = max(abs(1 - rate * self.strong_convexity), abs(1 - rate * self.smoothness))
-        return min(factor + (1 + factor) * (_UP - 1), 1.0)
+        return min(factor + (1 + factor) * (_ROUNDING_FACTOR - 1), 1.0)
 
     # -- which accountant ---------------------------------------------------------------------------------------------
 
@@ -434,7 +434,7 @@ class ShuffledGradients(Record):
         -------
         float
         """
-        z = checks.real("noise_multiplier", noise_multiplier, _MULTIPLIERS) / self._sensitivity
+        z = checks.real("noise_multiplier", noise_multiplier, _MULTIPLIER_INTERVAL) / self._sensitivity
         return self._tightest(
             accountant,
             lambda found: found.epsilon(delta, noise_multiplier=z, conversion=_conversion(found, conversion)),
@@ -461,7 +461,7 @@ class ShuffledGradients(Record):
         -------
         float
         """
-        z = checks.real("noise_multiplier", noise_multiplier, _MULTIPLIERS) / self._sensitivity
+        z = checks.real("noise_multiplier", noise_multiplier, _MULTIPLIER_INTERVAL) / self._sensitivity
         skipped = accountant == "tightest"
         return self._tightest(
             accountant,

@@ -26,7 +26,7 @@ Algorithm = Literal["DP-ShuffleG", "Priv-Pub", "Pub-Priv", "Interleaved", "Noise
 TableAccounting = Literal["published", "per-epoch", "whole-run"]
 TABLE_ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
 TABLE_ACCOUNTING: tuple[str, ...] = get_args(TableAccounting)
-_POSITIVE = "[1e-30, 1e30]"  # so that nothing under- or overflows
+_POSITIVE_INTERVAL = "[1e-30, 1e30]"  # so that nothing under- or overflows
 
 
 def table_amplification(
@@ -117,8 +117,8 @@ def bound_coefficients(
     """
     _require_accounting(algorithm, accounting)
     n, d = checks.integer("samples", samples, 1), checks.integer("dimension", dimension, 1)
-    eps = checks.real("epsilon", epsilon, _POSITIVE)
-    radius, g, smooth, s = (checks.real(name, value, _POSITIVE) for name, value in constants._asdict().items())
+    eps = checks.real("epsilon", epsilon, _POSITIVE_INTERVAL)
+    radius, g, smooth, s = (checks.real(name, value, _POSITIVE_INTERVAL) for name, value in constants._asdict().items())
     total = table_amplification(
         algorithm, samples=n, epochs=epochs, private_share=private_share, whole_run=accounting == "whole-run"
     )
@@ -150,7 +150,7 @@ def leading_rate(
     name = checks.choice("algorithm", algorithm, TABLE_ALGORITHMS)
     n = checks.integer("samples", samples, 1)
     p = checks.real("private_share", private_share, "(0, 1]")
-    ratio = math.sqrt(checks.integer("dimension", dimension, 1)) / checks.real("epsilon", epsilon, _POSITIVE)
+    ratio = math.sqrt(checks.integer("dimension", dimension, 1)) / checks.real("epsilon", epsilon, _POSITIVE_INTERVAL)
     used = p if name in ("Priv-Pub", "Pub-Priv") else 1.0
     _require_accounting(name, accounting)
     if accounting == "whole-run" or name == "Noise at the end":

@@ -33,8 +33,8 @@ from corrnoise.theory.papers.shuffled_gradients.dissimilarity import reshuffled_
 from corrnoise.theory.papers.shuffled_gradients.run import ShuffledGradients
 from corrnoise.theory.papers.shuffled_gradients.task import Task
 
-_ROUNDING = 1e-9  #: relative, of norms
-_OPTIMALITY = 1e-6  #: of a minimiser, relative to the gradients of single records
+_RELATIVE_ROUNDING = 1e-9  #: relative, of norms
+_OPTIMALITY_TOLERANCE = 1e-6  #: of a minimiser, relative to the gradients of single records
 
 
 def quadratic_maximum(matrix: ArrayLike, vector: ArrayLike, radius: float) -> float:
@@ -80,7 +80,7 @@ def dissimilarities(
     r = checks.real("radius", radius, "[0, 1e100]")
     if count == 0:
         return np.empty(0)
-    return _DISSIMILARITIES[task.loss.link](task, count, r, order == "reshuffled")
+    return _DISSIMILARITY_OF[task.loss.link](task, count, r, order == "reshuffled")
 
 
 def _of_means(task: Task, count: int, radius: float, reshuffled: bool) -> Array:
@@ -152,7 +152,7 @@ def _reshuffled_squares(task: Task, count: int) -> Iterator[tuple[Array, Array, 
         )
 
 
-_DISSIMILARITIES = {"mean": _of_means, "squares": _of_squares, "logistic": _of_logistic_losses}
+_DISSIMILARITY_OF = {"mean": _of_means, "squares": _of_squares, "logistic": _of_logistic_losses}
 
 
 def _public_steps(task: Task, private_samples: int) -> int:
@@ -239,7 +239,7 @@ def convergence_constants(
     _require_minimiser(task, best)
     ball = psi.name == "ball"
     largest = max(float(np.linalg.norm(best)), float(np.linalg.norm(x)), psi.strength if ball else 0.0)
-    if r < largest * (1 - _ROUNDING):
+    if r < largest * (1 - _RELATIVE_ROUNDING):
         raise ValueError(f"radius must be at least {largest!r}, for x*, x_1 and a ball, got {r!r}")
     counts = schedule.private.tolist()
     kinds = {c: dissimilarities(task, c, radius=r, order=order) for c in set(counts)}
@@ -269,12 +269,12 @@ def convergence_constants(
         partial_dissimilarity=np.array([float(kinds[c][:-1].sum()) / n for c in counts]),
         beta=max(spare, 0.0) if total.any() else 0.0,
         diameter=2 * psi.strength if ball else None,
-        regulariser=_THEOREMS.get(psi.name, "smooth"),
+        regulariser=_THEOREM_REGULARISERS.get(psi.name, "smooth"),
         size=r + eta * n * psi.strength if psi.name == "lasso" else 0.0,
     )
 
 
-_THEOREMS: dict[str, RegulariserKind] = {"lasso": "lasso", "ball": "projection"}
+_THEOREM_REGULARISERS: dict[str, RegulariserKind] = {"lasso": "lasso", "ball": "projection"}
 
 
 def _require_minimiser(task: Task, x: Array) -> None:
@@ -282,7 +282,7 @@ def _require_minimiser(task: Task, x: Array) -> None:
     gradients = task.loss.gradients(x, task.features, task.targets)
     residual = float(np.linalg.norm(x - task.regulariser.prox(x - gradients.mean(axis=0), 1.0)))
     scale = float(np.linalg.norm(gradients, axis=1).max()) + float(np.linalg.norm(x))
-    if residual > _OPTIMALITY * scale:
+    if residual > _OPTIMALITY_TOLERANCE * scale:
         raise ValueError(
             "minimiser must minimise the objective of the task, got a point x where the norm of "
             f"x - prox(x - gradient) is {residual!r}"
