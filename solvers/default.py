@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from corrnoise.solvers.catalogue import TIME_VARYING, Search, few_time_varying
-from corrnoise.solvers.families.time_varying import time_varying_buffers
-from corrnoise.solvers.optimise import best_within, optimise
+from corrnoise.solvers.families.problem import Problem
+from corrnoise.solvers.families.registry import TIME_VARYING
+from corrnoise.solvers.families.time_varying_family import buffer_counts
+from corrnoise.solvers.optimise import choose, optimise
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.float_errors import usual_float_errors
@@ -64,8 +65,9 @@ def default_noise(participation: Participation, budget: Budget | None = None) ->
 def _best(participation: Participation, budget: Budget | None) -> Mechanism:
     """The best noise of few arrays; the budget is None unless batches are sampled."""
     if not participation.sampled:
-        run = Search(SGD(), participation)
-        if counts := few_time_varying(run, DEFAULT_MEMORY):
-            found = [run.judged(TIME_VARYING, one) for one in time_varying_buffers(run.objective, run.who, counts)]
-            return best_within(((one.error, one) for one in found), DEFAULT_MEMORY).mechanism
+        run = Problem(SGD(), participation)
+        if counts := buffer_counts(run, DEFAULT_MEMORY):
+            members = TIME_VARYING.members(run, counts, lambda _: None)
+            found = [run.evaluate(one, TIME_VARYING.name) for one in members]
+            return choose(((one.error, one) for one in found), DEFAULT_MEMORY).mechanism
     return optimise(SGD(), participation, memory=DEFAULT_MEMORY, budget=budget).mechanism

@@ -14,6 +14,14 @@ from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 
 Measure = Literal["root mean squared error", "excess loss", "stationary excess loss"]
+INDEPENDENT = "independent noise"
+#: Labels of the samplers.
+SAMPLERS: dict[str, str] = {
+    "poisson": "Poisson batches",
+    "cyclic poisson": "cyclic Poisson batches",
+    "balls in bins": "balls in bins",
+    "redrawn bins": "redrawn bins",
+}
 
 
 @record
@@ -52,37 +60,53 @@ def unit_square(measure: Measure, participation: Participation, sensitivity: flo
     return 1.0 if measure == "root mean squared error" else 1 / UNIT_BUDGET.unit_variance
 
 
+def label(family: str, variant: str = "", sampler: str = "") -> str:
+    """The words for noise in tables and figures; independent noise with sampled batches is DP-SGD.
+
+    Parameters
+    ----------
+    family, variant, sampler : str
+        Those of an optimum.
+
+    Returns
+    -------
+    str
+    """
+    return ", ".join(filter(None, ("DP-SGD" if sampler and family == INDEPENDENT else family, variant, sampler)))
+
+
 @record
 class Optimum(Record):
-    """The best noise that was found, what it costs, and what no noise can beat.
+    """The best noise that was found, its error, and a lower bound for all noise.
 
     Parameters
     ----------
     mechanism : Mechanism
         The noise; ``mechanism.program(participation)`` runs it.
     participation : Participation
-        Who takes part when, as it was promised.
+        The steps of each example.
     family : str
-        The name of the family, one of those of ``optimise``.
+        The name of the family, one of ``cn.families.names()`` or that of your own family.
     sensitivity : Sensitivity
-        What is known of the zero-out sensitivity under the participation: a bracket, whose upper end enters the error.
+        A bracket of the zero-out sensitivity under the participation.  Its upper end enters the error.
     error : float
-        For a workload the root mean squared error for noise of the standard deviation γ (ρ = ½, clip norm 1) For
-        learning what privacy adds to F − F* at ρ = 1 and clip norm 1, and for the stationary optimum all of F − F*.
-        Where batches are sampled, either of them for independent noise of the standard deviation 1.
-    measure : str, default "root mean squared error"
-        The meaning of ``error`` in words: ``"root mean squared error"``, ``"excess loss"`` or ``"stationary excess
-        loss"``.
+        For a workload the root mean squared error for noise of the standard deviation γ (ρ = ½, clipping norm 1).  For
+        learning the excess loss that privacy adds at ρ = 1 and clipping norm 1, and for the stationary optimum the
+        whole excess loss.  Where batches are sampled, either of them for independent noise of standard deviation 1.
+    measure : str
+        The meaning of ``error``: ``"root mean squared error"``, ``"excess loss"`` or ``"stationary excess loss"``.
     floor : float, optional
-        No correlated noise is below this error under the participation; None where it is not computed, and where
-        batches are sampled.
-    rigorous : bool, default False
-        Whether the floor includes the rounding errors of its computation.
-    certificate : Certificate or str, default ""
+        A lower bound of the error of all correlated noise under the participation; None where it is not computed, and
+        where batches are sampled.
+    rigorous : bool
+        Whether the lower bound includes the rounding errors of its computation.
+    certificate : Certificate or str
         Two bounds of the optimum of a set of strategies, where the search has such a proof, otherwise the reason why
-        there is none, in words.
-    alternatives : tuple of Optimum, optional
-        The other mechanisms that were compared, with the same floor.
+        there is none.
+    alternatives : tuple of Optimum
+        The other mechanisms that were compared, with the same lower bound.
+    variant : str
+        ``"unit columns"`` or ``"epoch weights"`` for noise with a factor for each step, otherwise empty.
 
     Examples
     --------
@@ -103,6 +127,17 @@ class Optimum(Record):
     rigorous: bool = False
     certificate: Certificate | str = ""
     alternatives: tuple[Optimum, ...] = ()
+    variant: str = ""
+
+    @property
+    def sampler(self) -> str:
+        """The label of the sampler of the batches; empty where batches are not sampled."""
+        return SAMPLERS.get(self.participation.kind, "")
+
+    @property
+    def label(self) -> str:
+        """Family, variant and sampler, as they stand in tables and figures."""
+        return label(self.family, self.variant, self.sampler)
 
     @property
     def memory(self) -> int:

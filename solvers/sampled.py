@@ -25,7 +25,7 @@ whatever is reported has a multiplier of the accountant.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -33,10 +33,14 @@ from scipy.optimize import brentq, minimize
 from scipy.special import logsumexp, ndtri
 
 from corrnoise.solvers.families import toeplitz
+from corrnoise.solvers.families.banded_toeplitz import BandedToeplitz
+from corrnoise.solvers.families.blt import BLT
+from corrnoise.solvers.families.bsr import BSR
 from corrnoise.solvers.families.buffers import best_buffers, gaps_of, separate, variables_of
+from corrnoise.solvers.families.nu_dp_ftrl import NuDPFTRL
 from corrnoise.solvers.learning import TOLERANCE
 from corrnoise.solvers.objectives import RunObjective
-from corrnoise.solvers.optimum import Optimum
+from corrnoise.solvers.optimum import INDEPENDENT, SAMPLERS, Optimum, label
 from corrnoise.theory.amplification.gram import gram
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
@@ -49,35 +53,26 @@ from corrnoise.theory.privacy import Budget
 
 Progress = Callable[[str], None]
 
-INDEPENDENT, NU, BUFFERS = "independent noise", "nu-DP-FTRL", "buffers"
-TOEPLITZ, ROOT = "best Toeplitz", "banded square root"
-#: The samplers, as they stand in the names of families.
-SAMPLERS: dict[str, str] = {
-    "poisson": "Poisson batches",
-    "cyclic poisson": "cyclic Poisson batches",
-    "balls in bins": "balls in bins",
-    "redrawn bins": "redrawn bins",
-}
 NO_FLOOR = "no error is known that all noise for sampled batches is above"
-MOST_BINS = 2048  #: for which noise is searched
-MOST_GROUPS = 64  #: of cyclic Poisson sampling that are tried
+MAX_BINS = 2048  #: for which noise is searched
+MAX_GROUPS = 64  #: of cyclic Poisson sampling that are tried
 _MAX_ENTRIES = 2**15  # points times bins of an estimate
-_MAX_ORDER = 64  # the largest order
-_MULTIPLIER_TOLERANCE = 2e-3  # relative accuracy of an estimated multiplier, beside that of its points
-_CORRELATED_FAMILIES = {"cyclic poisson": (TOEPLITZ,), "balls in bins": (BUFFERS, NU, ROOT)}
-_MOST_BUFFERS = 2  # in bins
-_LOG_STRIDE = 0.2  # of the logarithm of a multiplier
-_NU_VALUES = tuple(2.0**-k for k in range(2, 9))
-_ROOT_BANDS = (4, 16, 64)  # bands
-_SIMPLEX_SIZE = 0.4  # size of its first simplex
-_BUFFER_EVALUATIONS = 30  # of a search, for each buffer
+_MAX_ORDER = 64
+_MULTIPLIER_TOLERANCE = 2e-3  # relative accuracy of an estimated multiplier, besides the accuracy of its points
+_CORRELATED_NAMES = {"cyclic poisson": (BandedToeplitz.name,), "balls in bins": (BLT.name, NuDPFTRL.name, BSR.name)}
+_MAX_BUFFERS = 2  # in bins
+_BRACKET_STRIDE = 0.2  # of the logarithm of a multiplier
+_TRIED_NUS = tuple(2.0**-k for k in range(2, 9))
+_TRIED_BANDS = (4, 16, 64)  # of square roots
+_SIMPLEX_SIZE = 0.4  # of the first simplex
+_MAX_EVALUATIONS = 30  # of a search, for each buffer
 
 
-DPSGD_POISSON = f"DP-SGD, {SAMPLERS['poisson']}"
-EPSILONS = (0.1, 20.0)  #: in which a crossover is sought
+DPSGD_POISSON = label(INDEPENDENT, sampler=SAMPLERS["poisson"])
+EPSILON_RANGE = (0.1, 20.0)  #: in which a crossover is sought
 
 
-class Found(NamedTuple):
+class Candidate(NamedTuple):
     """Noise for a sampler: its family, and an estimate of its noise multiplier, which is 1 where none is needed."""
 
     family: str
@@ -85,18 +80,7 @@ class Found(NamedTuple):
     estimate: float = 1.0
 
 
-def sampled_family(family: str, visits: Participation) -> str:
-    """The name of noise with its sampler; independent noise is DP-SGD.
-
-    Parameters
-    ----------
-    family : of the noise
-    visits : a sampled participation
-    """
-    return f"{'DP-SGD' if family == INDEPENDENT else family}, {SAMPLERS[visits.kind]}"
-
-
-def ways(steps: int, period: int, rate: float, memory: float) -> list[Participation]:
+def samplers(steps: int, period: int, rate: float, memory: float) -> list[Participation]:
     """The samplers that are tried for batches with the same mean size.
 
     Parameters
@@ -105,11 +89,11 @@ def ways(steps: int, period: int, rate: float, memory: float) -> list[Participat
     rate : the share of the data in a batch
     memory : the largest number of arrays that the noise may keep: p groups have noise of p bands
     """
-    most = min(MOST_GROUPS, period, memory + 1, 1 / rate)
-    groups = [2**k for k in range(1, MOST_GROUPS.bit_length()) if 2**k <= most]
+    most = min(MAX_GROUPS, period, memory + 1, 1 / rate)
+    groups = [2**k for k in range(1, MAX_GROUPS.bit_length()) if 2**k <= most]
     found = [Participation.poisson(steps, rate)]
     found += [Participation.cyclic_poisson(steps, period=p, rate=p * rate) for p in groups]
-    return [*found, Participation.balls_in_bins(steps, period=period)] if 1 < period <= MOST_BINS else found
+    return [*found, Participation.balls_in_bins(steps, period=period)] if 1 < period <= MAX_BINS else found
 
 
 def sampled_noises(
@@ -117,9 +101,9 @@ def sampled_noises(
     visits: Participation,
     budget: Budget,
     memory: float,
-    family: str | None,
+    families: Collection[str],
     progress: Progress,
-) -> Iterator[Found]:
+) -> Iterator[Candidate]:
     """The noises that are tried for one sampler.
 
     Parameters
@@ -128,20 +112,22 @@ def sampled_noises(
     visits : a sampled participation
     budget : given by ε and δ, for the estimates
     memory : the largest number of arrays that the noise may keep
-    family : the only family to be tried; None for all
+    families : names of the families to be tried; none for all
     progress : called with a line of text before every longer part
     """
     kind = visits.kind
-    correlated = _CORRELATED_FAMILIES.get(kind, ()) if memory >= 1 and visits.period > 1 else ()
-    judge = _Judge(objective, visits, budget) if kind == "balls in bins" else None
+    correlated = _CORRELATED_NAMES.get(kind, ()) if memory >= 1 and visits.period > 1 else ()
+    estimator = MultiplierEstimator(objective, visits, budget) if kind == "balls in bins" else None
     for name in correlated if kind == "cyclic poisson" and correlated else (INDEPENDENT, *correlated):
-        if family not in (None, name):
+        if families and name not in families:
             continue
-        progress(f"mechanisms: {name}, {SAMPLERS[kind]}")
-        if judge is None:
-            yield Found(name, DPSGD() if name == INDEPENDENT else few_bands(objective, visits.period, memory))
+        progress(f"mechanisms: {label(name, sampler=SAMPLERS[kind])}")
+        if estimator is None:
+            yield Candidate(name, DPSGD() if name == INDEPENDENT else few_bands(objective, visits.period, memory))
         else:
-            yield from (Found(name, noise, judge.multiplier(noise)) for noise in _in_bins(name, judge, memory))
+            yield from (
+                Candidate(name, noise, estimator.multiplier(noise)) for noise in _in_bins(name, estimator, memory)
+            )
 
 
 def few_bands(objective: RunObjective, groups: int, memory: float) -> ToeplitzNoise:
@@ -161,28 +147,28 @@ def few_bands(objective: RunObjective, groups: int, memory: float) -> ToeplitzNo
 # -- balls in bins -----------------------------------------------------------------------------------------------------
 
 
-def _in_bins(family: str, judge: _Judge, memory: float) -> Iterator[ToeplitzNoise]:
+def _in_bins(family: str, estimator: MultiplierEstimator, memory: float) -> Iterator[ToeplitzNoise]:
     """The members of a family."""
-    steps = judge.objective.steps
+    steps = estimator.objective.steps
     if family == INDEPENDENT:
         yield DPSGD()
-    elif family == BUFFERS:
-        for count in range(1, int(min(memory, _MOST_BUFFERS, steps // 2)) + 1):
-            noise = _tuned_buffers(judge, count)
+    elif family == BLT.name:
+        for count in range(1, int(min(memory, _MAX_BUFFERS, steps // 2)) + 1):
+            noise = _tuned_buffers(estimator, count)
             if noise.memory(steps) < count:
                 return
             yield noise
-    elif family == NU:
-        short = rational(min((NuFTRL(nu) for nu in _NU_VALUES), key=judge.error), TOLERANCE)
+    elif family == NuDPFTRL.name:
+        short = rational(min((NuFTRL(nu) for nu in _TRIED_NUS), key=estimator.error), TOLERANCE)
         if short.memory(steps) <= memory:
             yield short
     else:
-        roots = [toeplitz.square_root(p) for p in _ROOT_BANDS if p <= min(memory + 1, steps)]
+        roots = [toeplitz.square_root(p) for p in _TRIED_BANDS if p <= min(memory + 1, steps)]
         if roots:
-            yield min(roots, key=judge.error)
+            yield min(roots, key=estimator.error)
 
 
-class _Judge:
+class MultiplierEstimator:
     """Estimated multipliers and errors of noise for one sampler, budget and objective."""
 
     def __init__(self, objective: RunObjective, visits: Participation, budget: Budget) -> None:
@@ -212,9 +198,9 @@ class _Judge:
 
         low = high = math.log(self._last * size)
         while excess(low) <= 0:
-            low -= _LOG_STRIDE
+            low -= _BRACKET_STRIDE
         while excess(high) > 0:
-            high += _LOG_STRIDE
+            high += _BRACKET_STRIDE
         found = math.exp(brentq(excess, low, high, xtol=_MULTIPLIER_TOLERANCE))
         self._last = found / size
         return found
@@ -257,20 +243,20 @@ def _fixed_points(count: int) -> Array:
     return np.asarray((((x ^ (x >> np.uint64(31))) >> np.uint64(12)).astype(np.float64) + 0.5) / 2**52)
 
 
-def _tuned_buffers(judge: _Judge, count: int) -> PoleNoise:
+def _tuned_buffers(estimator: MultiplierEstimator, count: int) -> PoleNoise:
     """Buffers with the least estimated error, from those that are best without sampling."""
-    start = best_buffers(judge.objective, judge.visits.worst, count)
+    start = best_buffers(estimator.objective, estimator.visits.worst, count)
     count = start.zeros.size
     if count == 0:
         return start
 
     def loss(variables: Array) -> float:
         zeros, poles = gaps_of(variables)
-        return math.log(judge.error(PoleNoise(zeros, poles))) if separate(zeros, poles) else math.inf
+        return math.log(estimator.error(PoleNoise(zeros, poles))) if separate(zeros, poles) else math.inf
 
     first = variables_of(np.sort(start.zeros), np.sort(start.poles))
     around = np.vstack([first, first + _SIMPLEX_SIZE * np.eye(first.size)])
-    options = {"maxfev": _BUFFER_EVALUATIONS * count, "xatol": 3e-2, "fatol": 1e-3, "initial_simplex": around}
+    options = {"maxfev": _MAX_EVALUATIONS * count, "xatol": 3e-2, "fatol": 1e-3, "initial_simplex": around}
     found = minimize(loss, first, method="Nelder-Mead", options=options)
     return PoleNoise(*gaps_of(found.x))
 
@@ -281,7 +267,7 @@ def _tuned_buffers(judge: _Judge, count: int) -> PoleNoise:
 def crossover(dpsgd: Optimum, other: Optimum, delta: float) -> float | None:
     """The ε below which DP-SGD with Poisson batches has the smaller error, and above which other noise has it.
 
-    Returns ε to 2 percent; None if one of the two has the smaller error at both ends of ``EPSILONS``.
+    Returns ε to 2 percent; None if one of the two has the smaller error at both ends of ``EPSILON_RANGE``.
 
     Parameters
     ----------
@@ -298,7 +284,7 @@ def crossover(dpsgd: Optimum, other: Optimum, delta: float) -> float | None:
         scale = error / other.error if other.measure == "root mean squared error" else math.sqrt(error / other.error)
         return budget.multiplier(other.sensitivity.upper) < scale or curve.estimate(epsilon, scale, "remove")[1] < delta
 
-    low, high = EPSILONS
+    low, high = EPSILON_RANGE
     if beaten(low) or not beaten(high):
         return None
     while high > low * 1.02:

@@ -17,7 +17,7 @@ from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, le
 from corrnoise.solvers.objectives import RunObjective, run_objective
 from corrnoise.solvers.optimise import optimise
 from corrnoise.solvers.optimum import Optimum
-from corrnoise.solvers.sampled import BUFFERS, sampled_noises, ways
+from corrnoise.solvers.sampled import sampled_noises, samplers
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.objectives.workloads import PrefixSums
@@ -52,7 +52,7 @@ def data(period: int = PERIOD, epochs: Sequence[int] = EPOCHS, epsilons: Sequenc
     for count in epochs:
         steps = period * count
         order = Participation.fixed_epochs(steps, period=period) if count > 1 else Participation.single(steps)
-        fixed = optimise(PrefixSums(steps), order, family=f"{BUFFERS}, unit columns", memory=2)
+        fixed = optimise(PrefixSums(steps), order, family="BLT, unit columns", memory=2)
         columns = [_errors(fixed, period, epsilon) for epsilon in epsilons]
         for method in LOOKS:
             values = np.array([column[method] for column in columns])
@@ -66,18 +66,18 @@ def _errors(fixed: Optimum, period: int, epsilon: float) -> dict[str, float]:
     steps = fixed.participation.length
     sums = run_objective(PrefixSums(steps))
     budget = Budget(epsilon=epsilon, delta=DELTA)
-    poisson, *cyclic, bins = ways(steps, period, 1 / period, MEMORY)
+    poisson, *cyclic, bins = samplers(steps, period, 1 / period, MEMORY)
     unit = _error(sums, DPSGD(), poisson, budget)
 
-    def best(visits: Participation, family: str | None) -> tuple[Mechanism, float]:
-        (one,) = sampled_noises(sums, visits, budget, 1 if family == BUFFERS else MEMORY, family, lambda _: None)
+    def best(visits: Participation, family: str) -> tuple[Mechanism, float]:
+        (one,) = sampled_noises(sums, visits, budget, 1 if family == "BLT" else MEMORY, {family}, lambda _: None)
         return one.mechanism, one.estimate
 
-    buffer, multiplier = best(bins, BUFFERS)
+    buffer, multiplier = best(bins, "BLT")
     return {
         POISSON: 1.0,
         FIXED: fixed.error_at(budget) / unit,
-        CYCLIC: min(_error(sums, best(one, None)[0], one, budget) for one in cyclic) / unit,
+        CYCLIC: min(_error(sums, best(one, "banded Toeplitz")[0], one, budget) for one in cyclic) / unit,
         BINS: _error(sums, buffer, bins, budget) / unit,
         ESTIMATE: multiplier * math.sqrt(sums.power_of(buffer)) / unit,
     }

@@ -24,7 +24,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Participation
 
-MOST = 16  #: buffers
+MAX_BUFFERS = 16  #: buffers
 _STEP = 1e-100  # of the complex-step derivative: its square vanishes
 #: By whether the objective has closed forms: the gradient of the log squared error at which a search ends, iterations.
 _ENDS = {True: {"gtol": 1e-7}, False: {"gtol": 1e-6, "maxiter": 200}}
@@ -39,7 +39,7 @@ def best_buffers(objective: RunObjective, participation: Participation, buffers:
     Its zeros and poles interlace.  The search is local: nothing certifies that no other set of d buffers is better.
     Of the 1 to 16 ``buffers`` fewer are kept where more do not help.
     """
-    count = checks.integer("buffers", buffers, 1, largest=MOST)
+    count = checks.integer("buffers", buffers, 1, largest=MAX_BUFFERS)
     for used in range(min(count, objective.steps // 2), 0, -1):  # so many have the n − 1 parameters of any strategy
         zeros, poles = _searched(objective, participation, used)
         if separate(zeros, poles):

@@ -35,7 +35,7 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Kind, Participation
 from corrnoise.theory.recursion import Recursion
 
-MOST = 16  #: buffers
+MAX_BUFFERS = 16  #: buffers
 _SHORT = 512  # steps of the shortest run that others start from
 _SHORT_EPOCH = 4  # steps of an epoch of it
 _LONGER = 4  # how many times longer the next is
@@ -382,7 +382,7 @@ def time_varying_buffers(
     progress : called with how far a long run is, and how long it takes from there on
     """
     for memory in memories:
-        checks.integer("memories", memory, 1, largest=MOST)
+        checks.integer("memories", memory, 1, largest=MAX_BUFFERS)
     linear = objective.coarse.system
     if linear is None:
         raise ValueError(f"objective must be a linear system for time-varying buffers, got {objective.what!r:.80}")

@@ -1,16 +1,17 @@
 """The best Toeplitz noise within each family of the literature, for any objective of a finite run.
 
-==================  =======================  ===========================================================================
-function            noise                    family
-==================  =======================  ===========================================================================
-``nu_ftrl``         ``NuFTRL``               ν-DP-FTRL, B = (1 − (1 − ν) z)^{1/2}
-``anti_pgd``        ``AntiPGD``              B = 1 − λz (λ-CGD), damping 1 − λ
-``square_root``     ``BandedStrategyNoise``  C = the first p coefficients of (1 − z)^{−1/2} (BSR)
-``inverse_root``    ``FiniteNoise``          B = the first p coefficients of (1 − z)^{1/2} (BISR)
-``damped_root``     ``FiniteNoise``          B = the first p coefficients of (1 − (1 − ν) z)^γ
-``banded_inverse``  ``FiniteNoise``          B = any p coefficients (BandInvMF)
-``best_toeplitz``   ``BandedStrategyNoise``  C = any p coefficients
-==================  =======================  ===========================================================================
+===================  =======================  ==========================================================================
+function             noise                    family
+===================  =======================  ==========================================================================
+``nu_ftrl``          ``NuFTRL``               ν-DP-FTRL, B = (1 − (1 − ν) z)^{1/2}
+``anti_pgd``         ``AntiPGD``              B = 1 − λz (λ-CGD), damping 1 − λ
+``square_root``      ``BandedStrategyNoise``  C = the first p coefficients of (1 − z)^{−1/2} (BSR)
+``inverse_root``     ``FiniteNoise``          B = the first p coefficients of (1 − z)^{1/2} (BISR)
+``fractional_root``  ``FiniteNoise``          B = the first p coefficients of (1 − z)^γ (γ-BIFR)
+``damped_root``      ``FiniteNoise``          B = the first p coefficients of (1 − (1 − ν) z)^γ
+``banded_inverse``   ``FiniteNoise``          B = any p coefficients (BandInvMF)
+``best_toeplitz``    ``BandedStrategyNoise``  C = any p coefficients
+===================  =======================  ==========================================================================
 
 The squared error of a member is its squared sensitivity times the ``power`` of a ``RunObjective``.  All searches are
 local.  The squared sensitivity is that of the participations 0, b, 2b, …, which are the worst where a theorem of
@@ -107,6 +108,12 @@ def square_root(count: int) -> BandedStrategyNoise:
 def inverse_root(count: int) -> FiniteNoise:
     """The noise with the first p coefficients of (1 − z)^{1/2}; nothing is optimised."""
     return FiniteNoise(NuFTRL(0.0).coefficients(count))
+
+
+def fractional_root(objective: RunObjective, participation: Participation, count: int) -> FiniteNoise:
+    """The noise with the first p coefficients of (1 − z)^γ, 0 <= γ <= 1, with the smallest error."""
+    gamma = _best_exponent(_loss_of_roots(objective, participation, count))
+    return FiniteNoise(ProductNoise([0.0], [gamma]).coefficients(count))
 
 
 def damped_root(objective: RunObjective, participation: Participation, count: int) -> FiniteNoise | ProductNoise:

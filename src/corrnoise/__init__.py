@@ -15,7 +15,7 @@ import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    ["datasets", "flower", "jax", "losses", "mechanisms", "opacus", "papers", "privacy", "torch"],
+    ["datasets", "families", "flower", "jax", "losses", "mechanisms", "opacus", "papers", "privacy", "torch"],
     {
         "designs.design": ["Design"],
         "designs.make": ["design"],

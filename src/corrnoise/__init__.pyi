@@ -1,6 +1,7 @@
 __all__: list[str]
 
 from . import datasets as datasets
+from . import families as families
 from . import flower as flower
 from . import jax as jax
 from . import losses as losses

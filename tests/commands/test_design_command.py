@@ -423,3 +423,15 @@ def test_a_memory_is_a_number_or_inf(capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(SystemExit):
         parser_of_the_command().parse_args(["--memory", "x"])
     assert "'x' is no number of arrays" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_baselines_are_compared(tmp_path: Path) -> None:
+    found = made(tmp_path / "out", *EPOCHS, "--baselines")
+    usual = made(tmp_path / "usual", *EPOCHS)
+    assert (found.family, found.memory, found.error) == (usual.family, usual.memory, usual.error)
+    compared = {one.family for one in found.alternatives}
+    assert compared >= {"nu-DP-FTRL", "BISR", "BSR", "dense", "BandMF"}
+    assert {one.family for one in usual.alternatives} == {"independent noise", "time-varying buffers"}
+    with pytest.raises(ValueError, match="--family must not come with --baselines"):
+        run(*EPOCHS, "--baselines", "--family", "BLT", "--output", str(tmp_path / "third"))

@@ -16,8 +16,8 @@ from corrnoise.designs.make import design
 from corrnoise.designs.page import write_page
 from corrnoise.designs.report import report
 from corrnoise.designs.storage import KINDS, load, save
-from corrnoise.solvers.catalogue import Search
 from corrnoise.solvers.certified.floor import is_quick
+from corrnoise.solvers.families.problem import Problem
 from corrnoise.support import serialise
 from corrnoise.support.serialise import digest
 from corrnoise.theory.objectives.workloads import SGD
@@ -204,7 +204,7 @@ def test_floors_of_short_runs_are_computed_and_others_are_not_believed(
 def test_the_floors_that_are_quick_are_known_by_the_size(
     participation: Participation, objective: Any, quick: bool
 ) -> None:
-    run = Search(objective, participation)
+    run = Problem(objective, participation)
     assert is_quick(run.objective, run.who) == quick
 
 

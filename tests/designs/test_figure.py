@@ -216,14 +216,15 @@ def test_the_picture_shows_every_family_in_a_look_of_its_own_and_the_floor() -> 
     curves = curve_data(found)
     data = alternatives_data(found)
     shown = {s.method for s in data}
-    assert {one.family for one in everything(found)} | {FLOOR, "this design"} == shown
-    figure = memory_figure.draw(data + curves)
+    assert {one.label for one in everything(found)} | {FLOOR, "this design"} == shown
+    draw = memory_figure.memory_picture(found).draw
+    figure = draw(data + curves)
     (legend,) = figure.legends
     assert len(legend.get_texts()) == len(shown)
     looks = [(to_hex(line.get_color()), line.get_linestyle(), line.get_marker()) for line in figure.axes[0].lines]
     assert len(set(looks)) == len(looks)
     assert len(figure.axes) == 2
-    assert len(memory_figure.draw(data).axes) == 1
+    assert len(draw(data).axes) == 1
     assert curve_data(made("usual")) == ()
     own, independent = (next(s for s in curves if s.method == name) for name in ("this design", "independent noise"))
     assert own.y[own.x > STEPS / 2].mean() == pytest.approx(found.error, rel=0.02)  # steps are not evenly spaced

@@ -11,7 +11,7 @@ from corrnoise.designs import make
 from corrnoise.designs.design import Design
 from corrnoise.designs.make import design
 from corrnoise.designs.report import best_of_families, everything, gains, report
-from corrnoise.solvers.catalogue import USUAL_MEMORY
+from corrnoise.solvers.families.registry import USUAL_MEMORY
 from corrnoise.solvers.optimal_noise import optimal_noise
 from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_certificate
@@ -61,7 +61,7 @@ def test_the_choice_is_within_the_limit_above_the_floor_and_the_best(name: str) 
     assert [one.memory for one in bought] == sorted({one.memory for one in bought})
     assert all(later.error < earlier.error for earlier, later in itertools.pairwise(bought))
     best = best_of_families(found)
-    assert len({one.family for one in best}) == len(best)
+    assert len({one.label for one in best}) == len(best)
 
 
 @pytest.mark.parametrize("name", ["usual", "no memory", "tree", "momentum and cool-down", "a problem"])

@@ -77,7 +77,7 @@ def test_every_design_has_a_page_that_needs_no_network(name: str, tmp_path: Path
     assert "None" not in text.replace("steps=None", "")
     assert design.error_in_words in text
     for one in design.alternatives:
-        assert one.family in text
+        assert one.label in text
 
 
 @pytest.mark.slow

@@ -99,7 +99,7 @@ def test_one_step_has_independent_noise() -> None:
 def test_a_search_is_made_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The budget of sampled batches is a part of the question, and of no others."""
     search = mock.Mock(side_effect=time_varying_buffers)
-    monkeypatch.setattr(default, "time_varying_buffers", search)
+    monkeypatch.setattr("corrnoise.solvers.families.time_varying_family.time_varying_buffers", search)
     who, sampled = Participation.fixed_epochs(10, epochs=2), SAMPLERS[2]
     found = [default_noise(who, budget) for budget in (None, BUDGET, Budget(0.5))]
     assert all(one is found[0] for one in found)

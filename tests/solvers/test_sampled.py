@@ -8,7 +8,7 @@ import pytest
 from corrnoise.solvers.families.toeplitz import square_root
 from corrnoise.solvers.objectives import run_objective
 from corrnoise.solvers.optimise import optimise
-from corrnoise.solvers.sampled import DPSGD_POISSON, _Judge, crossover, sampled_noises, ways
+from corrnoise.solvers.sampled import DPSGD_POISSON, MultiplierEstimator, crossover, sampled_noises, samplers
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.objectives.workloads import SGD, PrefixSums
@@ -44,7 +44,7 @@ def error_of(mechanism: Mechanism, visits: Participation, epsilon: float) -> flo
 def test_dpsgd_with_poisson_batches(epsilon: float, expected: float) -> None:
     """Against a PLD accountant of other software."""
     found = optimise(RUN, groups(1), budget=budget(epsilon))
-    assert (found.family, found.memory, found.floor) == (DPSGD_POISSON, 0, None)
+    assert (found.label, found.memory, found.floor) == (DPSGD_POISSON, 0, None)
     assert found.error_at(budget(epsilon)) == pytest.approx(expected, abs=6e-5)
     assert "none is computed" in found.floor_in_words()
 
@@ -64,9 +64,9 @@ def test_the_estimate_of_two_bins_and_of_many() -> None:
     """Exact values of two bins (docs/amplification-proofs.md), and those of a Monte Carlo accountant for 128."""
     two = Participation.balls_in_bins(2, period=2)
     for epsilon, delta in ((1.0, 0.0592065010858927), (3.0, 0.000167702771411789)):
-        judge = _Judge(run_objective(PrefixSums(2)), two, budget(epsilon, delta))
+        judge = MultiplierEstimator(run_objective(PrefixSums(2)), two, budget(epsilon, delta))
         assert judge.multiplier(DPSGD()) == pytest.approx(1.0, rel=0.02)
-        worse = _Judge(run_objective(PrefixSums(2)), two, budget(epsilon, delta / 2))
+        worse = MultiplierEstimator(run_objective(PrefixSums(2)), two, budget(epsilon, delta / 2))
         assert worse.multiplier(DPSGD()) > 1.04
     many = Participation.balls_in_bins(512, period=128)
     sums = run_objective(PrefixSums(512))
@@ -75,15 +75,16 @@ def test_the_estimate_of_two_bins_and_of_many() -> None:
         (NuFTRL(1 / 16), 1.2, 2.52),
         (NuFTRL(0), 3.15, 4.29),
     ):
-        assert _Judge(sums, many, budget(epsilon, 1e-5)).multiplier(noise) == pytest.approx(expected, rel=0.03)
+        found = MultiplierEstimator(sums, many, budget(epsilon, 1e-5)).multiplier(noise)
+        assert found == pytest.approx(expected, rel=0.03)
 
 
 def test_the_ways_have_batches_of_the_same_mean_size() -> None:
-    found = ways(STEPS, PERIOD, 1 / PERIOD, 16)
+    found = samplers(STEPS, PERIOD, 1 / PERIOD, 16)
     assert [one.kind for one in found] == ["poisson", *["cyclic poisson"] * 4, "balls in bins"]
     for one in found:
         assert (one.rate or 1.0) / one.period == pytest.approx(1 / PERIOD)
-    assert [one.kind for one in ways(STEPS, PERIOD, 1 / PERIOD, 0)] == ["poisson", "balls in bins"]
+    assert [one.kind for one in samplers(STEPS, PERIOD, 1 / PERIOD, 0)] == ["poisson", "balls in bins"]
 
 
 @pytest.mark.slow
@@ -96,7 +97,7 @@ def test_bins_are_searched() -> None:
     assert own < error_of(DPSGD(), who, 4.0)
     assert all(own < 1.02 * error_of(square_root(p), who, 4.0) for p in (2, 4, 8))
     nothing = optimise(SGD(), who, budget=budget(4.0), memory=0)
-    assert nothing.family == "DP-SGD, balls in bins"
+    assert (nothing.family, nothing.label) == ("independent noise", "DP-SGD, balls in bins")
 
 
 def test_learning_is_judged_by_what_privacy_adds() -> None:
@@ -146,11 +147,11 @@ def test_gains_of_100_000_examples(size: int, epochs: int, epsilon: float, bands
     """Errors over DP-SGD at δ = 1e-6: of square roots of p bands, and of bins by a Monte Carlo accountant."""
     period, asked = 100_000 // size, budget(epsilon)
     steps = epochs * period
-    poisson, *cyclic, balls = ways(steps, period, 1 / period, 64)
+    poisson, *cyclic, balls = samplers(steps, period, 1 / period, 64)
     unit = optimise(SGD(), poisson, budget=asked).error_at(asked)
     best = min(optimise(SGD(), one, memory=64, budget=asked).error_at(asked) for one in cyclic) / unit
     assert 0.85 * bands < best < 1.01 * bands
     sums = run_objective(PrefixSums(steps))
-    found = list(sampled_noises(sums, balls, asked, 1, "buffers", lambda _: None))
+    found = list(sampled_noises(sums, balls, asked, 1, {"BLT"}, lambda _: None))
     estimate = found[0].estimate * math.sqrt(sums.power_of(found[0].mechanism)) / unit
     assert 0.9 * bins < estimate < 1.02 * bins

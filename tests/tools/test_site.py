@@ -12,6 +12,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytest
 
+import corrnoise as cn
 from tools.site import reference
 from tools.site.links import faults
 from tools.site.picture import PICTURE
@@ -35,6 +36,12 @@ def test_every_public_name_is_in_one_group(monkeypatch: pytest.MonkeyPatch) -> N
     assert reference.ungrouped() == set()
     monkeypatch.setitem(reference.OWN, "Papers", ("claim",))
     assert reference.ungrouped() == {"claim", "claims"}
+
+
+def test_the_table_of_families_lists_the_registry() -> None:
+    rows = [line.split(" | ") for line in reference._families().splitlines() if line.startswith("| ")][1:]
+    assert [row[0].removeprefix("| ") for row in rows] == list(cn.families.names())
+    assert all(row[1].endswith((".", "buffers.", "steps.")) and "\n" not in row[1] for row in rows)
 
 
 def test_the_navigation_follows_the_page() -> None:

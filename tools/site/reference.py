@@ -23,12 +23,12 @@ OWN = {
     "Papers": ("claims",),
     "Reports": ("show_versions",),
 }
-SHELVES = ("mechanisms", "privacy", "torch", "opacus", "jax", "flower", "losses", "datasets")
+SHELVES = ("mechanisms", "families", "privacy", "torch", "opacus", "jax", "flower", "losses", "datasets")
 PAPERS = ("correlated_noise", "shuffled_gradients", "noise_cancellation", "momentum_aggregation")
 
 
 def write_reference(source: Path) -> None:
-    """Write ``api/``, ``command-line.md`` and ``claims.md`` in the folder ``source``."""
+    """Write ``api/``, ``command-line.md``, ``families.md`` and ``claims.md`` in the folder ``source``."""
     folder = source / "api"
     folder.mkdir()
     rooms = ["corrnoise", *(f"corrnoise.{name}" for name in SHELVES), *(f"corrnoise.papers.{name}" for name in PAPERS)]
@@ -38,6 +38,7 @@ def write_reference(source: Path) -> None:
     index = f"# Public names\n\n{_LEGEND}\n\n```{{toctree}}\n{contents}\n```\n"
     (folder / "index.md").write_text(index, encoding="utf-8")
     (source / "command-line.md").write_text(_command_line(), encoding="utf-8")
+    (source / "families.md").write_text(_families(), encoding="utf-8")
     (source / "claims.md").write_text(_claims(), encoding="utf-8")
 
 
@@ -69,7 +70,9 @@ def _room(room: str, folder: Path) -> str:
 
 
 def _first(item: Any) -> str:
-    """The first sentence of a docstring, for a cell of a table."""
+    """The first sentence of a docstring, or the names of families, for a cell of a table."""
+    if isinstance(item, tuple):
+        return ", ".join(one.name for one in item)
     text = " ".join((inspect.getdoc(item) or "").split("\n\n")[0].split())
     return text.replace("``", "`").replace("|", r"\|")
 
@@ -88,6 +91,20 @@ def _command_line() -> str:
         with redirect_stdout(io.StringIO()) as shown:
             command_line([*words, "--help"])
         text += f"\n## {' '.join(['corrnoise', *words])}\n\n```text\n{shown.getvalue().rstrip()}\n```\n"
+    return text
+
+
+def _families() -> str:
+    """The families of noise, from the registry."""
+    text = "# Families of noise\n\n"
+    text += "`cn.optimise(family=...)`, `cn.design(family=...)` and `corrnoise design --family` take these names, and\n"
+    text += f"without a name compare {_first(cn.families.DEFAULT)}. All others are baselines, which\n"
+    text += (
+        "`corrnoise design --baselines` compares, too. A family of your own is a subclass of `cn.families.Family`.\n\n"
+    )
+    text += "| name | noise | source | other names |\n|---|---|---|---|\n"
+    for family in map(cn.families.by_name, cn.families.names()):
+        text += f"| {family.name} | {_first(type(family))} | {family.source} | {', '.join(family.aliases)} |\n"
     return text
 
 

@@ -12,7 +12,7 @@ import re
 MADE = {
     "Tutorials": {"gallery/index": "Examples"},
     "Explanation": {"claims": "Claims of the papers"},
-    "Reference": {"api/index": "Public names", "command-line": "Command line"},
+    "Reference": {"api/index": "Public names", "command-line": "Command line", "families": "Families of noise"},
 }
 
 

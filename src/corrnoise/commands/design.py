@@ -77,7 +77,12 @@ def _add_run(parser: ArgumentParser) -> None:
         help="what neighbouring data sets are (default: zero-out)",
     )
     noise = parser.add_argument_group("the noise and the files")
-    noise.add_argument("--family", metavar="NAME", help="the only family to be tried, such as 'buffers'")
+    noise.add_argument(
+        "--family",
+        metavar="NAME",
+        help="the only family to be tried, such as BLT; the site lists all names",
+    )
+    noise.add_argument("--baselines", action="store_true", help="compare all families of noise in the literature, too")
     noise.add_argument("--parameters", **_COUNT, help="size of the model, for the bytes of memory in the report")
     noise.add_argument(
         "--output", metavar="DIR", default="corrnoise-design", help="folder for the files (default: %(default)s)"
@@ -157,7 +162,7 @@ def run(arguments: Namespace) -> int:
             objective,
             **data,
             memory=arguments.memory,
-            family=arguments.family,
+            family=_families(arguments),
             notes=(*left_out, *notes, *tuned),
             progress=show,
         )
@@ -167,6 +172,17 @@ def run(arguments: Namespace) -> int:
         paths = save(found, arguments.output, overwrite=arguments.force, **options)
     print(report(found, **options), *paths, sep="\n")
     return 0
+
+
+def _families(arguments: Namespace) -> str | tuple[str, ...] | None:
+    """The value of ``family``: a name, or all names with ``--baselines``."""
+    if not arguments.baselines:
+        return arguments.family  # type: ignore[no-any-return]
+    if arguments.family is not None:
+        raise ValueError("--family must not come with --baselines, which compares all families")
+    from corrnoise.solvers.families.registry import names
+
+    return names()
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
@@ -237,8 +253,8 @@ def _participation(arguments: Namespace, problem: Problem | None) -> tuple[Parti
 
 def _sampled(arguments: Namespace, order: Participation) -> list[Participation]:
     """The order, or the ways of sampling of the kind that is asked for, with batches of the same mean size."""
-    from corrnoise.solvers.catalogue import USUAL_MEMORY
-    from corrnoise.solvers.sampled import ways
+    from corrnoise.solvers.families.registry import USUAL_MEMORY
+    from corrnoise.solvers.sampled import samplers
 
     kind = arguments.sampling.replace("-", " ")
     if kind == "none":
@@ -248,7 +264,7 @@ def _sampled(arguments: Namespace, order: Participation) -> list[Participation]:
     period = arguments.examples // arguments.batch_size
     memory = arguments.memory
     most = USUAL_MEMORY if memory is None else memory
-    found = ways(order.steps, period, arguments.batch_size / arguments.examples, most)
+    found = samplers(order.steps, period, arguments.batch_size / arguments.examples, most)
     found = [one for one in found if one.kind == kind]
     if not found:
         raise ValueError(f"--sampling {arguments.sampling} needs an epoch of more steps, or --memory 1 or more")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from corrnoise.solvers.catalogue import Search
 from corrnoise.solvers.certified.floor import is_quick
+from corrnoise.solvers.families.problem import Problem
 from corrnoise.solvers.learning import judged_by_bound, judged_stationary
 from corrnoise.solvers.optimum import Certificate, Optimum
 from corrnoise.solvers.sampled import NO_FLOOR
@@ -43,18 +43,18 @@ def judged(optimum: Optimum, objective: Any, budget: Budget, *, with_every_floor
     ValueError, TypeError
         A mechanism cannot be judged for the objective.
     """
-    searches: list[Search] = []
+    problems: list[Problem] = []
 
     def again(one: Optimum) -> Optimum:
         if isinstance(objective, StronglyConvex):
             return judged_by_bound(objective, _toeplitz(one), one.family, one.participation, budget)
         if isinstance(objective, QuadraticProblem) and one.participation.steps is None:
             return judged_stationary(objective, _toeplitz(one), one.family)
-        run = next((known for known in searches if known.promised == one.participation), None)
+        run = next((known for known in problems if known.promised == one.participation), None)
         if run is None:
-            run = _search(objective, one.participation, with_every_floor)
-            searches.append(run)
-        return run.with_floor(run.judged(one.family, one.mechanism))
+            run = _problem(objective, one.participation, with_every_floor)
+            problems.append(run)
+        return run.with_floor(run.evaluate(one.mechanism, one.family, one.variant))
 
     alternatives = tuple(replace(again(one), certificate="") for one in optimum.alternatives)
     return replace(light(again(optimum)), alternatives=alternatives)
@@ -70,9 +70,9 @@ def _toeplitz(one: Optimum) -> ToeplitzNoise:
     return checks.instance("mechanism", one.mechanism, ToeplitzNoise)  # type: ignore[type-abstract]
 
 
-def _search(objective: Any, participation: Participation, with_every_floor: bool) -> Search:
-    """Make the search that judges mechanisms under a participation."""
-    run = Search(objective, participation)
+def _problem(objective: Any, participation: Participation, with_every_floor: bool) -> Problem:
+    """Make the problem that judges mechanisms under a participation."""
+    run = Problem(objective, participation)
     if participation.sampled:
         run.floor = (None, False, NO_FLOOR)
     elif not (with_every_floor or is_quick(run.objective, run.who)):

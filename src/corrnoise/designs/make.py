@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 from corrnoise.designs.design import Design, Objective
 from corrnoise.designs.judging import light
-from corrnoise.solvers.catalogue import USUAL_MEMORY
+from corrnoise.solvers.families.registry import USUAL_MEMORY, resolved
 from corrnoise.solvers.learning import STATIONARY, STRONGLY_CONVEX, strongly_convex_optimum
 from corrnoise.solvers.optimal_noise import check_stable
-from corrnoise.solvers.optimise import best_within, optimise
-from corrnoise.solvers.sampled import ways
+from corrnoise.solvers.optimise import Families, choose, optimise
+from corrnoise.solvers.sampled import samplers
 from corrnoise.support.memory import memory as memory_of_this_machine
 from corrnoise.support.serialise import digest, plain
 from corrnoise.theory.numerics import checks
@@ -43,7 +43,7 @@ def design(
     batch_size: int | None = None,
     epochs: int | None = None,
     memory: float | None = None,
-    family: str | None = None,
+    family: Families | None = None,
     notes: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Design:
@@ -73,7 +73,7 @@ def design(
         The largest number of arrays of the size of the gradient that a run may keep; 0 for independent noise and
         ``math.inf`` for any.  None for at most 16, and the fewest with an error within 1 % of the best of these.
     family
-        The only family of noise to be tried, as for ``optimise``; None for all.
+        The families of noise to be tried, as for ``optimise``; None for those that can be best.
     notes
         Sentences that the report repeats.
     progress
@@ -134,7 +134,7 @@ def design(
         best = found[0]
         if len(found) > 1:
             (progress or (lambda _: None))("accountants: the noise that each sampler needs")
-            best = best_within(((one.error_at(budget), one) for one in found), memory)
+            best = choose(((one.error_at(budget), one) for one in found), memory)
         if all(one.kind != "poisson" for one in tried) and (poisson := _poisson(budget, tried[0])) is not None:
             found.append(optimise(wanted, poisson, **options))
         others = [each for one in found for each in (one, *one.alternatives) if each is not best]
@@ -176,7 +176,7 @@ def _ways(
             f"cover nothing else, got {budget!r}: promise Participation.fixed_epochs, or give epsilon and delta"
         )
     most = USUAL_MEMORY if memory is None else memory
-    return [fixed, *ways(steps, period, size / examples, most)], objective
+    return [fixed, *samplers(steps, period, size / examples, most)], objective
 
 
 def _poisson(budget: Budget, visits: Participation) -> Participation | None:
@@ -188,13 +188,14 @@ def _poisson(budget: Budget, visits: Participation) -> Participation | None:
     return Participation.poisson(visits.steps, min(share, 1.0))
 
 
-def _check_problem(objective: Objective, steps: int | None, family: str | None) -> None:
+def _check_problem(objective: Objective, steps: int | None, family: Families | None) -> None:
     """Refuse unstable problems, and those of so many eigenvalues that their errors would take minutes."""
     problem = objective.problem if isinstance(objective, LearningObjective) else objective
     if not isinstance(problem, QuadraticProblem):
         return
     size = problem.eigenvalues.size
-    if size > LARGEST_DIMENSION or (steps is not None and family != STATIONARY and steps * size > LARGEST_LEARNING):
+    stationary = [one.name for one in resolved(family)] == [STATIONARY]
+    if size > LARGEST_DIMENSION or (steps is not None and not stationary and steps * size > LARGEST_LEARNING):
         run = "a run of any length" if steps is None else f"{steps} steps"
         most = LARGEST_DIMENSION if steps is None else min(LARGEST_DIMENSION, LARGEST_LEARNING // steps)
         raise ValueError(
@@ -204,7 +205,7 @@ def _check_problem(objective: Objective, steps: int | None, family: str | None) 
     check_stable(problem)
 
 
-def _check_long(participation: Participation, memory: float | None, family: str | None) -> None:
+def _check_long(participation: Participation, memory: float | None, family: Families | None) -> None:
     """Refuse arguments outside the bound for strongly convex losses, which is one of long runs."""
     if not participation.once:
         raise ValueError(f"participation must be single for strongly convex losses, got {participation!r}")

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,11 @@ from corrnoise.designs.design import Design
 from corrnoise.designs.figure import LONGEST_CURVE
 from corrnoise.designs.report import choice_in_words, everything, run_in_words
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series, write_figure
+from corrnoise.solvers.families.base import Family
+from corrnoise.solvers.families.registry import BY_NAME
 from corrnoise.solvers.learning import STATIONARY
 from corrnoise.solvers.optimal_noise import optimal_noise
+from corrnoise.solvers.optimum import INDEPENDENT, Optimum
 from corrnoise.solvers.sampled import DPSGD_POISSON
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD
@@ -31,32 +35,31 @@ if TYPE_CHECKING:
 PANEL = "memory"
 CURVE = "curve"
 FLOOR = "no noise is below, if batches are not sampled"
-INDEPENDENT = "independent noise"
 DESIGN = "this design"
-#: By the name of the family, of its sampler or of its noise; the style has six colours, C0 to C5.
-_COLOURS = {
-    **{INDEPENDENT: "black", "nu-DP-FTRL": "C5", "buffers": "C0", "banded inverse": "C2", "best Toeplitz": "C4"},
-    **{"binary tree": "0.6", "binary tree, online": "0.4", "any bands": "gold", STATIONARY: "C3", "dense": "0.8"},
-    **{"time-varying buffers": "C1"},
-    **{"Poisson batches": "C1", "cyclic Poisson batches": "rebeccapurple", "balls in bins": "saddlebrown"},
+#: The colours of samplers, and the lines and markers of variants and samplers.
+_SAMPLER_COLOURS = {
+    "Poisson batches": "crimson",
+    "cyclic Poisson batches": "rebeccapurple",
+    "balls in bins": "saddlebrown",
+    "redrawn bins": "darkgoldenrod",
 }
 _LINES: dict[str, tuple[Any, str]] = {
+    "": ("-", "s"),
     "unit columns": ("--", "o"),
     "epoch weights": ("-.", "*"),
-} | {
     "Poisson batches": ("-", "X"),
     "cyclic Poisson batches": ((0, (1, 3)), "^"),
     "balls in bins": ((0, (4, 1, 1, 1)), "v"),
+    "redrawn bins": ((0, (4, 1)), "P"),
 }
-NAMES = {"nu-DP-FTRL": r"$\nu$-DP-FTRL"}
+NAMES = {"nu-DP-FTRL": r"$\nu$-DP-FTRL", "lambda-CGD": r"$\lambda$-CGD", "gamma-BIFR": r"$\gamma$-BIFR"}
 
 
-def _look(family: str) -> dict[str, Any]:
-    """A colour for each kind of noise, and a line and a marker for the factors of its steps."""
-    base, _, kind = family.rpartition(", ")
-    line, marker = _LINES.get(kind, ("-", "s"))
-    known = _COLOURS.get(family) or _COLOURS.get(kind) or _COLOURS.get(base, "0.5")
-    return {"color": known, "linestyle": line, "marker": marker}
+def _look(one: Optimum) -> dict[str, Any]:
+    """The colour of the family or of the sampler, with the line and the marker of the variant or of the sampler."""
+    family = BY_NAME.get(one.family.casefold(), Family)
+    line, marker = _LINES[one.sampler or one.variant]
+    return {"color": _SAMPLER_COLOURS.get(one.sampler, family.look), "linestyle": line, "marker": marker}
 
 
 _CURVES: dict[str, dict[str, Any]] = {
@@ -70,12 +73,12 @@ def alternatives_data(design: Design) -> Data:
     """The alternatives by family, the design, and the floor."""
     compared = everything(design)
     series = []
-    for family in dict.fromkeys(one.family for one in compared):
-        rows = sorted((one for one in compared if one.family == family), key=lambda one: one.memory)
+    for name in dict.fromkeys(one.label for one in compared):
+        rows = sorted((one for one in compared if one.label == name), key=lambda one: one.memory)
         exact = all(one.exact for one in rows)
         memory = np.array([one.memory for one in rows], dtype=float)
         errors = np.array([design.error_of(one) for one in rows])
-        series.append(Series(PANEL, family, "exact" if exact else "upper bound", memory, errors))
+        series.append(Series(PANEL, name, "exact" if exact else "upper bound", memory, errors))
     kind = "exact" if design.optimum.exact else "upper bound"
     series.append(Series(PANEL, DESIGN, kind, np.array([float(design.memory)]), np.array([design.error])))
     if design.floor is not None:
@@ -103,8 +106,8 @@ def curve_data(design: Design, points: int = 120) -> Data:
     )
 
 
-def draw(data: Data) -> Figure:
-    """Errors over memory, both on logarithmic scales, memory 0 included; beside them errors over steps."""
+def draw(data: Data, looks: Mapping[str, Mapping[str, Any]]) -> Figure:
+    """Errors over memory with the looks of the labels, both on logarithmic scales; next to them errors over steps."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullLocator
 
@@ -126,11 +129,11 @@ def draw(data: Data) -> Figure:
                 s.x, s.y, color="black", marker="o", markersize=11, fillstyle="none", linestyle="none", label=DESIGN
             )
         else:
-            look = _look(s.method) | ({"linestyle": "none"} if s.x.size == 1 else {})
+            look = {**looks[s.method]} | ({"linestyle": "none"} if s.x.size == 1 else {})
             look |= {"markerfacecolor": "white"} if s.kind == "upper bound" else {}
             ax.plot(s.x, s.y, markersize=4.5, label=NAMES.get(s.method, s.method), **look)
         if s.method == DPSGD_POISSON:
-            ax.axhline(s.y[0], color="C1", linewidth=0.8, linestyle=":")
+            ax.axhline(s.y[0], color=looks[s.method]["color"], linewidth=0.8, linestyle=":")
     most = max(float(s.x.max()) for s in data)
     ax.set_xscale("symlog", linthresh=1, linscale=0.4)
     ax.set_xlim(-0.25, 1.7 * max(most, 1.0))
@@ -161,7 +164,7 @@ def memory_picture(design: Design) -> PaperFigure:
             "upper bound, drawn hollow: of the sensitivity or of the accountant's curve",
         ),
         data=lambda: alternatives_data(design) + curve_data(design),
-        draw=draw,
+        draw=lambda data: draw(data, {one.label: _look(one) for one in everything(design)}),
         report=lambda data: choice_in_words(design),
     )
 

@@ -10,7 +10,7 @@ from corrnoise.designs.comparison import BOUND, INDEPENDENT, Comparison
 from corrnoise.designs.design import Design
 from corrnoise.designs.export import exports
 from corrnoise.solvers.optimum import Optimum
-from corrnoise.solvers.sampled import DPSGD_POISSON, EPSILONS
+from corrnoise.solvers.sampled import DPSGD_POISSON, EPSILON_RANGE
 from corrnoise.theory.amplification.curve import delta_of
 from corrnoise.theory.problems.quadratic import LinearRegression
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
@@ -86,7 +86,7 @@ def result(design: Design, parameters: int | None) -> str:
     """The noise, its memory, its error, and the floor with its condition."""
     ratio = "" if design.ratio is None else f", {design.ratio:.4f} times the floor"
     lines = [
-        f"Noise:    {design.family}, which keeps {_arrays(design.memory)}{_bytes(design, parameters)}",
+        f"Noise:    {design.optimum.label}, which keeps {_arrays(design.memory)}{_bytes(design, parameters)}",
         f"Error:    {design.error:.6g}{ratio}: {design.error_in_words}",
         f"Floor:    {design.floor_in_words}.",
     ]
@@ -112,7 +112,7 @@ def beside_dpsgd(design: Design) -> str:
     limit = design.crossover
     assert poisson is not None
     error = design.error_of(poisson)
-    own = design.family == DPSGD_POISSON
+    own = design.optimum.label == DPSGD_POISSON
     what = "the best correlated noise below" if own else "this design"
     if own:
         answer = "No correlated noise that was tried has a smaller error at this budget."
@@ -124,7 +124,7 @@ def beside_dpsgd(design: Design) -> str:
         further = f"Below epsilon = {limit:.2g} take DP-SGD with Poisson batches, above it {what}."
     else:
         better = "DP-SGD" if own or design.beaten else "this design"
-        low, high = EPSILONS
+        low, high = EPSILON_RANGE
         further = f"At this delta {better} has the smaller error both at epsilon = {low:g} and at {high:g}."
     rate = poisson.participation.rate
     return _wrapped(f"DP-SGD:   {error:.6g}, with Poisson batches at the rate {rate:.6g}. {answer} {further}")
@@ -198,9 +198,9 @@ def best_of_families(design: Design) -> list[Optimum]:
     """The mechanism with the least error of each family, the best first."""
     best: dict[str, Optimum] = {}
     for one in everything(design):
-        known = best.get(one.family)
+        known = best.get(one.label)
         if known is None or design.error_of(one) < design.error_of(known):
-            best[one.family] = one
+            best[one.label] = one
     return sorted(best.values(), key=design.error_of)
 
 
@@ -249,7 +249,7 @@ def _choices(design: Design, title: str, rows: list[Optimum]) -> list[str]:
         error = f"{'' if one.exact else '<= '}{value:.6g}"
         ratio = "" if floor is None else f"{value / floor:>18.4f}"
         mark = "  <- this design" if one is design.optimum else ""
-        lines.append(f"  {one.family:<36}{one.memory:>8}{error:>18}{ratio}{mark}")
+        lines.append(f"  {one.label:<36}{one.memory:>8}{error:>18}{ratio}{mark}")
     return lines
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corrnoise.designs.design import Design
-from corrnoise.solvers.optimum import Certificate, Optimum
+from corrnoise.solvers.optimum import Certificate, Optimum, label
 from corrnoise.support import serialise
 from corrnoise.support.files import whole_files
 from corrnoise.support.serialise import by_name
@@ -276,6 +276,7 @@ def _checked(thing: Any) -> Any:
             _compare(thing["stated"], {"rho": design.budget.gaussian_rho})
         from corrnoise.designs.judging import judged  # which loads the solvers
 
+        design = replace(design, optimum=_with_present_names(design.optimum))
         again = replace(design, optimum=judged(design.optimum, design.objective, design.budget))
         for one, other in zip(_optima(design), _optima(again), strict=True):
             _compare(_claims(one), _claims(other))
@@ -292,6 +293,18 @@ def _checked(thing: Any) -> Any:
     if not isinstance(thing, ALONE):
         raise ValueError("it holds no design, program or mechanism, or a design without its claims")
     return thing
+
+
+def _with_present_names(optimum: Optimum) -> Optimum:
+    """The optimum with the names of today; files of version 0.1 have older ones, with variant and sampler appended."""
+    from corrnoise.solvers.families.registry import BY_NAME
+
+    name = optimum.family.removesuffix(f", {optimum.sampler}")
+    alternatives = tuple(map(_with_present_names, optimum.alternatives))
+    found = BY_NAME.get(label(name, optimum.variant).casefold())
+    if found is None:
+        return replace(optimum, alternatives=alternatives)
+    return replace(optimum, family=found.name, variant=found.variant, alternatives=alternatives)
 
 
 def _optima(design: Design) -> tuple[Optimum, ...]:

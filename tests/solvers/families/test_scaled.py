@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from corrnoise.solvers.catalogue import epoch_weights
+from corrnoise.solvers.families.scaled import epoch_weights
 
 
 def test_epoch_weights_beat_equal_ones_and_random_ones() -> None:

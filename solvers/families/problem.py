@@ -1,0 +1,131 @@
+"""A run to be optimised: its quadratic form, its participation, and what the searches of all families share.
+
+A mechanism is judged by its squared error, the squared sensitivity under the participation times the quadratic form of
+the run (``objectives``): the mean squared error of a workload, or the excess loss that privacy causes in learning.  Its
+memory is the number of buffers of the size of the gradient that a run keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+
+from corrnoise.solvers.certified.floor import floor
+from corrnoise.solvers.families import toeplitz
+from corrnoise.solvers.objectives import RunObjective, run_objective
+from corrnoise.solvers.optimum import Certificate, Optimum, unit_square
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.objectives.workloads import SGD, PrefixSums, Workload
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.problems.learning_objective import LearningObjective
+from corrnoise.theory.problems.quadratic import QuadraticProblem
+from corrnoise.theory.problems.strongly_convex import StronglyConvex
+
+Objective = SGD | Workload | LearningObjective | RunObjective | QuadraticProblem | StronglyConvex
+
+
+class Problem:
+    """A run to be optimised.
+
+    Parameters
+    ----------
+    objective : Objective
+        The error of the run.
+    participation : Participation
+        The steps of each example, in a run with a number of steps.
+    """
+
+    def __init__(self, objective: Objective, participation: Participation) -> None:
+        self.promised = checks.instance("participation", participation, Participation)
+        self.who = participation.worst
+        self.steps = n = self.who.length
+        self.unit = 1.0
+        what = objective
+        if isinstance(what, SGD):
+            self.unit = 1 / what.batch_size
+            what = what.workload(n)
+        elif isinstance(what, QuadraticProblem):
+            what = LearningObjective(what, n, weights="second half")
+        self.objective = what if isinstance(what, RunObjective) else run_objective(what)  # type: ignore[arg-type]
+        if self.objective.steps != n:
+            raise ValueError(
+                f"participation must have steps={self.objective.steps} as the objective has, got {participation!r}"
+            )
+        self.what = self.objective.what
+        self.kind = self.objective.kind
+        self.prefix = isinstance(self.what, PrefixSums)
+        #: Searches know patterns of min-sep and of fixed epochs; results are judged under the true participation.
+        self.start = Participation.min_sep(n, self.who.period) if self.who.kind == "reshuffled" else self.who
+        self._kept: dict[object, Mechanism] = {}
+
+    @cached_property
+    def nu(self) -> NuFTRL:
+        """The best ν-DP-FTRL."""
+        return toeplitz.nu_ftrl(self.objective.coarse, self.start)
+
+    @property
+    def root(self) -> NuFTRL | None:
+        """Where searches for coefficients start."""
+        return None if self.prefix else self.nu
+
+    @cached_property
+    def floor(self) -> tuple[float | None, bool, Certificate | str]:
+        """A lower bound of the squared error, whether it is rigorous, and its certificate or the reason for none."""
+        return floor(self.objective, self.who)
+
+    def kept(self, key: object, make: Callable[[], Mechanism]) -> Mechanism:
+        """The mechanism of this key, made once in this run.
+
+        Parameters
+        ----------
+        key : object
+            Any hashable value that stands for the mechanism.
+        make : Callable[[], Mechanism]
+            Makes the mechanism.
+
+        Returns
+        -------
+        Mechanism
+        """
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
+
+    def evaluate(self, mechanism: Mechanism, family: str, variant: str = "") -> Optimum:
+        """The sensitivity and the error of a mechanism, without a lower bound.
+
+        Parameters
+        ----------
+        mechanism : Mechanism
+            Any noise for this run.
+        family, variant : str
+            The names of the family and of the variant.
+
+        Returns
+        -------
+        Optimum
+        """
+        known = mechanism.bracket(self.who)
+        square = unit_square(self.objective.measure, self.promised, known.upper)
+        error = self.unit * self.objective.error(square * self.objective.power_of(mechanism))
+        measure = self.objective.measure
+        return Optimum(mechanism, self.promised, family, known, error, measure=measure, variant=variant)
+
+    def with_floor(self, found: Optimum) -> Optimum:
+        """The optimum with the lower bound of the run.
+
+        Parameters
+        ----------
+        found : Optimum
+            From ``evaluate``.
+
+        Returns
+        -------
+        Optimum
+        """
+        squared, rigorous, certificate = self.floor
+        bound = None if squared is None else self.unit * self.objective.error(squared)
+        return replace(found, floor=bound, rigorous=rigorous, certificate=found.certificate or certificate)

@@ -1,0 +1,28 @@
+"""The stationary optimum of a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from corrnoise.solvers.families.base import Family
+from corrnoise.solvers.families.problem import Problem
+from corrnoise.solvers.learning import STATIONARY, TOLERANCE
+from corrnoise.solvers.optimal_noise import optimal_noise
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.rational import rational
+from corrnoise.theory.problems.learning_objective import LearningObjective
+
+
+class StationaryOptimum(Family):
+    """The optimum of a problem for a run of any length, by few poles: about log2 of 1/rate buffers."""
+
+    name = STATIONARY
+    needs = "an objective that is a problem with a stable learning rate"
+    look = "C3"
+
+    def sizes(self, run: Problem, memory: float | None) -> Sequence[int]:
+        return [0] if isinstance(run.what, LearningObjective) and run.what.problem.instability() < 1 else []
+
+    def make(self, run: Problem, size: int) -> Mechanism:
+        assert isinstance(run.what, LearningObjective)
+        return rational(optimal_noise(run.what.problem), TOLERANCE)
