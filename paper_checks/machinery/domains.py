@@ -240,7 +240,10 @@ def noises(low: float = 1e-6) -> Axis:
 class Domain:
     """The arguments of a claim, an axis each, in order.
 
-    Raises ``ValueError`` where a bound is a name, but not that of an earlier argument.
+    Raises
+    ------
+    ValueError
+        If a bound is a name, but not that of an earlier argument.
     """
 
     axes: Mapping[str, Axis]

@@ -36,8 +36,12 @@ def client_app(client_of: Callable[[Any], FederatedClient]) -> Any:
 
     Parameters
     ----------
-    client_of
+    client_of : callable
         A function of Flower's context that returns the client; ``context.node_config`` is what its owner has set.
+
+    Returns
+    -------
+    flwr.clientapp.ClientApp
 
     Raises
     ------
@@ -76,9 +80,9 @@ class CorrelatedNoise:
 
     Parameters
     ----------
-    server
+    server : FederatedServer
         The server, with the plan, the roster and the folder.  Its plan says who adds the noise.
-    patience
+    patience : float, default 60.0
         Seconds that a round waits for as many clients as it asks, and for the names of new nodes, >= 0.
 
     Attributes
@@ -109,16 +113,20 @@ class CorrelatedNoise:
     def run(
         self, grid: Any, *, timeout: float = 3600.0, evaluate: Callable[[Any], Mapping[str, float]] | None = None
     ) -> Any:
-        """Run the rounds that are left; returns Flower's result.
+        """Run the rounds that are left.
 
         Parameters
         ----------
-        grid
+        grid : flwr.serverapp.Grid
             Flower's grid.
-        timeout
+        timeout : float, default 3600.0
             Seconds after which a round ends without the replies that are missing; they come with later ones.
-        evaluate
+        evaluate : callable, optional
             A function of the model, shape (d,), on public data; its numbers are shown after each round.
+
+        Returns
+        -------
+        flwr.serverapp.strategy.Result
         """
         record = extra_module("flwr.app", EXTRA).MetricRecord
 
@@ -143,6 +151,21 @@ class CorrelatedNoise:
         """The requests of the round that is open in the folder of the server, whatever Flower counts.
 
         A list, as Flower reads it twice.
+
+        Parameters
+        ----------
+        server_round : int
+            Flower's count of rounds, which is ignored.
+        arrays : flwr.app.ArrayRecord
+            Flower's arrays of the model.
+        config : flwr.app.ConfigRecord
+            Flower's settings of the round.
+        grid : flwr.serverapp.Grid
+            Flower's grid.
+
+        Returns
+        -------
+        list of flwr.app.Message
         """
         flower = extra_module("flwr.app", EXTRA)
         nodes = self.nodes.present(grid, lambda names: len(names) >= self.server.plan.participants)
@@ -153,7 +176,20 @@ class CorrelatedNoise:
         ]
 
     def aggregate_train(self, server_round: int, replies: Iterable[Any]) -> tuple[Any, Any]:
-        """Take the replies, each whole or not at all, and finish the round; returns the model and counts."""
+        """Take the replies, each whole or not at all, and finish the round.
+
+        Parameters
+        ----------
+        server_round : int
+            Flower's count of rounds, which is ignored.
+        replies : iterable of flwr.app.Message
+            Flower's messages.
+
+        Returns
+        -------
+        (flwr.app.ArrayRecord, flwr.app.MetricRecord)
+            The model, and counts of replies.
+        """
         taken = sum([self._received(reply) for reply in replies])
         self.server.finish_round()
         state = self.server.state
@@ -161,11 +197,35 @@ class CorrelatedNoise:
         return self.arrays, extra_module("flwr.app", EXTRA).MetricRecord(counts)
 
     def configure_evaluate(self, server_round: int, arrays: Any, config: Any, grid: Any) -> list[Any]:
-        """Nothing: what clients would say about their data has no noise."""
+        """Nothing: what clients would say about their data has no noise.
+
+        Parameters
+        ----------
+        server_round : int
+            Flower's count of rounds, which is ignored.
+        arrays : flwr.app.ArrayRecord
+            Flower's arrays of the model.
+        config : flwr.app.ConfigRecord
+            Flower's settings of the round.
+        grid : flwr.serverapp.Grid
+            Flower's grid.
+
+        Returns
+        -------
+        list
+        """
         return []
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Any]) -> None:
-        """Nothing, as nothing was asked."""
+        """Nothing, as nothing was asked.
+
+        Parameters
+        ----------
+        server_round : int
+            Flower's count of rounds, which is ignored.
+        replies : iterable of flwr.app.Message
+            Flower's messages.
+        """
 
     def _received(self, reply: Any) -> bool:
         """Give the reply of a node to the server; returns whether it was taken."""
@@ -185,8 +245,14 @@ def strategy(server: FederatedServer, *, patience: float = 60.0) -> Any:
 
     Parameters
     ----------
-    server, patience
+    server : FederatedServer
         As for ``CorrelatedNoise``.
+    patience : float, default 60.0
+        As for ``CorrelatedNoise``.
+
+    Returns
+    -------
+    flwr.serverapp.strategy.Strategy
 
     Raises
     ------
@@ -208,12 +274,18 @@ def server_app(
 
     Parameters
     ----------
-    server_of
+    server_of : callable
         A function of Flower's context that returns the server.
-    timeout, evaluate
+    timeout : float, default 3600.0
         As for ``CorrelatedNoise.run``.
-    patience
+    evaluate : callable, optional
+        As for ``CorrelatedNoise.run``.
+    patience : float, default 60.0
         As for ``CorrelatedNoise``.
+
+    Returns
+    -------
+    flwr.serverapp.ServerApp
 
     Raises
     ------

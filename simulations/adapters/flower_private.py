@@ -236,6 +236,27 @@ class _Population:
 class PrivateStrategy:
     """A mixin for Flower's ``Strategy``, made by ``private_strategy``, which documents the parameters.
 
+    Parameters
+    ----------
+    strategy : flwr.serverapp.strategy.Strategy
+        The wrapped strategy.
+    budget : Budget
+        The privacy budget of a client, and the clipping norm of its updates.
+    participation : Participation
+        The rounds that a client can be in.
+    clients : iterable of str
+        The names of the clients.
+    clients_per_round : int
+        Clients of a round, >= 1.
+    mechanism : Mechanism, optional
+        The noise over the rounds; None for the default noise.
+    folder : path or Folder, optional
+        The folder of the run.
+    patience : float, default 60.0
+        Seconds that a round waits for its clients, >= 0.
+    unprotected : bool, default False
+        Whether the metrics of clients, which have no noise, leave the server.
+
     Attributes
     ----------
     run : PrivateRun or None
@@ -316,9 +337,12 @@ class PrivateStrategy:
 
         Raises
         ------
-        ValueError, RuntimeError, BlockingIOError
-            An argument is out of its range, the strategy was started before or cannot be wrapped, no client of a round
-            is connected, or the folder belongs to another run or is in use.
+        ValueError
+            If an argument is out of its range, the strategy cannot be wrapped, or the folder belongs to another run.
+        RuntimeError
+            If the strategy was started before, or no client of a round is connected.
+        BlockingIOError
+            If the folder is in use.
         """
         steps = self._order.steps
         if num_rounds not in (None, steps):
@@ -438,6 +462,21 @@ class PrivateStrategy:
     def configure_train(self, server_round: int, arrays: Any, config: Any, grid: Any) -> list[Any]:
         """The messages of the strategy to the clients of the next batch of the run, a list, as Flower reads it twice.
 
+        Parameters
+        ----------
+        server_round : int
+            Flower's count of rounds, which is ignored.
+        arrays : flwr.app.ArrayRecord
+            Flower's arrays of the model.
+        config : flwr.app.ConfigRecord
+            Flower's settings of the round.
+        grid : flwr.serverapp.Grid
+            Flower's grid.
+
+        Returns
+        -------
+        list of flwr.app.Message
+
         Raises
         ------
         ValueError
@@ -479,6 +518,18 @@ class PrivateStrategy:
 
     def aggregate_train(self, server_round: int, replies: Iterable[Any]) -> tuple[Any, Any]:
         """Give the strategy the model plus the noisy mean of the clipped updates, as one reply.
+
+        Parameters
+        ----------
+        server_round : int
+            Flower's count of rounds, which is ignored.
+        replies : iterable of flwr.app.Message
+            Flower's messages.
+
+        Returns
+        -------
+        (flwr.app.ArrayRecord, flwr.app.MetricRecord)
+            The model, and metrics.
 
         Raises
         ------
@@ -527,13 +578,41 @@ class PrivateStrategy:
         return None if add_clipped(update, self._budget.clip_norm, grid, total) else "its update is not finite"
 
     def configure_evaluate(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Any:
-        """Nothing, as the metrics of clients have no noise; the messages of the strategy with ``unprotected=True``."""
+        """Nothing, as the metrics of clients have no noise; the messages of the strategy with ``unprotected=True``.
+
+        Parameters
+        ----------
+        server_round : int
+            Flower's count of rounds, which is ignored.
+        arrays : flwr.app.ArrayRecord
+            Flower's arrays of the model.
+        config : flwr.app.ConfigRecord
+            Flower's settings of the round.
+        grid : flwr.serverapp.Grid
+            Flower's grid.
+
+        Returns
+        -------
+        iterable of flwr.app.Message
+        """
         if not self._unprotected:
             return []
         return self._strategy.configure_evaluate(self._started().position, arrays, config, grid)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Any]) -> Any:
-        """Nothing; the metrics of the strategy with ``unprotected=True``."""
+        """Nothing; the metrics of the strategy with ``unprotected=True``.
+
+        Parameters
+        ----------
+        server_round : int
+            Flower's count of rounds, which is ignored.
+        replies : iterable of flwr.app.Message
+            Flower's messages.
+
+        Returns
+        -------
+        flwr.app.MetricRecord or None
+        """
         return self._strategy.aggregate_evaluate(self._started().position, replies) if self._unprotected else None
 
 
@@ -625,8 +704,10 @@ def private_strategy(
     ------
     ImportError
         Flower is not installed.
-    ValueError, TypeError
-        An argument is out of its range.
+    ValueError
+        If an argument is out of its range.
+    TypeError
+        If an argument has another type.
     """
     base = extra_module("flwr.serverapp.strategy", EXTRA).Strategy
     made: Callable[..., Any] = type("PrivateFlowerStrategy", (PrivateStrategy, base), {})

@@ -257,9 +257,9 @@ def check_parameters(leaves: list[Any], *, exact: bool) -> None:
 
     Parameters
     ----------
-    leaves
+    leaves : list
         Arrays.
-    exact
+    exact : bool
         Whether sums are integers, so that parameters may be of half precision.
 
     Raises
@@ -400,14 +400,19 @@ def noising_matrix(made: Program) -> Any:
 
     Parameters
     ----------
-    made
+    made : Program
         A program of the form "cascade", "delay line", "buffers" or "time-varying buffers" in float32, with its factors
         of steps, if any.  The standard deviation for the privatizer is ``made.scale(budget)``.
+
+    Returns
+    -------
+    StreamingMatrix
+        Of ``jax_privacy.matrix_factorization``.
 
     Raises
     ------
     ValueError
-        The program does not run in float32.
+        If the program does not run in float32.
     """
     streaming = extra_module("jax_privacy.matrix_factorization.streaming_matrix", "jax")
     jnp = extra_module("jax.numpy", "jax")
@@ -446,25 +451,28 @@ def correlated_noise(
 
     Parameters
     ----------
-    budget
+    budget : Budget
         The privacy budget of the whole run, with the clipping norm of the gradients.
-    participation
+    participation : Participation
         The data order, with a number of steps; the loop keeps to it.
-    mechanism
+    mechanism : Mechanism
         Toeplitz noise or time-varying buffers, which run in float32.
-    key
+    key : bytes, optional
         16 to 64 secret bytes that no other run has; None for 32 bytes of the operating system.
 
     Returns
     -------
-    An ``optax.GradientTransformation``, to be chained before the optimizer.  It takes sums of float32 or float64.
-    After the last step of the run it returns nan, because a compiled function cannot raise; and also for a sum that is
-    not finite, which uses no noise and leaves the state as it was.
+    optax.GradientTransformation
+        To be chained before the optimizer.  It takes sums of float32 or float64.
+        After the last step of the run it returns nan, because a compiled function cannot raise; and also for a sum that
+        is not finite, which uses no noise and leaves the state as it was.
 
     Raises
     ------
-    ValueError, TypeError
-        An argument is out of its range, batches are sampled, or the mechanism does not run in float32.
+    ValueError
+        If an argument is out of its range, batches are sampled, or the mechanism does not run in float32.
+    TypeError
+        If an argument has another type.
     """
     return noise_of_program(streaming(mechanism, participation, "float32"), budget, key=key)
 
@@ -474,15 +482,24 @@ def noise_of_program(program: Program, budget: Budget, *, key: bytes | None = No
 
     Parameters
     ----------
-    program
+    program : Program
         Of the form "cascade", "delay line", "buffers" or "time-varying buffers" in float32.
-    budget, key
+    budget : Budget
         As for ``correlated_noise``.
+    key : bytes, optional
+        As for ``correlated_noise``.
+
+    Returns
+    -------
+    optax.GradientTransformation
 
     Raises
     ------
-    ValueError, TypeError
-        The program does not run in float32, its batches are sampled, it has no number of steps, or the key is invalid.
+    ValueError
+        If the program does not run in float32, its batches are sampled, it has no number of steps, or the key is
+        invalid.
+    TypeError
+        If an argument has another type.
     """
     jax = extra_module("jax", "jax")
     optax = extra_module("optax", "jax")

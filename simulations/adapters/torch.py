@@ -56,7 +56,7 @@ def trainable_size(model: Any) -> int:
 
     Parameters
     ----------
-    model
+    model : object
         A ``torch.nn.Module``.
     """
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
@@ -87,9 +87,11 @@ def check_optimizers(model: Any, optimizers: Sequence[Any]) -> None:
 
     Raises
     ------
-    TypeError, ValueError
-        The noise of the run does not cover all changes of an optimizer, or covers more; or an optimizer cannot take a
-        step with a gradient alone.
+    ValueError
+        If the noise of the run does not cover all changes of an optimizer, or covers more; or an optimizer cannot take
+        a step with a gradient alone.
+    TypeError
+        If an argument has another type.
     """
     library = extra_module("torch.optim", "torch")
     found: list[int] = []
@@ -288,12 +290,16 @@ def add_noise(run: PrivateRun, sums: Sequence[Any]) -> list[Any]:
 
     Parameters
     ----------
-    run
+    run : PrivateRun
         The private run, which has handed out the batch; its ``ranks`` is a ``Group`` where there are several processes.
-    sums
+    sums : sequence of tensor
         A tensor for each trained parameter, of float32 or float64, or of the integers of ``run.grid``, whose
         noisy sums are float32.  Those of cut parameters are cut in the same way and have the examples of all processes;
         those of whole parameters have the examples of this process.
+
+    Returns
+    -------
+    list of tensor
 
     Raises
     ------

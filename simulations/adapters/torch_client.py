@@ -40,6 +40,10 @@ def module_contribution(
     engine : {"auto", "vmap", "loop"}
         As for ``corrnoise.torch.make_private``.
 
+    Returns
+    -------
+    Corrections
+
     Raises
     ------
     ValueError

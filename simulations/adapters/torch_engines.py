@@ -83,6 +83,10 @@ class Engine:
         rows : tuple or dict
             At least one row.
 
+        Returns
+        -------
+        Gradients
+
         Raises
         ------
         ValueError
@@ -270,8 +274,9 @@ def Factored(weights: Mapping[int, str], shift: Callable[[str, Use, Any], Any]) 
 
     Returns
     -------
-    A context manager.  ``given`` has the inputs of all uses by the names of the weights, and ``elsewhere`` the names of
-    weights that other functions took.
+    object
+        A context manager.  ``given`` has the inputs of all uses by the names of the weights, and ``elsewhere`` the
+        names of weights that other functions took.
     """
     torch = extra_module("torch", "torch")
     functions: dict[Any, Callable[..., _Bound | None]] = {

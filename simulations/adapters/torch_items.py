@@ -51,8 +51,9 @@ class per_example(partial):  # noqa: N801  # used like a function
 
     Examples
     --------
+    >>> import corrnoise as cn
     >>> import torch  # doctest: +SKIP
-    >>> loss = per_example(torch.nn.CrossEntropyLoss(weight=torch.ones(10)))  # doctest: +SKIP
+    >>> loss = cn.torch.per_example(torch.nn.CrossEntropyLoss(weight=torch.ones(10)))  # doctest: +SKIP
     """
 
 
@@ -65,6 +66,10 @@ def model_loss(outputs: Any, item: Any) -> Any:
         Outputs with an attribute or a key ``loss``.
     item : object
         The example, which the model has seen.
+
+    Returns
+    -------
+    tensor
     """
     return outputs["loss"] if isinstance(outputs, Mapping) else outputs.loss
 
@@ -143,8 +148,10 @@ def as_item(given: Any) -> Item:
 
     Raises
     ------
-    ValueError, TypeError
+    ValueError
         It is neither a pair nor a dictionary, or a part is not a tensor, an array or a number.
+    TypeError
+        If an argument has another type.
     """
     if isinstance(given, Mapping):
         return {str(name): _as_tensors(part, str(name)) for name, part in given.items()}
@@ -278,8 +285,10 @@ class Examples:
 
     Raises
     ------
-    ValueError, TypeError
-        The data have no examples or no items by number, or their items are not pairs or dictionaries.
+    ValueError
+        If the data have no examples or no items by number, or their items are not pairs or dictionaries.
+    TypeError
+        If an argument has another type.
     """
 
     def __init__(self, data: Any, item: Callable[[Any], Any] | None = None) -> None:

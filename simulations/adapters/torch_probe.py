@@ -167,6 +167,10 @@ def example_gradients(
     example : tuple or dict, optional
         As for ``make_private``.
 
+    Returns
+    -------
+    dict
+
     Raises
     ------
     ValueError

@@ -36,9 +36,9 @@ class Group(Ranks):
 
     Parameters
     ----------
-    parameters
+    parameters : iterable
         Those that are trained: all of them ``DTensor`` whose placements are ``Shard``, or all of them whole.
-    group
+    group : object, optional
         A process group; None for that of all processes.
 
     Attributes
@@ -96,7 +96,13 @@ class Group(Ranks):
         self._distributed.barrier(self._group)
 
     def add(self, total: Any) -> None:
-        """Add a tensor up over all processes, in place."""
+        """Add a tensor up over all processes, in place.
+
+        Parameters
+        ----------
+        total : object
+            The tensor of this process.
+        """
         self._distributed.all_reduce(total, group=self._group)
 
 
@@ -105,7 +111,7 @@ def group_of(model: Any) -> Group | None:
 
     Parameters
     ----------
-    model
+    model : object
         A ``torch.nn.Module``.
 
     Raises

@@ -35,22 +35,24 @@ class Batches(Record):
 
     Parameters
     ----------
-    participation
+    participation : Participation
         Who takes part when: single, min-sep, fixed epochs or reshuffled, and with a number of steps.
-    orders
+    orders : array_like
         Shape (rows, n): a permutation of the numbers of the n examples, for all epochs or one for each reshuffled
         epoch.
-    batch_size
+    batch_size : int
         B, 1 <= B <= n.  The last batch of an epoch is smaller, or the examples that are last in an order are left out,
         as the number of steps of an epoch demands.
-    drawn
+    drawn : bool, default False
         Whether the order was drawn for this object alone, without a seed of the caller.  A run that goes on then takes
         the order that it began with.
 
     Raises
     ------
-    ValueError, TypeError
-        An argument is out of its range, an order has an example twice, or a batch would be empty.
+    ValueError
+        If an argument is out of its range, an order has an example twice, or a batch would be empty.
+    TypeError
+        If an argument has another type.
 
     Examples
     --------
@@ -123,12 +125,13 @@ class Batches(Record):
 
         Parameters
         ----------
-        step
+        step : int
             0 <= step < ``steps``.
 
         Returns
         -------
-        Their numbers, shape (batch_size,), or fewer in the last batch of an epoch.
+        array of int
+            Their numbers, shape (batch_size,), or fewer in the last batch of an epoch.
         """
         epoch, place = divmod(checks.integer("step", step, 0, largest=self.steps - 1), _period(self.participation))
         order = self.orders[epoch if len(self.orders) > 1 else 0]
@@ -153,31 +156,38 @@ def batches(participation: Participation, examples: int, batch_size: int | None 
 
     Parameters
     ----------
-    participation
+    participation : Participation
         Who takes part when.  A run draws the batches of a sampled kind from its secret.  Of the other kinds, the number
         of steps of an epoch is that of the batches: n // B of them leave the rest of the examples out, one more has a
         smaller last batch.
-    examples
+    examples : int
         n >= 1, the size of the data set.
-    batch_size
+    batch_size : int, optional
         B, 1 <= B <= n; for a sampled kind the expected size or this rounded, or None for it.
-    rng
+    rng : int, SeedSequence or Generator, optional
         Seed or generator of the order, which need not be secret for a participation that does not say so; None for a
         sampled kind.
 
+    Returns
+    -------
+    Batches or SampledBatches
+
     Raises
     ------
-    ValueError, TypeError
-        An argument is out of its range, or there is a seed for a sampled kind.
+    ValueError
+        If an argument is out of its range, or there is a seed for a sampled kind.
+    TypeError
+        If an argument has another type.
 
     Examples
     --------
-    >>> found = batches(Participation.fixed_epochs(780, period=390), examples=50_000, batch_size=128, rng=0)
+    >>> import corrnoise as cn
+    >>> found = cn.batches(cn.Participation.fixed_epochs(780, period=390), examples=50_000, batch_size=128, rng=0)
     >>> found.in_words()
     'batches of 128 of 50000 examples; the last 80 of the order are left out of the run'
-    >>> batches(Participation.fixed_epochs(782, period=391), examples=50_000, batch_size=128, rng=0).in_words()
+    >>> cn.batches(cn.Participation.fixed_epochs(782, period=391), examples=50_000, batch_size=128, rng=0).in_words()
     'batches of 128 of 50000 examples; the last batch of an epoch has 80'
-    >>> batches(Participation.poisson(391, 128 / 50_000), examples=50_000).batch_size
+    >>> cn.batches(cn.Participation.poisson(391, 128 / 50_000), examples=50_000).batch_size
     128.0
     """
     if checks.instance("participation", participation, Participation).sampled:

@@ -93,10 +93,14 @@ def seeds(
 
     Parameters
     ----------
-    secret : the key of the run, 16 to 64 bytes
-    steps : the T steps
-    draw : which draw of each step, from 0
-    nonces : of the steps; None for empty ones
+    secret : bytes or Secret
+        The key of the run, 16 to 64 bytes.
+    steps : iterable of int
+        The T steps.
+    draw : int, default 0
+        Which draw of each step, from 0.
+    nonces : sequence of bytes, optional
+        Of the steps; None for empty ones.
     """
     checked_key("secret", secret)
     places = [checks.integer("steps", step, 0, largest=_LAST) for step in steps]
@@ -120,15 +124,27 @@ def normals(
 ) -> NDArray[Any]:
     """The draws of a span of coordinates, shape (count,).
 
-    Raises ``ValueError`` or ``TypeError`` where an argument is out of its range.
-
     Parameters
     ----------
-    secret : the key, 16 to 64 bytes
-    step, draw : the step of the run, and which of its draws, from 0
-    first, count : the first coordinate of the flattened model, from 0, and how many
-    nonce : of the step, at most 64 bytes
-    dtype : float64, or float32 for the same numbers rounded once
+    secret : bytes or Secret
+        The key, 16 to 64 bytes.
+    step : int
+        The step of the run, from 0.
+    draw : int, default 0
+        Which of the draws of the step, from 0.
+    first, count : int
+        The first coordinate of the flattened model, from 0, and how many.
+    nonce : bytes, default b""
+        Of the step, at most 64 bytes.
+    dtype : DTypeLike, optional
+        float64, or float32 for the same numbers rounded once.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range.
+    TypeError
+        If an argument has another type.
 
     Examples
     --------
@@ -155,13 +171,15 @@ def words(secret: Key, purpose: bytes, step: int, count: int, *, attempt: int = 
 
     Parameters
     ----------
-    secret
+    secret : bytes or Secret
         A key of its own, 16 to 64 bytes, such as ``derived`` gives.
-    purpose
+    purpose : bytes
         What they are for, bytes without a zero.
-    step, attempt
-        The step, and which of the draws of this purpose, from 0.
-    count
+    step : int
+        The step, from 0.
+    attempt : int, default 0
+        Which of the draws of this purpose, from 0.
+    count : int
         How many.
     """
     place = step.to_bytes(8, "little") + attempt.to_bytes(8, "little")

@@ -336,7 +336,10 @@ ENGINES: Mapping[Form, type[Engine]] = {
 def engine(program: Program, size: int, memory: Memory = "ring") -> Engine:
     """The engine of a program.
 
-    Raises ``ValueError`` where its form is run by other libraries, or ``memory`` is ``"replay"`` without a delay line.
+    Raises
+    ------
+    ValueError
+        If its form is run by other libraries, or ``memory`` is ``"replay"`` without a delay line.
     """
     kind = ENGINES[checks.choice("form", program.form, tuple(ENGINES))]
     if checks.choice("memory", memory, ("ring", "replay")) == "replay":

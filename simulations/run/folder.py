@@ -72,26 +72,39 @@ _MARKS_ADVICE = (
 class Folder(Record):
     r"""Where a run is kept, and how.
 
-    Raises ``ValueError`` or ``TypeError`` where an argument is out of its range.
-
     Parameters
     ----------
-    path : the folder, of one run alone; made if it does not exist.  An empty one of this user may be a symbolic link,
-        a mount point or ``"."``
-    ahead : how many steps one record of the journal covers, at most 10⁶; a crash skips at most so many steps
-    checkpoint_every : steps between two checkpoints; None for an epoch, or a tenth of a run without epochs
-    keep_releases : whether each noisy sum is kept on the disk before it is returned, so that a crash loses nothing;
-        needs ``carry`` and ``ahead=1``.  None for yes where this takes at most 256 MB between two checkpoints.
-    marks : the folder of the outside marks, never inside the folder of the run; None for ``$XDG_STATE_HOME/corrnoise``,
+    path : path
+        The folder, of one run alone; made if it does not exist.  An empty one of this user may be a symbolic link, a
+        mount point or ``"."``.
+    ahead : int, default 1
+        How many steps one record of the journal covers, at most 10⁶; a crash skips at most so many steps.
+    checkpoint_every : int, optional
+        Steps between two checkpoints; None for an epoch, or a tenth of a run without epochs.
+    keep_releases : bool, optional
+        Whether each noisy sum is kept on the disk before it is returned, so that a crash loses nothing; needs ``carry``
+        and ``ahead=1``.  None for yes where this takes at most 256 MB between two checkpoints.
+    marks : path, optional
+        The folder of the outside marks, never inside the folder of the run; None for ``$XDG_STATE_HOME/corrnoise``,
         ``~/.local/state/corrnoise`` or ``%LOCALAPPDATA%\corrnoise``.  On a volume that outlives its machine it may lie
-        next to the folder of the run, which notices less (docs/security.md)
-    moved : True states that the folder comes from another machine, and that the run does not go on there
-    data : a name of the data, which a restart compares in place of their content; None for a digest, where the run has
-        its data
+        next to the folder of the run, which notices less (docs/security.md).
+    moved : bool, default False
+        True states that the folder comes from another machine, and that the run does not go on there.
+    data : str, optional
+        A name of the data, which a restart compares in place of their content; None for a digest, where the run has its
+        data.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range.
+    TypeError
+        If an argument has another type.
 
     Examples
     --------
-    >>> Folder("digits", ahead=8).path.name
+    >>> import corrnoise as cn
+    >>> cn.Folder("digits", ahead=8).path.name
     'digits'
     """
 
@@ -149,8 +162,10 @@ def json_bytes(name: str, value: Any) -> bytes:
 
     Raises
     ------
-    ValueError, TypeError
+    ValueError
         It has other types, a number that is not finite, or more than a reader takes.
+    TypeError
+        If an argument has another type.
     """
     try:
         text = json.dumps(value, indent=1, allow_nan=False).encode()
@@ -167,8 +182,10 @@ class Sealed:
 
     Parameters
     ----------
-    path, secret
-        The folder of the run, and its key.
+    path : Path
+        The folder of the run.
+    secret : Secret
+        Its key.
 
     Attributes
     ----------
@@ -192,8 +209,10 @@ class Sealed:
 
         Raises
         ------
-        ValueError, TypeError
+        ValueError
             ``read`` would refuse the file: an array is of another type, or there is too much.
+        TypeError
+            If an argument has another type.
         """
         mac = self._hash(name)
         members = {label: _little_endian(label, array) for label, array in arrays.items()}

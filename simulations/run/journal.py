@@ -62,7 +62,11 @@ class Journal:
 
     The first link commits to the bytes of the settings.  ``moved`` says that the outside mark may be missing or old,
     because the folder comes from another machine.
-    Raises ``ValueError`` where journal and marks do not belong together.
+
+    Raises
+    ------
+    ValueError
+        If journal and marks do not belong together.
     """
 
     def __init__(self, path: Path, outside: Path, secret: Secret, settings: bytes, *, moved: bool = False) -> None:

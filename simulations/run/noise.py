@@ -96,15 +96,25 @@ class NoiseMaker(ABC):
 class ModelNoise(NoiseMaker):
     """The noise of a program on the host, one vector a step, from the first step on.
 
-    Raises ``ValueError`` or ``TypeError`` where an argument is out of its range.
-
     Parameters
     ----------
-    program : the program, of a form that runs here
-    size : number of parameters of the model
-    threads : how many make the parts; None for one a core
-    spans : the coordinates of a shard, pairs (first, length) in the order of its vector; None for the whole model
-    memory : "replay" for a delay line that keeps nothing, and makes earlier draws again
+    program : Program
+        The program, of a form that runs here.
+    size : int
+        Number of parameters of the model.
+    threads : int or None
+        How many make the parts; None for one a core.
+    spans : iterable of pair of int, optional
+        The coordinates of a shard, pairs (first, length) in the order of its vector; None for the whole model.
+    memory : {"ring", "replay"}, default "ring"
+        "replay" for a delay line that keeps nothing, and makes earlier draws again.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range.
+    TypeError
+        If an argument has another type.
     """
 
     def __init__(

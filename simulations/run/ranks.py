@@ -30,7 +30,17 @@ class Ranks(Protocol):
     spans: Spans | None
 
     def share(self, make: Callable[[], Told]) -> Told:
-        """The result of a function in the first process, which alone calls it."""
+        """The result of a function in the first process, which alone calls it.
+
+        Parameters
+        ----------
+        make : callable
+            The function, without arguments.
+
+        Returns
+        -------
+        Told
+        """
 
     def wait(self) -> None:
         """Wait for all processes."""

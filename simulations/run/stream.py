@@ -30,23 +30,32 @@ from corrnoise.theory.privacy import Budget
 class Stream(Guarded, Iterator[NDArray[Any]]):
     """An iterator of the noise of a program, for as many steps as its participation has.
 
-    Raises ``ValueError`` or ``TypeError`` where an argument is out of its range, the noise does not fit into memory,
-    the program is one of other libraries, or batches are sampled and there is a budget.
-
     Parameters
     ----------
-    program : the program, ``mechanism.program(participation)`` or ``streaming(mechanism, participation)``
-    shape : shape of one array of noise, an int or a tuple; ``()`` for scalars
-    budget : what the run may spend: the noise is then to be added to the sums of clipped gradients.  None for unit
-        noise, which covers nothing, for simulations.
-    rng : an integer >= 0 or a ``SeedSequence`` for the same noise again, without a budget alone; a ``Generator``, which
-        is used as it is, not copied; None for a seed of the operating system
+    program : Program
+        The program, ``mechanism.program(participation)`` or ``streaming(mechanism, participation)``.
+    shape : int or tuple of int
+        Shape of one array of noise, an int or a tuple; ``()`` for scalars.
+    budget : Budget, optional
+        What the run may spend: the noise is then to be added to the sums of clipped gradients.  None for unit noise,
+        which covers nothing, for simulations.
+    rng : int, SeedSequence or Generator, optional
+        An integer >= 0 or a ``SeedSequence`` for the same noise again, without a budget alone; a ``Generator``, which
+        is used as it is, not copied; None for a seed of the operating system.
 
     Attributes
     ----------
     program, shape : as given
     scale : standard deviation of the independent noise behind the correlated noise
     position : number of arrays made so far
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range, the noise does not fit into memory, the program is one of other libraries,
+        or batches are sampled and there is a budget.
+    TypeError
+        If an argument has another type.
 
     Notes
     -----

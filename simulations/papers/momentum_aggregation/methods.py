@@ -162,7 +162,21 @@ class ReducedMomentum(MomentumMethod):
         return {"gamma": self.gamma}
 
     def trees(self, plan: MomentumPlan, smoothness: float, draws: np.random.Generator) -> ReducedTrees | None:
-        """The noise of the trees; None for a run without noise."""
+        """The noise of the trees; None for a run without noise.
+
+        Parameters
+        ----------
+        plan : MomentumPlan
+            The run.
+        smoothness : float
+            The smoothness of the loss.
+        draws : Generator
+            The generator of the noise.
+
+        Returns
+        -------
+        ReducedTrees or None
+        """
         if plan.budgets is None:
             return None
 
@@ -249,7 +263,19 @@ class Descent(MomentumMethod):
 
     @abstractmethod
     def gradients(self, plan: MomentumPlan, rng: np.random.Generator) -> Step:
-        """The function that gives the noisy gradients at w_t from t and w_t."""
+        """The function that gives the noisy gradients at w_t from t and w_t.
+
+        Parameters
+        ----------
+        plan : MomentumPlan
+            The run.
+        rng : Generator
+            Of samples and noise.
+
+        Returns
+        -------
+        callable
+        """
 
     def step(self, plan: MomentumPlan, rng: np.random.Generator) -> Step:
         lengths, gradients = plan.column("learning_rate"), self.gradients(plan, rng)

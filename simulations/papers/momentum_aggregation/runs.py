@@ -102,12 +102,29 @@ class MomentumMethod(Record, ABC):
     needs_budget: ClassVar[bool] = False  #: whether the method always adds noise
 
     def parameters(self) -> dict[str, ArrayLike]:
-        """Parameters that are broadcast with budgets and learning rates, by name."""
+        """Parameters that are broadcast with budgets and learning rates, by name.
+
+        Returns
+        -------
+        dict
+        """
         return {}
 
     @abstractmethod
     def step(self, plan: MomentumPlan, rng: np.random.Generator) -> Step:
         """The function that gives w_{t+1}, for all settings and repetitions of a plan.
+
+        Parameters
+        ----------
+        plan : MomentumPlan
+            The run.
+        rng : Generator
+            Of orders, samples and noise.
+
+        Returns
+        -------
+        callable
+            Of t and w_t.
 
         Raises
         ------
