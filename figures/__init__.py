@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from corrnoise.figures.publication import PaperFigure
 
 #: The module of every figure, in the order of the papers: its ``FIGURE``, or in its ``FIGURES`` by name.
-_HOMES = {
+_FIGURE_HOMES = {
     "mean_estimation": "correlated_noise.mean_estimation",
     "linear_regression": "correlated_noise.linear_regression",
     "strongly_convex": "correlated_noise.strongly_convex",
@@ -39,7 +39,7 @@ _HOMES = {
     "sampling": "finite_runs.sampling",
     "table3": "finite_runs.table3",
 }
-NAMES = tuple(_HOMES)
+NAMES = tuple(_FIGURE_HOMES)
 #: Drawn only when asked for: they repeat long experiments in another setting, or measure times.
 COMPANIONS = (
     "strongly_convex_convergence",
@@ -62,6 +62,6 @@ def paper_figure(name: str) -> PaperFigure:
     """Return the figure called ``name``; its module is imported now."""
     if name not in NAMES:
         raise ValueError(f"name must be one of {', '.join(NAMES)}, got {name!r}{did_you_mean(name, NAMES)}")
-    module = import_module(f"corrnoise.figures.{_HOMES[name]}")
+    module = import_module(f"corrnoise.figures.{_FIGURE_HOMES[name]}")
     figure: PaperFigure = module.FIGURES[name] if hasattr(module, "FIGURES") else module.FIGURE
     return figure

@@ -12,7 +12,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 
-_COLUMNS = ["panel", "method", "kind", "x", "y"]
+_CSV_COLUMNS = ["panel", "method", "kind", "x", "y"]
 _SIMULATED_COLUMNS = ["standard_error", "exact", "z"]  # written if something was simulated; empty for the rest
 
 
@@ -59,7 +59,7 @@ Data = tuple[Series, ...]
 def series_text(data: Data, comments: Iterable[str]) -> str:
     """``data`` as CSV with a header of comments."""
     simulated = any(isinstance(s, SimulatedSeries) for s in data)
-    columns = _COLUMNS + _SIMULATED_COLUMNS * simulated
+    columns = _CSV_COLUMNS + _SIMULATED_COLUMNS * simulated
     return table_text(columns, (row for s in data for row in _rows(s, simulated)), comments)
 
 
@@ -76,8 +76,8 @@ def _rows(series: Series, simulated: bool) -> Iterator[list[Any]]:
 def read_csv(path: str | os.PathLike[str]) -> Data:
     """Read a file of ``series_text``."""
     columns, rows = read_table(path)
-    if columns not in (_COLUMNS, _COLUMNS + _SIMULATED_COLUMNS):
-        raise ValueError(f"path must be a table with the columns {', '.join(_COLUMNS)}, got {', '.join(columns)}")
+    if columns not in (_CSV_COLUMNS, _CSV_COLUMNS + _SIMULATED_COLUMNS):
+        raise ValueError(f"path must be a table with the columns {', '.join(_CSV_COLUMNS)}, got {', '.join(columns)}")
     series: list[Series] = []
     for (panel, method, kind), group in groupby(rows, key=lambda row: tuple(row[:3])):
         x, y, *rest = (

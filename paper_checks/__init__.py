@@ -11,21 +11,21 @@ if TYPE_CHECKING:
     from corrnoise.paper_checks.machinery.papers import ListedClaim, Paper
 
 #: Every paper in the ledger: its short name and its package, which declares ``PAPER`` in ``paper.py``.
-_PACKAGES = {
+_PAPER_PACKAGES = {
     "correlated-noise": "correlated_noise",
     "shuffled-gradients": "shuffled_gradients",
     "noise-cancellation": "noise_cancellation",
     "momentum-aggregation": "momentum_aggregation",
     "corrnoise": "own_results",
 }
-NAMES = tuple(_PACKAGES)
+NAMES = tuple(_PAPER_PACKAGES)
 
 
 def paper_ledger(name: str) -> Paper:
     """Return the paper called ``name``, one of ``NAMES``; its claims are imported when they are asked for."""
     if name not in NAMES:
         raise ValueError(f"paper must be one of {', '.join(NAMES)}, got {name!r}{did_you_mean(name, NAMES)}")
-    paper: Paper = import_module(f"corrnoise.paper_checks.{_PACKAGES[name]}.paper").PAPER
+    paper: Paper = import_module(f"corrnoise.paper_checks.{_PAPER_PACKAGES[name]}.paper").PAPER
     return paper
 
 

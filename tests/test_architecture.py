@@ -172,6 +172,24 @@ def test_solvers_define_no_noise() -> None:
     assert not [name for name in homes if name.startswith(("solvers.", "simulations.", "figures."))]
 
 
+def one_word_constants(modules: Mapping[str, str]) -> set[str]:
+    """Private constants whose names are one word, which rarely says what they limit, and in which unit."""
+    return {
+        f"{module}.{node.id}"
+        for module, source in modules.items()
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and re.fullmatch("_[A-Z0-9]+", node.id)
+    }
+
+
+def test_private_constants_have_names_of_two_words() -> None:
+    modules = sources()
+    found = one_word_constants(modules)
+    assert len(found) <= 154
+    planted = modules | {"figures.simulation": f"{modules['figures.simulation']}\n_MOST = 1\n"}
+    assert one_word_constants(planted) - found == {"figures.simulation._MOST"}
+
+
 #: What reads bytes or makes digests, and the modules that do it for all others.
 READERS = {
     r"\bnp\.load\(|\bpickle\.loads?\(|\bloadtxt\(|\bgenfromtxt\(|\bfromfile\(|\bZipFile\(\w+\)": {"support.reading"},

@@ -30,28 +30,29 @@ STATEMENTS = (
 )
 OTHERS = ("Table", "Figure", "Algorithm")
 
-_LABEL = r"(?:[A-Z]\.)?\d+(?:\.\d+)*(?!\.?\d)"
-_ENTRY = re.compile(
-    rf"^[\s*#>]*({'|'.join((*STATEMENTS, *OTHERS))})\s+({_LABEL})\**\s*(?=[.:]|\(|\*\*|$|(?<=\s)[A-Z*(])", re.MULTILINE
+_STATEMENT_LABEL = r"(?:[A-Z]\.)?\d+(?:\.\d+)*(?!\.?\d)"
+_STATEMENT_ENTRY = re.compile(
+    rf"^[\s*#>]*({'|'.join((*STATEMENTS, *OTHERS))})\s+({_STATEMENT_LABEL})\**\s*(?=[.:]|\(|\*\*|$|(?<=\s)[A-Z*(])",
+    re.MULTILINE,
 )
-_INSIDE = re.compile(rf"\(proof in [^)]*\): ({'|'.join(STATEMENTS)})\s+({_LABEL})(?=[.\s(])")
-_SECTION = re.compile(
+_APPENDIX_ENTRY = re.compile(rf"\(proof in [^)]*\): ({'|'.join(STATEMENTS)})\s+({_STATEMENT_LABEL})(?=[.\s(])")
+_SECTION_ENTRY = re.compile(
     r"^[\s#*]*(?:Appendix\s+)?([A-HJ-Z]|\d)((?:\.\d+)*)\.?[\s*]*\s?(?=[A-Z])([^\n]{3,90})(?<!\t\d)(?<!\t\d\d)$",
     re.MULTILINE,
 )
-_NUMBER = re.compile(r"\((\d{1,3})\)|\\tag\{(\d{1,3})\}")
-_REFERENCE = re.compile(
+_EQUATION_NUMBER = re.compile(r"\((\d{1,3})\)|\\tag\{(\d{1,3})\}")
+_EQUATION_REFERENCE = re.compile(
     r"(?<!\\)\b(?:Equations?|Eqs?|Items?|from|in|by|see|and|of|to|with|using|also|under|between)\.?[\s~]*$",
     re.IGNORECASE,
 )  #: what stands before a reference to an equation
 _FIRST_APPENDIX = 100
-_GAP = 4  #: a larger step in the sequence of equations is none
+_MAX_EQUATION_GAP = 4  #: a larger step in the sequence of equations is none
 
 
 def _sections(text: str) -> Iterator[tuple[int, str]]:
     """The positions and labels of headings, of which each continues the one before; a table of contents is left out."""
     found = []
-    for heading in _SECTION.finditer(text):
+    for heading in _SECTION_ENTRY.finditer(text):
         first = int(heading[1]) if heading[1].isdigit() else _FIRST_APPENDIX + ord(heading[1]) - ord("A")
         found.append((heading.start(), (first, *map(int, heading[2].split(".")[1:])), heading[1] + heading[2]))
     labels = {start: label for start, _, label in found}
@@ -98,13 +99,13 @@ def _equations(text: str) -> Iterator[tuple[int, str]]:
     """The positions and labels of the numbered equations."""
     numbers = [
         (found.start(), int(found[1] or found[2]))
-        for found in _NUMBER.finditer(text)
-        if not _REFERENCE.search(text, max(found.start() - 40, 0), found.start())
+        for found in _EQUATION_NUMBER.finditer(text)
+        if not _EQUATION_REFERENCE.search(text, max(found.start() - 40, 0), found.start())
     ]
     last = 0
     position = 0
     for start, number in _rising(numbers):
-        if number - last > _GAP:
+        if number - last > _MAX_EQUATION_GAP:
             break
         yield from ((position, f"{EQUATION} ({missing})") for missing in range(last + 1, number))
         yield start, f"{EQUATION} ({number})"
@@ -141,7 +142,9 @@ def landmarks(text: str) -> list[tuple[int, str, str]]:
     A heading has no label.
     """
     sections = list(_sections(text))
-    found = [(m.start(), f"{m[1]} {m[2]}") for pattern in (_ENTRY, _INSIDE) for m in pattern.finditer(text)]
+    found = [
+        (m.start(), f"{m[1]} {m[2]}") for pattern in (_STATEMENT_ENTRY, _APPENDIX_ENTRY) for m in pattern.finditer(text)
+    ]
     marks = []
     section = ""
     headings = dict(sections)

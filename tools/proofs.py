@@ -21,22 +21,22 @@ AXIOMS = {
     "FunctionalExtensionality.functional_extensionality_dep",
     "Classical_Prop.classic",
 }
-_NAMED = re.compile(r"^\s*(Theorem|Definition|Fixpoint)\s+(\w+)", re.MULTILINE)
-_ARGUMENTS = re.compile(r"\nArguments [^\n]*(?:\n  [^\n]*)*\n")  #: how Coq displays a function, not what it is
+_NAMED_ITEM = re.compile(r"^\s*(Theorem|Definition|Fixpoint)\s+(\w+)", re.MULTILINE)
+_ARGUMENTS_LINES = re.compile(r"\nArguments [^\n]*(?:\n  [^\n]*)*\n")  #: how Coq displays a function, not what it is
 
 
 def said(source: str) -> str:
     """Return what Coq says of the theorems and definitions of a file; a ``ValueError`` with its message if it fails."""
     asked = [
         f"Check @{name}.\nPrint Assumptions {name}." if kind == "Theorem" else f"Print {name}."
-        for kind, name in _NAMED.findall(source)
+        for kind, name in _NAMED_ITEM.findall(source)
     ]
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "Asked.v").write_text("\n".join([source, *asked, ""]), encoding="utf-8")
         done = subprocess.run(["coqc", "Asked.v"], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
         raise ValueError(done.stderr)
-    return _ARGUMENTS.sub("", done.stdout)
+    return _ARGUMENTS_LINES.sub("", done.stdout)
 
 
 def theorems(text: str) -> list[str]:

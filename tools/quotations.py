@@ -26,8 +26,10 @@ from corrnoise.paper_checks.machinery.quotations import (
 from corrnoise.support.files import write_whole
 from tools.inventory import PAPERS, landmarks
 
-_FEWEST = 3  #: characters of a part of a quotation
-_LONGEST = 6000  #: characters of the text from the beginning of a quotation to its end, omissions included
+_MIN_PART_CHARACTERS = 3  #: characters of a part of a quotation
+_MAX_QUOTED_CHARACTERS = (
+    6000  #: characters of the text from the beginning of a quotation to its end, omissions included
+)
 
 
 class Text:
@@ -45,8 +47,8 @@ class Text:
         Of several places that is taken from which the quotation ends soonest.
         """
         sought = parts(quotation)
-        if not sought or min(map(len, sought)) < _FEWEST:
-            return None, f"⟂ a part of fewer than {_FEWEST} characters"
+        if not sought or min(map(len, sought)) < _MIN_PART_CHARACTERS:
+            return None, f"⟂ a part of fewer than {_MIN_PART_CHARACTERS} characters"
         shortest: tuple[int, int] | None = None
         missing = sought[0]
         start = self._characters.find(sought[0])
@@ -62,7 +64,7 @@ class Text:
         """Where a quotation ends that begins at ``start``, and its first part that does not follow."""
         end = start
         for part in sought:
-            end = self._characters.find(part, end, start + _LONGEST)
+            end = self._characters.find(part, end, start + _MAX_QUOTED_CHARACTERS)
             if end < 0:
                 return end, part
             end += len(part)

@@ -82,7 +82,7 @@ RUNS = 32  #: independent simulations of a curve
 CHAINS = 2  #: of each
 SIMULATED_STEPS = 10_000
 BLOCKS_A_DECADE = 5
-_APPROXIMATION = 1e-8  # of the noise by a rational one
+_RATIONAL_TOLERANCE = 1e-8  # of the noise by a rational one
 
 
 def blocks(steps: int) -> NDArray[np.int64]:
@@ -145,7 +145,7 @@ def simulate(run: SimulationRun) -> Simulated:
     noises = {(panel, method): NOISES[method](problems[panel]) for panel, method in curves}
     settings = {}
     for curve, noise in noises.items():
-        few = rational(noise, _APPROXIMATION)
+        few = rational(noise, _RATIONAL_TOLERANCE)
         budget = Budget((few.limiting_sensitivity() / few.sensitivity(ONCE)) ** 2)
         settings[curve] = (*curve, problems[curve[0]], few, budget)
     tasks = [curve for _ in range(RUNS * run.repeats) for curve in curves]

@@ -33,7 +33,7 @@ CLIP_NORM = 10.0
 EPOCHS = 50
 RUNS = 10
 
-_EPSILON = ", epsilon = "  # between the parts of a panel's name
+_EPSILON_SEPARATOR = ", epsilon = "  # between the parts of a panel's name
 ORIGINAL = tuple(name for name in SPLITS if name not in BUNDLED)  #: the paper's own data sets
 _STAND_INS = "; ".join(f"{name.removesuffix(' (stand-in)')} for {SPLITS[name].stand_in_for}" for name in BUNDLED)
 LOOKS: dict[str, dict[str, Any]] = {
@@ -48,7 +48,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 
 def panel(name: str, epsilon: float) -> str:
     """The name of a panel."""
-    return f"{name}{_EPSILON}{epsilon:g}"
+    return f"{name}{_EPSILON_SEPARATOR}{epsilon:g}"
 
 
 def data(
@@ -94,7 +94,7 @@ def draw(data: Data) -> Drawing:
     from matplotlib.ticker import NullFormatter
 
     curves = {(s.panel, s.method, s.kind): s for s in data}
-    names = list(dict.fromkeys(s.panel.rpartition(_EPSILON)[0] for s in data))
+    names = list(dict.fromkeys(s.panel.rpartition(_EPSILON_SEPARATOR)[0] for s in data))
     figure, grid = subplots(0.6 + 1.9 * len(names), len(names), len(EPSILONS), sharex=True, sharey="row", squeeze=False)
     for row, name in zip(grid, names, strict=True):
         least = math.inf
@@ -140,13 +140,13 @@ Excess risk after the last epoch (mean over the runs), at each algorithm's best 
 Panels in which Interleaved has a smaller mean than
 {wins}
 
-- {_ORIGIN[any("stand-in" in p for p in panels)]}
+- {_DATA_ORIGIN[any("stand-in" in p for p in panels)]}
 - Learning rates were chosen on the private data, as in the paper, which no accountant covers; those above
   2/smoothness, where the Interleaved accountant has no guarantee, are left out.
 - Noise at the end of an epoch, which needs no public data, is as private as noise at every step."""
 
 
-_ORIGIN = {True: "The data sets are stand-ins, not the paper's.", False: "The data sets are the paper's own."}
+_DATA_ORIGIN = {True: "The data sets are stand-ins, not the paper's.", False: "The data sets are the paper's own."}
 
 
 def _figure(name: str, source: str, text: str, setting: Setting, *, original: bool = False) -> PaperFigure:

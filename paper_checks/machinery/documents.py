@@ -16,9 +16,9 @@ from corrnoise.simulations.extras import extra_module
 
 _markdown_it = extra_module("markdown_it", "ledger")
 
-_MENTION = re.compile(r"docs/([\w-]+)\.md(?:#([\w-]+))?")
-_LINK = re.compile(r"\[([^\]]*)\]\(([\w-]+)\.md(?:#[^)]*)?\)")
-_DEEPER = 2  #: headings of a document are lowered by this number of levels on the page
+_PAGE_MENTION = re.compile(r"docs/([\w-]+)\.md(?:#([\w-]+))?")
+_PAGE_LINK = re.compile(r"\[([^\]]*)\]\(([\w-]+)\.md(?:#[^)]*)?\)")
+_ADDED_HEADING_LEVELS = 2  #: headings of a document are lowered by this number of levels on the page
 
 
 class Document(NamedTuple):
@@ -68,7 +68,7 @@ class Library:
 
     def link(self, mention: str) -> Markup:
         """A link to a document or to one of its headings, which must exist; the title alone if it is not installed."""
-        found = _MENTION.fullmatch(mention)
+        found = _PAGE_MENTION.fullmatch(mention)
         if found is None:
             raise ValueError(f"mention must be like docs/exact-errors.md#heading, got {mention!r}")
         name, wanted = found[1], found[2]
@@ -99,7 +99,7 @@ class Library:
 
     def _document(self, name: str) -> Document:
         title, _, body = str(self._texts[name]).partition("\n")
-        html = self._markdown.render(_LINK.sub(self._target, body), {"document": _identifier(name)})
+        html = self._markdown.render(_PAGE_LINK.sub(self._target, body), {"document": _identifier(name)})
         return Document(_identifier(name), title.removeprefix("# "), Markup(html))
 
     def _target(self, link: re.Match[str]) -> str:
@@ -121,7 +121,9 @@ class Library:
 
             def code_inline(self, tokens: Sequence[Any], idx: int, options: Any, env: Any) -> str:
                 code = tokens[idx].content
-                return str(library.link(code) if _MENTION.fullmatch(code) else Markup("<code>{}</code>").format(code))
+                return str(
+                    library.link(code) if _PAGE_MENTION.fullmatch(code) else Markup("<code>{}</code>").format(code)
+                )
 
             def heading_open(self, tokens: Sequence[Any], idx: int, options: Any, env: Any) -> str:
                 tag = _lower(tokens[idx].tag)
@@ -157,4 +159,4 @@ def _formula(state: Any, silent: bool) -> bool:
 
 
 def _lower(tag: str) -> str:
-    return f"h{int(tag[1]) + _DEEPER}"
+    return f"h{int(tag[1]) + _ADDED_HEADING_LEVELS}"

@@ -13,7 +13,7 @@ from corrnoise.theory.numerics import elliptic
 from corrnoise.theory.numerics.arithmetic import arithmetic
 
 DEEPEST, SHALLOWEST = "690", "2.07944154167983"  #: depths of 8e-300 and, rounded down, of 1
-_POSITIVE = ("1e-310", "1")
+_POSITIVE_RANGE = ("1e-310", "1")
 
 
 def gap(depth: Any) -> Any:
@@ -21,7 +21,7 @@ def gap(depth: Any) -> Any:
     return 8 * arithmetic(depth).exp(-depth)
 
 
-@monotone(-1, within=[_POSITIVE])
+@monotone(-1, within=[_POSITIVE_RANGE])
 def inverse_mean(a: Any) -> Any:
     """1/agm(a, 2 − a) falls on (0, 1], because both means of a and 2 − a rise."""
     return elliptic.mean_inverse_modulus(a)
@@ -63,7 +63,7 @@ def ratio_integral(depth_a: Any, depth_b: Any) -> Any:
     return arb(0).union(largest[0]).union(largest[1]) / (2 - gap(depth_b))
 
 
-@monotone(-1, within=[_POSITIVE])
+@monotone(-1, within=[_POSITIVE_RANGE])
 def first_kind(complement: Any) -> Any:
     """K(k) = π/(2 agm(1, k')), k' = sqrt(1 − k²), falls with k', because both means of 1 and k' rise with it."""
     m = arithmetic(complement)

@@ -14,7 +14,7 @@ from functools import cache
 
 from corrnoise.paper_checks.machinery.ledger import Claim
 
-_LIBRARIES = ("np", "math", "m", "linalg", "special", "optimize")
+_LIBRARY_NAMES = ("np", "math", "m", "linalg", "special", "optimize")
 _OF_ARRAYS = (
     *("sum", "max", "min", "mean", "copy", "cumsum", "dot", "item", "ravel", "reshape", "size", "astype", "tolist"),
     *("items", "values", "append", "number", "prod", "trace", "all", "any", "round", "is_finite", "union"),
@@ -34,7 +34,7 @@ def _called(call: ast.Call) -> str | None:
         first = function.value
         while isinstance(first, ast.Attribute):
             first = first.value
-        library = isinstance(first, ast.Name) and first.id in _LIBRARIES
+        library = isinstance(first, ast.Name) and first.id in _LIBRARY_NAMES
         return None if library or function.attr in _OF_ARRAYS or function.attr[:1].isupper() else function.attr
     return None
 

@@ -53,10 +53,10 @@ from corrnoise.paper_checks.machinery.sharpness import Interval, equality, inter
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.float_errors import usual_float_errors
 
-_NUDGE = 1e-6  #: relative change of one side that makes the mutant of an identity without other mutants
+_IDENTITY_NUDGE = 1e-6  #: relative change of one side that makes the mutant of an identity without other mutants
 FEW = 64  #: a finite domain with at most this many points is evaluated completely
-_LOOSE = 0.5  #: a statement that is true by search with a larger margin needs the reason in why_loose
-_FEWEST = 0.05  #: least share of the points drawn that must lie in the domain
+_LOOSE_MARGIN = 0.5  #: a statement that is true by search with a larger margin needs the reason in why_loose
+_MIN_ACCEPTED_SHARE = 0.05  #: least share of the points drawn that must lie in the domain
 
 Sides = tuple[Any, Any]
 Point = Sequence[float] | Array
@@ -107,7 +107,7 @@ class Outcome:
     def loose(self) -> bool:
         """Whether the statement is true by search or simulation alone, and far from an equality wherever it was searched."""
         true = self.verdict in (verdicts.HOLDS, verdicts.CORRECTED)
-        return true and self.claim.evidence in ("searched", "simulated") and self.margin > _LOOSE
+        return true and self.claim.evidence in ("searched", "simulated") and self.margin > _LOOSE_MARGIN
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,7 +226,7 @@ class Claim(Named):
 
     def all_mutants(self) -> tuple[Mapping[str, Any], ...]:
         """The given mutants; for an identity without any, one side multiplied by 1 + 1e-6."""
-        return self.mutants or (({"_nudge": _NUDGE},) if self.relation == verdicts.IDENTITY else ())
+        return self.mutants or (({"_nudge": _IDENTITY_NUDGE},) if self.relation == verdicts.IDENTITY else ())
 
     def rejects(self, mutant: Mapping[str, Any], evaluations: int, near: Point | None = None) -> bool:
         """Whether the check finds ``mutant`` to be false, looking first at the point ``near``."""
@@ -395,7 +395,7 @@ class Claim(Named):
         mutants: tuple[tuple[str, bool], ...],
     ) -> str:
         """Why the outcome differs from the record; empty if it does not."""
-        if worst.share < _FEWEST:
+        if worst.share < _MIN_ACCEPTED_SHARE:
             return f"only {worst.share:.2g} of the points drawn lie in the domain"
         if verdict != self.recorded:
             return f"the verdict is {verdict!r}, recorded is {self.recorded!r} (margin {worst.margin:.3g})"

@@ -20,11 +20,11 @@ RELATIONS = _table(
     "le ≤ leq ≤ ge ≥ geq ≥ ne ≠ neq ≠ approx ≈ equiv ≡ sim ∼ propto ∝ ll ≪ gg ≫ lesssim ≲ gtrsim ≳ preceq ⪯ succeq ⪰",
     "prec ≺ succ ≻ in ∈ notin ∉ subset ⊂ subseteq ⊆ to → rightarrow → Rightarrow ⇒ implies ⇒ iff ⇔ mapsto ↦",
 )
-_OPERATIONS = _table(
+_OPERATION_SIGNS = _table(
     "pm ± mp ∓ times × cdot · otimes ⊗ oplus ⊕ odot ⊙ vee ∨ wedge ∧ cup ∪ cap ∩ setminus ∖ ast * circ ∘ mid |"
 )
-_SPACED = RELATIONS | _OPERATIONS
-_SYMBOLS = {
+_SPACED_SIGNS = RELATIONS | _OPERATION_SIGNS
+_SYMBOL_SIGNS = {
     **_table(
         "alpha α beta β gamma γ delta δ epsilon ε zeta ζ eta η theta θ iota ι kappa κ lambda λ mu μ nu ν xi ξ pi π",
         "rho ρ sigma σ tau τ upsilon υ phi φ chi χ psi ψ omega ω varepsilon ε vartheta ϑ varphi φ varrho ϱ ell ℓ",
@@ -37,21 +37,32 @@ _SYMBOLS = {
     **dict.fromkeys((*",;: \\", "quad", "qquad"), " "),
     **{"!": ""},
 }
-_NAMES = (
+_FUNCTION_WORDS = (
     "log exp min max inf sup lim limsup liminf sin cos tan cot sec csc sinh cosh tanh coth arcsin arccos arctan "
     "ln det arg Pr deg dim ker gcd argmin argmax"
 )
-_FUNCTIONS = tuple(_NAMES.split())
-_FONTS = ("mathrm", "text", "operatorname", "mathbf", "mathcal", "mathit", "mathsf", "textbf", "textit", "boldsymbol")
-_ACCENTS = _table(
+_FUNCTION_NAMES = tuple(_FUNCTION_WORDS.split())
+_FONT_NAMES = (
+    "mathrm",
+    "text",
+    "operatorname",
+    "mathbf",
+    "mathcal",
+    "mathit",
+    "mathsf",
+    "textbf",
+    "textit",
+    "boldsymbol",
+)
+_ACCENT_SIGNS = _table(
     "hat \u0302 widehat \u0302 tilde \u0303 widetilde \u0303 bar \u0304 overline \u0304 vec \u20d7 dot \u0307"
 )
-_IGNORED = ("left", "right", "big", "Big", "bigl", "bigr", "Bigl", "Bigr", "displaystyle", "limits")
-_BLACKBOARD = _table("R ℝ E 𝔼 C ℂ N ℕ P ℙ Z ℤ Q ℚ 1 𝟙")
-_FRACTIONS = {("1", "2"): "½", ("1", "4"): "¼", ("3", "4"): "¾", ("1", "3"): "⅓", ("2", "3"): "⅔"}
-_RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻᵀᵀ′ᵝᵞᵟ*"
-_ABOVE = dict(zip("0123456789+−=()abcdefghijklmnoprstuvwxyzT⊤′βγδ*", _RAISED, strict=True))
-_BELOW = dict(zip("0123456789+−=()aehijklmnoprstuvxβγρφχ", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓᵦᵧᵨᵩᵪ", strict=True))
+_IGNORED_NAMES = ("left", "right", "big", "Big", "bigl", "bigr", "Bigl", "Bigr", "displaystyle", "limits")
+_BLACKBOARD_LETTERS = _table("R ℝ E 𝔼 C ℂ N ℕ P ℙ Z ℤ Q ℚ 1 𝟙")
+_FRACTION_SIGNS = {("1", "2"): "½", ("1", "4"): "¼", ("3", "4"): "¾", ("1", "3"): "⅓", ("2", "3"): "⅔"}
+_RAISED_SIGNS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻᵀᵀ′ᵝᵞᵟ*"
+_SUPERSCRIPT_OF = dict(zip("0123456789+−=()abcdefghijklmnoprstuvwxyzT⊤′βγδ*", _RAISED_SIGNS, strict=True))
+_SUBSCRIPT_OF = dict(zip("0123456789+−=()aehijklmnoprstuvxβγρφχ", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓᵦᵧᵨᵩᵪ", strict=True))
 
 
 def symbol(name: str) -> str:
@@ -60,7 +71,7 @@ def symbol(name: str) -> str:
     >>> symbol("le"), symbol("sigma"), symbol("log"), symbol("frac")
     ('≤', 'σ', 'log', '')
     """
-    return _SPACED.get(name) or _SYMBOLS.get(name) or (name if name in _FUNCTIONS else "")
+    return _SPACED_SIGNS.get(name) or _SYMBOL_SIGNS.get(name) or (name if name in _FUNCTION_NAMES else "")
 
 
 def plain(text: str) -> str:
@@ -82,7 +93,7 @@ def _group(tokens: Iterator[str]) -> str:
             break
         piece = _atom(token, tokens)
         letters = token not in ("^", "_") and piece[:1].isalnum() and found[-1:].isalpha()
-        apart = letters and (token[1:] in _FUNCTIONS or found.endswith(_FUNCTIONS))
+        apart = letters and (token[1:] in _FUNCTION_NAMES or found.endswith(_FUNCTION_NAMES))
         found += " " + piece if apart else piece
     return found
 
@@ -104,26 +115,26 @@ def _atom(token: str, tokens: Iterator[str]) -> str:
         return {"-": "−", "'": "′", "~": " "}.get(token, " " if token.isspace() else token)
     if name in ("frac", "tfrac", "dfrac"):
         over, under = _tidy(_argument(tokens)), _tidy(_argument(tokens))
-        return _FRACTIONS.get((over, under)) or f"{_over(over)}/{_one(under)}"
+        return _FRACTION_SIGNS.get((over, under)) or f"{_over(over)}/{_one(under)}"
     if name == "binom":
         return f"C({_tidy(_argument(tokens))}, {_tidy(_argument(tokens))})"
     if name == "sqrt":
         return f"√{_one(_tidy(_argument(tokens)))}"
-    if name in _ACCENTS:
+    if name in _ACCENT_SIGNS:
         inner = _argument(tokens)
-        return inner + _ACCENTS[name] if len(inner) == 1 else f"{name}({inner})"
+        return inner + _ACCENT_SIGNS[name] if len(inner) == 1 else f"{name}({inner})"
     if name == "mathbb":
-        return "".join(_BLACKBOARD.get(letter, letter) for letter in _argument(tokens))
-    if name in _FONTS:
+        return "".join(_BLACKBOARD_LETTERS.get(letter, letter) for letter in _argument(tokens))
+    if name in _FONT_NAMES:
         return _argument(tokens)
-    if name in _IGNORED:
+    if name in _IGNORED_NAMES:
         return ""
-    return f" {_SPACED[name]} " if name in _SPACED else _SYMBOLS.get(name, name)
+    return f" {_SPACED_SIGNS[name]} " if name in _SPACED_SIGNS else _SYMBOL_SIGNS.get(name, name)
 
 
 def _script(token: str, inner: str) -> str:
     """A superscript or subscript: Unicode letters if all of them exist, otherwise after ^ or _."""
-    small = _ABOVE if token == "^" else _BELOW
+    small = _SUPERSCRIPT_OF if token == "^" else _SUBSCRIPT_OF
     tight = inner.replace(" ", "")
     if tight and all(letter in small for letter in tight):
         return "".join(small[letter] for letter in tight)
@@ -138,7 +149,11 @@ def _over(text: str) -> str:
 
 def _one(text: str) -> str:
     """``text``, in brackets unless it is a number, one letter with scripts and accents, or a function value."""
-    hanging = "[" + re.escape("".join({*_ABOVE.values(), *_BELOW.values(), *_ACCENTS.values()} - {"*"})) + "]*"
+    hanging = (
+        "["
+        + re.escape("".join({*_SUPERSCRIPT_OF.values(), *_SUBSCRIPT_OF.values(), *_ACCENT_SIGNS.values()} - {"*"}))
+        + "]*"
+    )
     one = rf"[\d.]+|√?\w{hanging}(_\w+)?{hanging}|√?\w*\([^()]*\)|\|[^|]*\|{hanging}"
     return text if re.fullmatch(one, text) else f"({text})"
 

@@ -112,14 +112,14 @@ def _find(module: str, number: str, part: str) -> ListedClaim:
 
 
 FILE = "claims.csv"
-_COLUMNS = ("module", "number", "part", "recorded", "evidence")
+_LIST_COLUMNS = ("module", "number", "part", "recorded", "evidence")
 
 
 def written(claims: Iterable[ListedClaim]) -> str:
     """A list of claims as CSV."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(_COLUMNS)
+    table.writerow(_LIST_COLUMNS)
     for one in claims:
         table.writerow([one.module.rpartition(".")[2], one.number, one.part, one.recorded, one.evidence])
     return text.getvalue()

@@ -30,10 +30,10 @@ FATES = {
 }
 
 
-_MOVED = 0.003  #: relative change of a ratio that is noticed, beyond the spread of searches
-_MOST = 0.03  #: with the spread; where searches differ more, the largest ratio is not compared
-_DIGITS = 5  #: of a recorded ratio
-_ROUNDING = 1e-9  #: of ratios near 0
+_NOTICED_CHANGE = 0.003  #: relative change of a ratio that is noticed, beyond the spread of searches
+_MAX_SPREAD = 0.03  #: with the spread; where searches differ more, the largest ratio is not compared
+_RATIO_DIGITS = 5  #: of a recorded ratio
+_RATIO_ROUNDING = 1e-9  #: of ratios near 0
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Power:
 
 
 COUNTS = (*FATES, "of")
-_RATIOS = tuple(field.name for field in fields(Ratios))
+_RATIO_FIELDS = tuple(field.name for field in fields(Ratios))
 
 
 def ratio(margin: float) -> float:
@@ -121,7 +121,7 @@ def ratio(margin: float) -> float:
 
     Of sides that are not positive it is 1 less the margin.
     """
-    return float(f"{1 - margin:.{_DIGITS}g}")
+    return float(f"{1 - margin:.{_RATIO_DIGITS}g}")
 
 
 def moved(margin: float, smallest: Sequence[float], ratios: Ratios | None, thorough: bool = False) -> str:
@@ -132,8 +132,8 @@ def moved(margin: float, smallest: Sequence[float], ratios: Ratios | None, thoro
     """
     if ratios is None:
         return ""
-    allowed = _MOVED + 2 * ratios.spread
-    allowed = allowed if allowed <= _MOST else math.inf
+    allowed = _NOTICED_CHANGE + 2 * ratios.spread
+    allowed = allowed if allowed <= _MAX_SPREAD else math.inf
     if _differs(margin, ratios.largest, allowed, math.inf if thorough else allowed):
         return f"the largest ratio of the sides is {1 - margin:.4g}, recorded is {ratios.largest:.4g}"
     return "" if thorough else _different("largest", smallest, ratios.in_cases)
@@ -148,7 +148,7 @@ def _different(name: str, margins: Sequence[float], recorded: Sequence[float]) -
     if len(margins) != len(recorded):
         return f"there are {len(margins)} cases, recorded are {len(recorded)}"
     for margin, known in zip(margins, recorded, strict=True):
-        if _differs(margin, known, _MOVED, _MOVED):
+        if _differs(margin, known, _NOTICED_CHANGE, _NOTICED_CHANGE):
             return f"the {name} ratio of the sides in one case is {1 - margin:.4g}, recorded is {known:.4g}"
     return ""
 
@@ -156,17 +156,17 @@ def _different(name: str, margins: Sequence[float], recorded: Sequence[float]) -
 def _differs(margin: float, recorded: float, below: float, above: float) -> bool:
     """Whether the ratio of a margin lies outside of an interval around that recorded, whose ends are relative."""
     change = 1 - margin - recorded
-    return not (-below * abs(recorded) - _ROUNDING <= change <= above * abs(recorded) + _ROUNDING)
+    return not (-below * abs(recorded) - _RATIO_ROUNDING <= change <= above * abs(recorded) + _RATIO_ROUNDING)
 
 
 def written(powers: Mapping[str, Power]) -> str:
     """Numbers by claim as CSV."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(["claim", *COUNTS, *_RATIOS])
+    table.writerow(["claim", *COUNTS, *_RATIO_FIELDS])
     for claim, power in powers.items():
         counts = (getattr(power, name) for name in COUNTS)
-        values = [""] * len(_RATIOS) if power.ratios is None else vars(power.ratios).values()
+        values = [""] * len(_RATIO_FIELDS) if power.ratios is None else vars(power.ratios).values()
         ratios = (" ".join(map(str, value)) if isinstance(value, tuple) else value for value in values)
         table.writerow([claim, *counts, *ratios])
     return text.getvalue()

@@ -6,9 +6,9 @@ import numpy as np
 
 from corrnoise.theory.numerics.checks import Array
 
-_STEP = 0.02
-_U = _STEP * np.arange(-4000.0, 4001.0)
-_COSINE, _SINE = 1 / np.sqrt(1 + np.exp(2 * _U)), 1 / np.sqrt(1 + np.exp(-2 * _U))
+_GRID_STEP = 0.02
+_LOG_TANGENTS = _GRID_STEP * np.arange(-4000.0, 4001.0)
+_GRID_COSINES, _GRID_SINES = 1 / np.sqrt(1 + np.exp(2 * _LOG_TANGENTS)), 1 / np.sqrt(1 + np.exp(-2 * _LOG_TANGENTS))
 
 
 def circle_integral(integrand: Callable[[Array, Array], Array]) -> float:
@@ -17,7 +17,7 @@ def circle_integral(integrand: Callable[[Array, Array], Array]) -> float:
     The integrand becomes analytic in a strip and decays, so the error falls geometrically with the step: below 1e-13,
     relatively, for the moduli of ``modulus_at`` with gaps of at least 1e-12.
     """
-    return float((integrand(_COSINE, _SINE) / np.cosh(_U)).sum()) * _STEP * 2
+    return float((integrand(_GRID_COSINES, _GRID_SINES) / np.cosh(_LOG_TANGENTS)).sum()) * _GRID_STEP * 2
 
 
 def modulus_at(a: float, cosine: Array, sine: Array) -> Array:

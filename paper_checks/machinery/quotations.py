@@ -22,9 +22,9 @@ from corrnoise.paper_checks.machinery.mathematics import symbol
 from corrnoise.support import serialise
 
 OMISSION = "…"
-_SIGNS = "=≠≤≥<>≪≫≲≳≈⪯⪰∝∈∞∇+−"
-_SAME = str.maketrans({"⩽": "≤", "⩾": "≥", "≃": "≈", "∆": "Δ", "Ω": "Ω", "µ": "μ", "∑": "", "ı": "i"})
-_TOKEN = re.compile(
+_RELATION_SIGNS = "=≠≤≥<>≪≫≲≳≈⪯⪰∝∈∞∇+−"
+_SAME_LETTERS = str.maketrans({"⩽": "≤", "⩾": "≥", "≃": "≈", "∆": "Δ", "Ω": "Ω", "µ": "μ", "∑": "", "ı": "i"})
+_TOKEN_PATTERN = re.compile(
     r"\\(?:begin|end)\{\w+\*?\}(?:\{[lcr]+\})?|\\tag\{[^}]*\}|\\[A-Za-z]+|\\.|\(\s*\d{1,3}\s*\)|\$\$?|\n\s*\n|.",
     re.DOTALL,
 )
@@ -60,7 +60,7 @@ def placed_characters(text: str) -> Iterator[tuple[int, str]]:
     A hyphen is a minus between dollar signs only.  The number of an equation, in parentheses, is left out.
     """
     formula = ""
-    for found in _TOKEN.finditer(text):
+    for found in _TOKEN_PATTERN.finditer(text):
         token = found[0]
         if token in ("$", "$$"):
             formula = "" if formula else token
@@ -73,8 +73,8 @@ def placed_characters(text: str) -> Iterator[tuple[int, str]]:
             token = "−" if formula else ""
         elif token.startswith("(") and len(token) > 1:
             token = ""
-        for character in unicodedata.normalize("NFKC", token.translate(_SAME)).translate(_SAME):
-            if character.isalnum() or character in _SIGNS:
+        for character in unicodedata.normalize("NFKC", token.translate(_SAME_LETTERS)).translate(_SAME_LETTERS):
+            if character.isalnum() or character in _RELATION_SIGNS:
                 yield found.start(), character
 
 

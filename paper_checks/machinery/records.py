@@ -13,7 +13,7 @@ from corrnoise.paper_checks.machinery.power import powers
 from corrnoise.paper_checks.machinery.quotations import place
 from corrnoise.support.serialise import plain
 
-_CLAIM = (
+_CLAIM_FIELDS = (
     *("paper", "source", "name", "number", "part", "identifier"),
     *("printed", "reading", "transcription", "corrected", "undecided", "note"),
     *(
@@ -30,7 +30,7 @@ _CLAIM = (
     ),
     *("why_loose", "relation", "evidence", "recorded", "tolerance", "evaluations"),
 )
-_OUTCOME = ("verdict", "agrees", "reason", "margin", "tried", "accepted", "sharp", "elsewhere", "seconds")
+_OUTCOME_FIELDS = ("verdict", "agrees", "reason", "margin", "tried", "accepted", "sharp", "elsewhere", "seconds")
 
 
 def _described(value: Any) -> Any:
@@ -47,7 +47,7 @@ def _arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def claim_record(claim: Claim) -> dict[str, Any]:
     """A claim as it is written, without its function."""
-    record = {name: _described(getattr(claim, name)) for name in _CLAIM}
+    record = {name: _described(getattr(claim, name)) for name in _CLAIM_FIELDS}
     mutants = [_arguments(mutant) for mutant in claim.mutants]
     return record | {
         "place": place(claim),
@@ -64,7 +64,7 @@ def outcome_record(outcome: Outcome) -> dict[str, Any]:
     found = outcome.counterexample
     return {
         "claim": claim_record(outcome.claim),
-        **{name: _described(getattr(outcome, name)) for name in _OUTCOME},
+        **{name: _described(getattr(outcome, name)) for name in _OUTCOME_FIELDS},
         "why": plain_text(wording.reason(outcome)),
         "sharp_constant": outcome.claim.sharp,
         "sharp_interval": outcome.interval and [_described(outcome.interval.low), _described(outcome.interval.high)],

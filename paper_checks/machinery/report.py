@@ -38,14 +38,14 @@ from corrnoise.support.version import __version__, commit
 if TYPE_CHECKING:
     from corrnoise.figures.publication import PaperFigure
 
-_PACKAGE = "corrnoise.paper_checks.machinery"
+_OWN_PACKAGE = "corrnoise.paper_checks.machinery"
 
 
 def report_page(outcomes: Sequence[Outcome], papers: Sequence[Paper], figures: Iterable[PaperFigure] = ()) -> str:
     """The report on these outcomes, in this order, of claims of these papers as HTML, with these figures embedded."""
     library = Library()
     drawings = Drawings()
-    environment = templates(_PACKAGE)
+    environment = templates(_OWN_PACKAGE)
     environment.filters["prose"] = lambda text: prose(text, library.link)
     environment.filters["paragraphs"] = lambda text: paragraphs(text, library.link)
     environment.filters["dashed"] = lambda text: text.replace(" ", "-")
@@ -57,7 +57,7 @@ def report_page(outcomes: Sequence[Outcome], papers: Sequence[Paper], figures: I
         version=__version__,
         commit=commit(),
         date=_today(),
-        script=Markup(resource(_PACKAGE, "report.js")),
+        script=Markup(resource(_OWN_PACKAGE, "report.js")),
         names={"greek": GREEK, "abbreviations": ABBREVIATIONS},
         verdicts=_counted(VERDICTS, [outcome.verdict for outcome in outcomes]),
         evidence=_counted(EVIDENCE, [outcome.claim.evidence for outcome in outcomes]),
@@ -170,12 +170,12 @@ def _shortened(table: str) -> str:
     """A table with five digits of each number, which are enough for readers of the page; comments stay."""
 
     def short(line: str) -> str:
-        return line if line.startswith("#") else _NUMBER.sub(lambda number: f"{float(number[0]):.5g}", line)
+        return line if line.startswith("#") else _LONG_NUMBER.sub(lambda number: f"{float(number[0]):.5g}", line)
 
     return "".join(map(short, table.splitlines(keepends=True)))
 
 
-_NUMBER = re.compile(r"(?<![\w.])-?\d+\.\d{5,}(e[-+]\d+)?(?![\w.])")
+_LONG_NUMBER = re.compile(r"(?<![\w.])-?\d+\.\d{5,}(e[-+]\d+)?(?![\w.])")
 
 
 def _figure(figure: PaperFigure, drawings: Drawings) -> dict[str, Any]:

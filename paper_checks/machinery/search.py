@@ -20,9 +20,9 @@ from corrnoise.paper_checks.machinery.margins import least
 from corrnoise.theory.numerics.checks import Array
 
 ENTRIES = 8  #: of sides at most, of which each has a smallest margin of its own
-_CORNERS = 2**6
-_STARTS = 4
-_CANDIDATES = 2048
+_MAX_CORNERS = 2**6
+_DESCENT_STARTS = 4
+_CANDIDATE_POINTS = 2048
 _SMALLEST_STEP = 2.0**-30
 
 
@@ -47,7 +47,7 @@ class Worst:
 
 def _corners(dimension: int, seed: int) -> Iterator[Array]:
     """The corners of the cube; in many dimensions a random sample and those with at most one differing coordinate."""
-    if 2**dimension <= _CORNERS:
+    if 2**dimension <= _MAX_CORNERS:
         yield from (np.array(corner) for corner in product((0.0, 1.0), repeat=dimension))
         return
     for end in (0.0, 1.0):
@@ -56,7 +56,7 @@ def _corners(dimension: int, seed: int) -> Iterator[Array]:
             corner = np.full(dimension, end)
             corner[k] = 1 - end
             yield corner
-    yield from np.round(_sample(dimension, _CORNERS, seed))
+    yield from np.round(_sample(dimension, _MAX_CORNERS, seed))
 
 
 def _sample(dimension: int, points: int, seed: int) -> Array:
@@ -123,13 +123,13 @@ class _Search:
 
     def starts(self, apart: float) -> list[tuple[float, Array]]:
         """The best points that have no better point within ``apart`` in every coordinate: one for each valley."""
-        found = sorted(self.found, key=lambda entry: entry[0])[:_CANDIDATES]
+        found = sorted(self.found, key=lambda entry: entry[0])[:_CANDIDATE_POINTS]
         points = np.array([point for _, point in found])
         chosen: list[tuple[float, Array]] = []
         for k, (value, point) in enumerate(found):
             if (np.abs(points[:k] - point).max(axis=1) > apart).all():
                 chosen.append((value, point))
-        return chosen[:_STARTS]
+        return chosen[:_DESCENT_STARTS]
 
     def descend(self, value: float, point: Array, step: float, evaluations: int, rng: np.random.Generator) -> None:
         """Pattern search: move to the first better point along an axis or a random direction, or halve the step.

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
-_STEP = 1e-3  #: relative change that shows on which side of the value found the statement holds
-_ROUNDING = 1e-9
-_DIGITS = 5
+_RELATIVE_STEP = 1e-3  #: relative change that shows on which side of the value found the statement holds
+_SIDE_ROUNDING = 1e-9
+_SHOWN_DIGITS = 5
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ def outwards(value: float, sign: int) -> str:
     """
     if not math.isfinite(value):
         return f"{value:g}"
-    context = Context(prec=_DIGITS, rounding=ROUND_CEILING if sign > 0 else ROUND_FLOOR)
-    return f"{float(context.create_decimal(Decimal(value))):.{_DIGITS}g}"
+    context = Context(prec=_SHOWN_DIGITS, rounding=ROUND_CEILING if sign > 0 else ROUND_FLOOR)
+    return f"{float(context.create_decimal(Decimal(value))):.{_SHOWN_DIGITS}g}"
 
 
 def interval(margin: Callable[[float], float], found: float, proved: float | None) -> Interval | None:
@@ -53,14 +53,14 @@ def interval(margin: Callable[[float], float], found: float, proved: float | Non
     ``margin`` is a function of the constant, 0 at ``found``, which the worst case found gives.  ``proved`` is the constant
     for which the statement is proved, if it is; a relative difference to ``found`` of less than 1e-9 is rounding.
     """
-    step = _STEP * abs(found)
+    step = _RELATIVE_STEP * abs(found)
     more, less = margin(found + step), margin(found - step)
     if more == less:
         return None
     above = more > less
     if proved is None:
         proved = math.inf if above else -math.inf
-    elif math.isclose(found, proved, rel_tol=_ROUNDING):
+    elif math.isclose(found, proved, rel_tol=_SIDE_ROUNDING):
         found = proved
     return Interval(found, proved, found, above) if above else Interval(proved, found, found, above)
 

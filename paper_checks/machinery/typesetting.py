@@ -17,13 +17,13 @@ from corrnoise.simulations.extras import extra_module
 
 convert: Callable[[str], str] = extra_module("latex2mathml.converter", "ledger").convert
 
-_GROUPS = {"{": 1, r"\left": 1, "}": -1, r"\right": -1}
-_BRACKETS = {"(": 1, "[": 1, r"\{": 1, r"\langle": 1, ")": -1, "]": -1, r"\}": -1, r"\rangle": -1}
-_BARS = {"|", r"\|"}
-_RELATIONS = {*"=<>,;", *(rf"\{name}" for name in RELATIONS)}
-_TERMS = {"+", "-", r"\pm"}
-_SUM = 24  #: a piece longer than this many characters of LaTeX is cut at the next sign
-_WIDE = 24  #: a piece of more letters may be wider than a narrow screen and gets its own scroll bar
+_GROUP_DEPTH = {"{": 1, r"\left": 1, "}": -1, r"\right": -1}
+_BRACKET_DEPTH = {"(": 1, "[": 1, r"\{": 1, r"\langle": 1, ")": -1, "]": -1, r"\}": -1, r"\rangle": -1}
+_BAR_TOKENS = {"|", r"\|"}
+_RELATION_TOKENS = {*"=<>,;", *(rf"\{name}" for name in RELATIONS)}
+_TERM_SIGNS = {"+", "-", r"\pm"}
+_MAX_SUM_LENGTH = 24  #: a piece longer than this many characters of LaTeX is cut at the next sign
+_MAX_PIECE_LETTERS = 24  #: a piece of more letters may be wider than a narrow screen and gets its own scroll bar
 
 
 def prose(text: str, link: Callable[[str], Markup] = escape) -> Markup:
@@ -55,17 +55,17 @@ def paragraphs(text: str, link: Callable[[str], Markup] = escape) -> Markup:
 
 # -- prose -------------------------------------------------------------------------------------------------------------
 
-_SCRIPT = re.compile(r"(?<=\S)([_^])(?:\{([^{}]*)\}|([A-Za-z0-9]+|[α-ωΑ-Ω∞½*]))")
-_SIGNS = {"<=": "≤", ">=": "≥", "sqrt(": "√(", "sqrt ": "√"}
+_SCRIPT_PATTERN = re.compile(r"(?<=\S)([_^])(?:\{([^{}]*)\}|([A-Za-z0-9]+|[α-ωΑ-Ω∞½*]))")
+_TYPED_SIGNS = {"<=": "≤", ">=": "≥", "sqrt(": "√(", "sqrt ": "√"}
 
 
 def scripts(text: str) -> Markup:
     """Prose with ``x_k`` and ``x^{n+1}`` as subscripts and superscripts."""
-    for sign, shown in _SIGNS.items():
+    for sign, shown in _TYPED_SIGNS.items():
         text = text.replace(sign, shown)
     found = Markup()
     end = 0
-    for script in _SCRIPT.finditer(text):
+    for script in _SCRIPT_PATTERN.finditer(text):
         tag = "sub" if script[1] == "_" else "sup"
         inner = script[3] if script[2] is None else script[2]
         found += Markup("{}<{tag}>{}</{tag}>").format(text[end : script.start()], scripts(inner), tag=Markup(tag))
@@ -91,7 +91,7 @@ def display(latex: str) -> Markup:
 def _piece(mathml: str) -> Markup:
     """The MathML of a piece of a formula; wide ones stand in a box that scrolls."""
     short = _short(mathml)
-    wide = len(short.striptags()) > _WIDE
+    wide = len(short.striptags()) > _MAX_PIECE_LETTERS
     return Markup("<span class=wide>{}</span>").format(short) if wide else short
 
 
@@ -121,11 +121,11 @@ def _pieces(latex: str) -> Iterator[str]:
     brackets = 0
     bars = False
     for token in tokens(latex):
-        groups += _GROUPS.get(token, 0)
-        brackets += _BRACKETS.get(token, 0)
-        bars ^= token in _BARS and groups == 0
+        groups += _GROUP_DEPTH.get(token, 0)
+        brackets += _BRACKET_DEPTH.get(token, 0)
+        bars ^= token in _BAR_TOKENS and groups == 0
         piece += token
-        cut = (token in _RELATIONS and brackets == 0) or (token in _TERMS and len(piece) > _SUM)
+        cut = (token in _RELATION_TOKENS and brackets == 0) or (token in _TERM_SIGNS and len(piece) > _MAX_SUM_LENGTH)
         if cut and groups == 0 and not bars:
             yield piece
             piece = ""

@@ -224,7 +224,7 @@ def test_limits_are_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
         storage._require_small({"a": [large]})
     with pytest.raises(ValueError, match="nested at most 3 deep"):
         storage._require_small(nested(4))
-    monkeypatch.setattr(storage, "_NESTED", 30)
+    monkeypatch.setattr(storage, "_MAX_NESTED_MECHANISMS", 30)
     storage._require_small(nested(4))
 
 

@@ -23,7 +23,7 @@ from corrnoise.support.files import write_whole
 from corrnoise.support.progress import progress_line
 from tools.mutation import kills, record, sources, workshop
 
-_SURVIVORS = 3  # claims at most whose survivors are listed without being asked
+_MAX_LISTED_CLAIMS = 3  # claims at most whose survivors are listed without being asked
 NO_REASON = "true as far as searched, and no reason is written down"
 
 
@@ -45,7 +45,9 @@ def _parser() -> ArgumentParser:
     claims.add_argument("names", metavar="PAPER|CLAIM", nargs="*", help="as for corrnoise check (default: all)")
     claims.add_argument("--jobs", type=jobs, default=-1, metavar="N", help="number of processes (default: the cores)")
     claims.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the sample (default: 0, the record)")
-    claims.add_argument("--details", action="store_true", help=f"list survivors (default: of {_SURVIVORS} claims)")
+    claims.add_argument(
+        "--details", action="store_true", help=f"list survivors (default: of {_MAX_LISTED_CLAIMS} claims)"
+    )
     claims.add_argument(
         "--record", action="store_true", help="keep results in tools/mutation/claims.json, try only what changed since"
     )
@@ -79,7 +81,7 @@ def _by_claims(arguments: Namespace) -> int:
             print(f"note: {remark}", file=sys.stderr)
         numbers = record.numbers(record.recorded(), [one.claim for one in claims_of()])
         write_whole(record.NUMBERS, written(numbers))
-    print(_table(chosen, found, details=arguments.details or len(chosen) <= _SURVIVORS))
+    print(_table(chosen, found, details=arguments.details or len(chosen) <= _MAX_LISTED_CLAIMS))
     return 0
 
 

@@ -18,13 +18,26 @@ FROZEN = "__frozen__"  #: the name under which changed code finds the function t
 FREEZING = "quantity to constant"
 #: Changes that replace a formula by an unrelated one.  The ledger's sample has none of them.
 GROSS = ("exchange an operator", "step a number")
-_LIBRARIES = {"np", "math", "m", "linalg", "special"}
+_LIBRARY_NAMES = {"np", "math", "m", "linalg", "special"}
 _TO_MAXIMUM = {"sum": "max", "fsum": "max", "max": "min", "min": "max", "maximum": "minimum", "minimum": "maximum"}
-_SYMMETRIC = {"max", "min", "maximum", "minimum", "hypot", "agm", "twice"}
-_LONGEST = 60  #: characters of an expression in a description
-_BUILTINS = {"float", "int", "abs", "len", "range", "bool", "str", "tuple", "list", "zip", "enumerate", "isinstance"}
-_WHOLE = {"int", "round"}  #: make an index or a count of a number
-_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
+_SYMMETRIC_FUNCTIONS = {"max", "min", "maximum", "minimum", "hypot", "agm", "twice"}
+_MAX_SHOWN_CHARACTERS = 60  #: characters of an expression in a description
+_BUILTIN_NAMES = {
+    "float",
+    "int",
+    "abs",
+    "len",
+    "range",
+    "bool",
+    "str",
+    "tuple",
+    "list",
+    "zip",
+    "enumerate",
+    "isinstance",
+}
+_WHOLE_FUNCTIONS = {"int", "round"}  #: make an index or a count of a number
+_ARITHMETIC_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 
 
 class Change(NamedTuple):
@@ -61,7 +74,7 @@ def _of_library(call: ast.Call) -> bool:
     while isinstance(first, ast.Attribute):
         first = first.value
     name = _name(call.func)
-    known = isinstance(first, ast.Name) and first.id in _LIBRARIES | _BUILTINS
+    known = isinstance(first, ast.Name) and first.id in _LIBRARY_NAMES | _BUILTIN_NAMES
     return known or name in _TO_MAXIMUM or name[:1].isupper() or name in ("number", "astype", "any", "all", "items")
 
 
@@ -95,7 +108,7 @@ def _inner_products(node: ast.BinOp) -> Iterator[tuple[str, ast.expr]]:
     yield "sum to maximum", ast.Call(ast.Attribute(product, "max", ast.Load()), [], [])
 
 
-_OPERATORS: dict[type[ast.operator], Callable[[ast.BinOp], Iterator[tuple[str, ast.expr]]]] = {
+_OPERATOR_CHANGES: dict[type[ast.operator], Callable[[ast.BinOp], Iterator[tuple[str, ast.expr]]]] = {
     ast.Add: _sums,
     ast.Sub: _sums,
     ast.Mult: _products,
@@ -139,7 +152,7 @@ def _calls(node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
             yield "scale a quantity", _times(factor, node)
         yield FREEZING, _frozen(node)
     swappable = len(node.args) > 1 and not any(isinstance(argument, ast.Starred) for argument in node.args)
-    if swappable and name not in _SYMMETRIC and not _of_library(node):
+    if swappable and name not in _SYMMETRIC_FUNCTIONS and not _of_library(node):
         yield "exchange arguments", with_arguments([node.args[1], node.args[0], *node.args[2:]])
 
 
@@ -149,8 +162,8 @@ def _frozen(node: ast.expr) -> ast.expr:
 
 def _expressions(node: ast.expr, scalars: set[str]) -> Iterator[tuple[str, ast.expr]]:
     """The changes of one expression; ``scalars`` are the names of arguments."""
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        yield from _OPERATORS[type(node.op)](node)
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATOR_CHANGES:
+        yield from _OPERATOR_CHANGES[type(node.op)](node)
         yield from _exchanged(node)
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         yield "exchange an operator", node.operand
@@ -170,8 +183,8 @@ def _expressions(node: ast.expr, scalars: set[str]) -> Iterator[tuple[str, ast.e
 
 def _exchanged(node: ast.BinOp) -> Iterator[tuple[str, ast.expr]]:
     """Other operators in the place of one; a sum for a difference is a change of sign."""
-    if type(node.op) in _ARITHMETIC:
-        for other in _ARITHMETIC:
+    if type(node.op) in _ARITHMETIC_OPERATORS:
+        for other in _ARITHMETIC_OPERATORS:
             if other is not type(node.op) and {other, type(node.op)} != {ast.Add, ast.Sub}:
                 yield "exchange an operator", ast.BinOp(node.left, other(), node.right)
 
@@ -195,7 +208,7 @@ class _Places(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         """The function that is called is no expression of its own, but the object before the dot is."""
-        if isinstance(node.func, ast.Name) and node.func.id in _WHOLE:
+        if isinstance(node.func, ast.Name) and node.func.id in _WHOLE_FUNCTIONS:
             return
         self.found.append(node)
         if isinstance(node.func, ast.Attribute):
@@ -255,4 +268,4 @@ def changed(function: ast.FunctionDef, change: Change) -> tuple[str, ast.Functio
 def short(text: str) -> str:
     """The text of an expression, cut where it is long."""
     text = text.replace(f"{FROZEN}(", "constant(")
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return text if len(text) <= _MAX_SHOWN_CHARACTERS else text[: _MAX_SHOWN_CHARACTERS - 1] + "…"

@@ -41,15 +41,15 @@ from tools.mutation.sources import in_turn
 MOST = 12  #: mutants of one claim that are not inert, a seeded sample in which all kinds have equal parts
 TELLING = 6  #: more are drawn until so many tell
 DRAWN = 72  #: mutants of one claim that are compared with it, at most
-_POINTS = (
+_POINT_SEARCHES = (
     16  #: points inside of the cube at which a mutant is compared with its claim, as many on its faces, and the worst
 )
-_SAME = 1e-12
-_ROUNDING = 1e-12  #: of the searches that tell how far the largest ratio can be found again
-_SEARCHES = 3
+_SAME_VALUE = 1e-12
+_RATIO_ROUNDING = 1e-12  #: of the searches that tell how far the largest ratio can be found again
+_RATIO_SEARCHES = 3
 _SAME_PLACE = 1e-3  #: relative changes of it that are no spread
-_SECONDS = 30.0  #: a mutant that takes longer is undefined
-_MEMORY = 2**31  #: bytes; a mutant that needs more has no value
+_MAX_MUTANT_SECONDS = 30.0  #: a mutant that takes longer is undefined
+_MAX_MUTANT_BYTES = 2**31  #: bytes; a mutant that needs more has no value
 
 
 def _names(functions: Sequence[FunctionType]) -> tuple[str, ...]:
@@ -60,7 +60,7 @@ def _names(functions: Sequence[FunctionType]) -> tuple[str, ...]:
 
 def _points(claim: Claim) -> list[Any]:
     """Points at which mutants are compared, a few of all kinds; fewer for claims that take long, of few evaluations."""
-    points = sample_points(claim.domain.size, _POINTS)
+    points = sample_points(claim.domain.size, _POINT_SEARCHES)
     most = min(len(points), max(claim.evaluations // 2, 4))
     return [points[k] for k in np.linspace(0, len(points) - 1, most).round().astype(int)]
 
@@ -73,7 +73,9 @@ def _worst(claim: Claim, rng: np.random.Generator | None = None) -> Worst:
             margins = claim.margins(claim.domain.arguments(point))
         except Exception:  # a mutant may do anything
             return np.nan
-        return margins if rng is None else margins + _ROUNDING * np.fmax(abs(margins), 1e-3) * rng.standard_normal()
+        return (
+            margins if rng is None else margins + _RATIO_ROUNDING * np.fmax(abs(margins), 1e-3) * rng.standard_normal()
+        )
 
     return worst_case(
         margins_at,
@@ -90,7 +92,7 @@ def _ratios(claim: Claim, worst: Worst) -> Ratios | None:
     if claim.relation != INEQUALITY or np.isnan(worst.margin):
         return None
     largest = ratio(worst.margin)
-    others = [1 - _worst(claim, np.random.default_rng(seed)).margin for seed in range(_SEARCHES)]
+    others = [1 - _worst(claim, np.random.default_rng(seed)).margin for seed in range(_RATIO_SEARCHES)]
     most = max(abs(other - largest) for other in others) / abs(largest) if largest else 0.0
     spread = 0.0 if most < _SAME_PLACE else float(f"{most:.2g}")
     return Ratios(largest, spread, tuple(map(ratio, worst.smallest)), tuple(map(ratio, worst.medians)))
@@ -113,7 +115,9 @@ def is_at_others(claim: Claim, points: Sequence[Any], found: Sequence[Array]) ->
             others = np.array(points)
             others[:, place] = start + slope * others[:, place]
             pairs = zip(found, (_sides(claim, point) for point in others), strict=True)
-            if all(a.shape == b.shape and np.allclose(a, b, rtol=_SAME, atol=0, equal_nan=True) for a, b in pairs):
+            if all(
+                a.shape == b.shape and np.allclose(a, b, rtol=_SAME_VALUE, atol=0, equal_nan=True) for a, b in pairs
+            ):
                 return True
     return False
 
@@ -149,12 +153,12 @@ def fate(
             return "undefined", least
         change = np.asarray(found) - np.asarray(margins)
         refused = bool((np.isnan(found) & ~np.isnan(margins)).any())
-        if not refused and np.nanmax(np.abs(change), initial=0.0) <= max(_SAME, claim.tolerance):
+        if not refused and np.nanmax(np.abs(change), initial=0.0) <= max(_SAME_VALUE, claim.tolerance):
             return "equal", least
         rise = np.minimum(found, 1.0) - np.minimum(
             margins, 1.0
         )  # beyond 1 the smaller side is negative, the larger is not
-        if not refused and claim.relation == INEQUALITY and np.nanmin(rise, initial=0.0) >= -_SAME:
+        if not refused and claim.relation == INEQUALITY and np.nanmin(rise, initial=0.0) >= -_SAME_VALUE:
             return "weaker", least
         worst = _worst(claim)
         if worst.margin < -claim.tolerance:
@@ -214,13 +218,13 @@ def kills(claim: Claim, most: int = MOST, seed: int = 0) -> Kills:
             break
         end = "weaker" if is_case(claim, mutant) else "undefined"
         least = np.nan
-        with suppress(OutOfTimeError), memory_limit(_MEMORY), time_limit(_SECONDS):
+        with suppress(OutOfTimeError), memory_limit(_MAX_MUTANT_BYTES), time_limit(_MAX_MUTANT_SECONDS):
             if end != "weaker":
                 end, least = fate(claim, mutant, points, margins, kept)
-        with suppress(OutOfTimeError), memory_limit(_MEMORY), time_limit(_SECONDS):
+        with suppress(OutOfTimeError), memory_limit(_MAX_MUTANT_BYTES), time_limit(_MAX_MUTANT_SECONDS):
             if end == "survived" and agrees:
                 end = noticed(claim, mutant, ratios, kept)
-        with suppress(OutOfTimeError), memory_limit(_MEMORY), time_limit(_SECONDS):
+        with suppress(OutOfTimeError), memory_limit(_MAX_MUTANT_BYTES), time_limit(_MAX_MUTANT_SECONDS):
             if end == "survived" and any(
                 noticed(other, mutant, None, kept) == "noticed" for other in _identities(mutant) if other is not claim
             ):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-_PACKAGE = "corrnoise"
+_OWN_PACKAGE = "corrnoise"
 
 
 @cache
@@ -19,13 +19,13 @@ def _imports(path: Path) -> tuple[tuple[str, ...], ...]:
             parts = tuple(node.module.split("."))
             names += [parts, *((*parts, alias.name) for alias in node.names)]
         elif isinstance(node, ast.Name) and node.id == "import_module":
-            names.append((_PACKAGE,))  # of any module
+            names.append((_OWN_PACKAGE,))  # of any module
     return tuple(names)
 
 
 def _files(root: Path, parts: tuple[str, ...]) -> Iterator[Path]:
     """The file of a module of the package, with the packages around it, or of a helper of the tests."""
-    if parts[0] == _PACKAGE:
+    if parts[0] == _OWN_PACKAGE:
         for depth in range(2, len(parts) + 1):
             stem = root.joinpath(*parts[1:depth])
             yield from (path for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.is_file())
@@ -48,9 +48,9 @@ def reaches(root: Path, test: Path, module: str) -> bool:
             continue
         seen.add(path)
         names = _imports(path)
-        if not any(parts[0] == _PACKAGE for parts in names) and path == test:
+        if not any(parts[0] == _OWN_PACKAGE for parts in names) and path == test:
             return True  # it knows the module under some other name
-        if (_PACKAGE,) in names:
+        if (_OWN_PACKAGE,) in names:
             return True
         for parts in names:
             left += _files(root, parts)

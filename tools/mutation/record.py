@@ -28,7 +28,7 @@ from corrnoise.support.serialise import digest
 RECORD = Path(__file__).with_name("claims.json")
 REASONS = Path(__file__).with_name("claims_survivors.json")
 FEW = "few are killed"  #: in the place of a mutant, for the reason why fewer than half are killed or noticed
-_HALF = 0.5
+_HALF_CASES = 0.5
 NUMBERS = Path(__file__).parents[2] / "paper_checks" / FILE
 
 
@@ -58,7 +58,7 @@ class Kills:
     def needs_reason(self) -> bool:
         """Whether fewer than half of the telling mutants are killed or noticed, or none tells; not without mutants."""
         rate = self.power.noticed_rate
-        return self.of > 0 and (rate is None or rate < _HALF)
+        return self.of > 0 and (rate is None or rate < _HALF_CASES)
 
 
 def source_of(claim: Claim, functions: Sequence[str] = ()) -> str:

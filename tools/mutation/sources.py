@@ -20,7 +20,7 @@ _SILENT_CALLS = {
     *("reshape", "empty", "zeros", "ones", "full"),
 }
 _SILENT_KEYWORDS = {"axis", "ndim", "kind", "length", "interval", "initial"}
-_ROUNDOFF = {"UNIT_ROUNDOFF", "_DOUBLE_DOUBLE_UNIT"}
+_ROUNDOFF_NAMES = {"UNIT_ROUNDOFF", "_DOUBLE_DOUBLE_UNIT"}
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def _silent(node: ast.AST) -> set[int]:
         return _all(node.test)
     if isinstance(node, ast.Raise | ast.JoinedStr):
         return _all(node)
-    if isinstance(node, ast.BinOp) and any(getattr(part, "id", "") in _ROUNDOFF for part in ast.walk(node)):
+    if isinstance(node, ast.BinOp) and any(getattr(part, "id", "") in _ROUNDOFF_NAMES for part in ast.walk(node)):
         return {id(node)} if isinstance(node.op, ast.Add | ast.Sub) else _all(node)
     if isinstance(node, ast.Call):
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

@@ -25,7 +25,7 @@ from tools.mutation.sources import Mutant
 
 ROOT = Path(__file__).parents[2]
 REQUIRED = 0.95
-_SECONDS = 600  # a test run that takes longer is killed, and so is its mutant
+_MAX_RUN_SECONDS = 600  # a test run that takes longer is killed, and so is its mutant
 _LEFT_BEHIND = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "corrnoise-*", "*.nbi", "*.nbc")
 
 
@@ -46,7 +46,7 @@ class Workshop:
         time = path.stat().st_mtime + self.clock
         os.utime(path, (time, time))
 
-    def _passes(self, *tests: str, seconds: float = _SECONDS, processes: int = 0) -> bool:
+    def _passes(self, *tests: str, seconds: float = _MAX_RUN_SECONDS, processes: int = 0) -> bool:
         environment = {**os.environ, "PYTHONPATH": str(self.root / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider"]
         command += ["-n", str(processes), *tests]
@@ -83,7 +83,7 @@ class Workshop:
     def check_itself(self, modules: Iterable[str], jobs: int) -> None:
         """Refuse to start where the tests fail without any mutant: everything would count as killed."""
         tests = sorted({test for module in modules for stage in self.stages(module) for test in stage})
-        if tests and not self._passes(*tests, seconds=5 * _SECONDS, processes=jobs):
+        if tests and not self._passes(*tests, seconds=5 * _MAX_RUN_SECONDS, processes=jobs):
             raise RuntimeError(f"the tests fail without any mutant: pytest -m 'not slow' {' '.join(tests)}")
 
     def survives(self, mutant: Mutant) -> bool:

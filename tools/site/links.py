@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-_LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "object": "data"}
+_LOADED_ATTRIBUTES = {"script": "src", "img": "src", "iframe": "src", "source": "src", "object": "data"}
 
 
 class _Page(HTMLParser):
@@ -28,8 +28,8 @@ class _Page(HTMLParser):
             self.links.append(given["href"])
         if tag == "link" and given.get("rel") in ("stylesheet", "icon", "preload"):
             self.loaded.append(given["href"])
-        if _LOADED.get(tag) in given:
-            self.loaded.append(given[_LOADED[tag]])
+        if _LOADED_ATTRIBUTES.get(tag) in given:
+            self.loaded.append(given[_LOADED_ATTRIBUTES[tag]])
 
 
 def faults(site: Path) -> Iterator[str]:

@@ -35,14 +35,14 @@ def write_reference(source: Path) -> None:
     for room in rooms:
         (folder / f"{room}.md").write_text(_room(room, folder), encoding="utf-8")
     contents = "\n".join(f"{room}" for room in rooms)
-    index = f"# Public names\n\n{_LEGEND}\n\n```{{toctree}}\n{contents}\n```\n"
+    index = f"# Public names\n\n{_STABILITY_NOTE}\n\n```{{toctree}}\n{contents}\n```\n"
     (folder / "index.md").write_text(index, encoding="utf-8")
     (source / "command-line.md").write_text(_command_line(), encoding="utf-8")
     (source / "families.md").write_text(_families(), encoding="utf-8")
     (source / "claims.md").write_text(_claims(), encoding="utf-8")
 
 
-_LEGEND = """`import corrnoise as cn` gives all of these names. They, the command line and the files that are saved stay
+_STABILITY_NOTE = """`import corrnoise as cn` gives all of these names. They, the command line and saved files stay
 stable; other modules may move from one version to the next."""
 
 

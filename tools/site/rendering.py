@@ -10,7 +10,7 @@ from latex2mathml.converter import convert
 
 from corrnoise.paper_checks.machinery.typesetting import mathematics
 
-_DOLLARS = re.compile(r"(?<![\\$\w])\$([^$\n]+(?:\n[^$\n]+)*)\$(?![$\w])")
+_DOLLAR_FORMULA = re.compile(r"(?<![\\$\w])\$([^$\n]+(?:\n[^$\n]+)*)\$(?![$\w])")
 
 
 def _inline(translator: Any, node: nodes.math) -> None:
@@ -25,7 +25,7 @@ def _display(translator: Any, node: nodes.math_block) -> None:
 
 def _marked(text: str) -> str:
     """A docstring with formulas between dollar signs as roles; other bars outside of code are bars, and no markup."""
-    pieces = re.split(r"(``.+?``|:math:`[^`]*`|^ *(?:>>>|\.\.\.) .*$)", _DOLLARS.sub(_role, text), flags=re.M)
+    pieces = re.split(r"(``.+?``|:math:`[^`]*`|^ *(?:>>>|\.\.\.) .*$)", _DOLLAR_FORMULA.sub(_role, text), flags=re.M)
     return "".join(piece if k % 2 else piece.replace("|", r"\|") for k, piece in enumerate(pieces))
 
 

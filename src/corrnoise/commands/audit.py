@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 SUMMARY = "audit a training loop: is it as private as the design claims, and is its noise as claimed?"
 EXAMPLE = "corrnoise audit design --loop my_training:release --output audit.json"
 
-_NUMBERS = ("factor", "canaries", "idle", "runs", "restarts", "grid", "level", "seed")
-_STATUS = {"nothing found": 0, "noise not as claimed": 1, "not private as claimed": 1, "could not be audited": 2}
+_NUMBER_OPTIONS = ("factor", "canaries", "idle", "runs", "restarts", "grid", "level", "seed")
+_EXIT_STATUS = {"nothing found": 0, "noise not as claimed": 1, "not private as claimed": 1, "could not be audited": 2}
 
 
 def _loop(text: str) -> tuple[str, str]:
@@ -69,7 +69,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Audit, print the report, and return the exit status."""
     try:
-        with names_as_typed(*_NUMBERS):
+        with names_as_typed(*_NUMBER_OPTIONS):
             found = _audited(arguments)
     except (ArithmeticError, ImportError, OSError, ValueError) as error:
         print("corrnoise: error:", " ".join(str(error).split()), file=sys.stderr)
@@ -78,7 +78,7 @@ def run(arguments: Namespace) -> int:
     if arguments.output:
         write_whole(Path(arguments.output), json.dumps(_described(found), indent=1) + "\n")
         print(arguments.output)
-    return _STATUS[found.verdict]
+    return _EXIT_STATUS[found.verdict]
 
 
 def _audited(arguments: Namespace) -> Audit:

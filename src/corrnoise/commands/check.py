@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 SUMMARY = "check the claims of the papers: verdict, evidence, sharp constant, counterexamples"
 EXAMPLE = "corrnoise check Lemma C.21 --thorough"
-_DETAILED = 3  # claims at most that are shown in detail without being asked
-_COLOURS = {
+_MAX_DETAILED_CLAIMS = 3  # claims at most that are shown in detail without being asked
+_VERDICT_COLOURS = {
     "holds": "32",
     "holds corrected": "33",
     "false": "31",
@@ -40,7 +40,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     claims.add_arguments(parser)
     parser.add_argument("--list", action="store_true", help="list the claims as recorded and stop")
     parser.add_argument(
-        "--details", action="store_true", help=f"details of each claim (default: of {_DETAILED} at most)"
+        "--details", action="store_true", help=f"details of each claim (default: of {_MAX_DETAILED_CLAIMS} at most)"
     )
     parser.add_argument("--json", action="store_true", help="print everything that was found as JSON")
     parser.add_argument("--output", metavar="FILE", help="write to this file instead of the terminal")
@@ -97,7 +97,7 @@ def _report(outcomes: Sequence[Outcome], *, detailed: bool, terminal: bool) -> s
     """A table with a reason for each verdict, or details of each claim; then a legend and a summary line."""
     width = max(shutil.get_terminal_size((100, 24)).columns, 60)
     coloured = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    if detailed or len(outcomes) <= _DETAILED:
+    if detailed or len(outcomes) <= _MAX_DETAILED_CLAIMS:
         parts = [_details(outcome, width, coloured) for outcome in outcomes]
     else:
         parts = [*_tables(outcomes, width if terminal else None, coloured), _legend(outcomes, width)]
@@ -105,7 +105,7 @@ def _report(outcomes: Sequence[Outcome], *, detailed: bool, terminal: bool) -> s
 
 
 def _painted(text: str, outcome: Outcome, coloured: bool) -> str:
-    code = _COLOURS[outcome.verdict] if outcome.agrees else "1;31"
+    code = _VERDICT_COLOURS[outcome.verdict] if outcome.agrees else "1;31"
     return f"\x1b[{code}m{text}\x1b[0m" if coloured else text
 
 

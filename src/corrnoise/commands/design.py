@@ -23,19 +23,23 @@ EXAMPLE = (
 )
 SAMPLINGS = ("best", "none", "poisson", "cyclic-poisson", "balls-in-bins")
 ORDERS = ("fixed", "reshuffled", "min-sep")
-_NUMBER: dict[str, Any] = {"type": float, "metavar": "X"}
-_COUNT: dict[str, Any] = {"type": int, "metavar": "N"}
+_NUMBER_OPTION: dict[str, Any] = {"type": float, "metavar": "X"}
+_COUNT_OPTION: dict[str, Any] = {"type": int, "metavar": "N"}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.usage = f"{parser.prog} --epsilon X --delta X --examples N --batch-size N --epochs N [more, see below]"
     usual = parser.add_argument_group("what is usually given")
-    usual.add_argument("--epsilon", **_NUMBER, help="epsilon of (epsilon, delta)-differential privacy of the run")
-    usual.add_argument("--delta", **_NUMBER, help="delta, with --epsilon")
-    usual.add_argument("--examples", **_COUNT, help="number of examples of the data; the rest of an epoch is left out")
-    usual.add_argument("--batch-size", **_COUNT, help="examples a step (default: 1)")
-    usual.add_argument("--epochs", **_COUNT, help="times that the data are visited (default: 1)")
+    usual.add_argument(
+        "--epsilon", **_NUMBER_OPTION, help="epsilon of (epsilon, delta)-differential privacy of the run"
+    )
+    usual.add_argument("--delta", **_NUMBER_OPTION, help="delta, with --epsilon")
+    usual.add_argument(
+        "--examples", **_COUNT_OPTION, help="number of examples of the data; the rest of an epoch is left out"
+    )
+    usual.add_argument("--batch-size", **_COUNT_OPTION, help="examples a step (default: 1)")
+    usual.add_argument("--epochs", **_COUNT_OPTION, help="times that the data are visited (default: 1)")
     usual.add_argument(
         "--sampling",
         choices=SAMPLINGS,
@@ -56,8 +60,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def _add_run(parser: ArgumentParser) -> None:
     run = parser.add_argument_group("the run, in other words")
-    run.add_argument("--steps", **_COUNT, help="number of steps of the run, in place of --examples")
-    run.add_argument("--steps-per-epoch", **_COUNT, help="number of steps of an epoch, in place of --examples")
+    run.add_argument("--steps", **_COUNT_OPTION, help="number of steps of the run, in place of --examples")
+    run.add_argument("--steps-per-epoch", **_COUNT_OPTION, help="number of steps of an epoch, in place of --examples")
     run.add_argument(
         "--order",
         choices=ORDERS,
@@ -65,11 +69,13 @@ def _add_run(parser: ArgumentParser) -> None:
         help="the promise of the loop that loads the data: the SAME order in every epoch, any order in each, or "
         "visits that are at least an epoch, or --separation steps, apart (default: fixed)",
     )
-    run.add_argument("--separation", **_COUNT, help="least number of steps between two visits, for --order min-sep")
-    run.add_argument("--visits", **_COUNT, help="most visits of an example, for --order min-sep (default: any)")
+    run.add_argument(
+        "--separation", **_COUNT_OPTION, help="least number of steps between two visits, for --order min-sep"
+    )
+    run.add_argument("--visits", **_COUNT_OPTION, help="most visits of an example, for --order min-sep (default: any)")
     budget = parser.add_argument_group("the budget, in other words")
-    budget.add_argument("--rho", **_NUMBER, help="zero-concentrated differential privacy, in place of --epsilon")
-    budget.add_argument("--clip-norm", **_NUMBER, default=1.0, help="of the gradients (default: 1)")
+    budget.add_argument("--rho", **_NUMBER_OPTION, help="zero-concentrated differential privacy, in place of --epsilon")
+    budget.add_argument("--clip-norm", **_NUMBER_OPTION, default=1.0, help="of the gradients (default: 1)")
     budget.add_argument(
         "--adjacency",
         choices=("zero-out", "replace-one"),
@@ -83,15 +89,17 @@ def _add_run(parser: ArgumentParser) -> None:
         help="the only family to be tried, such as BLT; the site lists all names",
     )
     noise.add_argument("--baselines", action="store_true", help="compare all families of noise in the literature, too")
-    noise.add_argument("--parameters", **_COUNT, help="size of the model, for the bytes of memory in the report")
+    noise.add_argument("--parameters", **_COUNT_OPTION, help="size of the model, for the bytes of memory in the report")
     noise.add_argument(
         "--output", metavar="DIR", default="corrnoise-design", help="folder for the files (default: %(default)s)"
     )
     noise.add_argument("--force", action="store_true", help="overwrite the files of a design that is in the folder")
     optimiser = parser.add_argument_group("the optimiser, where no problem is given")
-    optimiser.add_argument("--momentum", **_NUMBER, default=0.0, help="of the optimiser (default: 0)")
-    optimiser.add_argument("--weight-decay", **_NUMBER, default=0.0, help="of the optimiser (default: 0)")
-    optimiser.add_argument("--cool-down", **_NUMBER, help="share of the run in which the learning rate falls to 0")
+    optimiser.add_argument("--momentum", **_NUMBER_OPTION, default=0.0, help="of the optimiser (default: 0)")
+    optimiser.add_argument("--weight-decay", **_NUMBER_OPTION, default=0.0, help="of the optimiser (default: 0)")
+    optimiser.add_argument(
+        "--cool-down", **_NUMBER_OPTION, help="share of the run in which the learning rate falls to 0"
+    )
     optimiser.add_argument("--learning-rates", metavar="FILE", help="learning rates of all steps, one a line, or .npy")
 
 
@@ -106,20 +114,24 @@ def _add_problem(parser: ArgumentParser) -> None:
     )
     problem.add_argument(
         "--dimension",
-        **_COUNT,
+        **_COUNT_OPTION,
         help="number of eigenvalues k^-a, k = 1, 2, ...; with --strong-convexity, of parameters",
     )
-    problem.add_argument("--decay", **_NUMBER, help="a of the eigenvalues k^-a (default: 1)")
+    problem.add_argument("--decay", **_NUMBER_OPTION, help="a of the eigenvalues k^-a (default: 1)")
     problem.add_argument(
-        "--strong-convexity", **_NUMBER, help="mu of a strongly convex loss, for which bounds are known"
+        "--strong-convexity", **_NUMBER_OPTION, help="mu of a strongly convex loss, for which bounds are known"
     )
-    problem.add_argument("--smoothness", **_NUMBER, help="L of a strongly convex loss")
-    problem.add_argument("--learning-rate", **_NUMBER, help="eta, of the mean gradient of a batch")
-    problem.add_argument("--residual-std", **_NUMBER, help="of the residuals of linear regression (default: 0)")
-    problem.add_argument("--kurtosis", **_NUMBER, help="of the inputs of linear regression (default: 3, Gaussian)")
-    problem.add_argument("--gradient-noise-std", **_NUMBER, help="of a strongly convex loss (default: 0)")
+    problem.add_argument("--smoothness", **_NUMBER_OPTION, help="L of a strongly convex loss")
+    problem.add_argument("--learning-rate", **_NUMBER_OPTION, help="eta, of the mean gradient of a batch")
+    problem.add_argument("--residual-std", **_NUMBER_OPTION, help="of the residuals of linear regression (default: 0)")
     problem.add_argument(
-        "--initial-offset", **_NUMBER, help="distance of the start to the minimum, in each eigendirection (default: 0)"
+        "--kurtosis", **_NUMBER_OPTION, help="of the inputs of linear regression (default: 3, Gaussian)"
+    )
+    problem.add_argument("--gradient-noise-std", **_NUMBER_OPTION, help="of a strongly convex loss (default: 0)")
+    problem.add_argument(
+        "--initial-offset",
+        **_NUMBER_OPTION,
+        help="distance of the start to the minimum, in each eigendirection (default: 0)",
     )
     problem.add_argument(
         "--tune-learning-rate",
@@ -141,7 +153,7 @@ def run(arguments: Namespace) -> int:
     from corrnoise.support.progress import progress_line
     from corrnoise.theory.privacy import Budget
 
-    with names_as_typed(*_NAMES), _files_as_typed(), progress_line() as show:
+    with names_as_typed(*_OPTION_NAMES), _files_as_typed(), progress_line() as show:
         checked_folder(arguments.output, overwrite=arguments.force)
         budget = Budget(
             arguments.rho,
@@ -187,7 +199,7 @@ def _families(arguments: Namespace) -> str | tuple[str, ...] | None:
 
 # -- names -------------------------------------------------------------------------------------------------------------
 
-_NAMES = (
+_OPTION_NAMES = (
     *("eigenvalues", "data", "dimension", "decay", "strong_convexity", "smoothness", "learning_rate", "residual_std"),
     *("kurtosis", "gradient_noise_std", "rho", "epsilon", "delta", "clip_norm", "adjacency", "steps", "family"),
     *("initial_offset", "epochs", "steps_per_epoch", "examples", "batch_size", "separation", "visits", "order"),
@@ -372,7 +384,7 @@ def _tuned(problem: Any, participation: Participation, offset: float, budget: Bu
 # -- the problem -------------------------------------------------------------------------------------------------------
 
 #: Which options come with which descriptions of the problem only.
-_HOMES = {
+_PROBLEM_OPTIONS = {
     "eigenvalues": ("eigenvalues",),
     "data": ("data",),
     "dimension": ("dimension", "strong_convexity"),
@@ -395,13 +407,13 @@ def _problem(arguments: Namespace) -> tuple[Problem | None, tuple[str, ...]]:
 
     sources = list(given("strong_convexity") or given("eigenvalues", "data", "dimension"))
     if not sources:
-        for name in given(*_HOMES, "learning_rate", "initial_offset", "tune_learning_rate", "judged"):
+        for name in given(*_PROBLEM_OPTIONS, "learning_rate", "initial_offset", "tune_learning_rate", "judged"):
             raise ValueError(f"{option(name)} must come with a problem, such as --eigenvalues")
         return None, ()
     if len(sources) != 1:
         raise ValueError("the problem must be given by one of --eigenvalues, --data, --dimension, --strong-convexity")
     (source,) = sources
-    for name, homes in _HOMES.items():
+    for name, homes in _PROBLEM_OPTIONS.items():
         if given(name) and source not in homes:
             raise ValueError(f"{option(name)} must come with {' or '.join(map(option, homes))}")
     if (arguments.learning_rate is None) != arguments.tune_learning_rate:

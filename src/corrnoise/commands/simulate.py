@@ -28,7 +28,7 @@ EXAMPLE = (
 )
 LARGEST_DIMENSION = 1_000_000  #: its exact errors take about a minute each
 LARGEST_POINT = 1e13  #: steps x chains x dimension of a point, about half a day on one core
-_KURTOSIS = {"gaussian": 3.0, "uniform": 1.8, "signs": 1.0}
+_INPUT_KURTOSIS = {"gaussian": 3.0, "uniform": 1.8, "signs": 1.0}
 
 Setting = tuple[int, float, float, str]  # dimension, decay, learning rate, noise
 
@@ -62,11 +62,13 @@ def _noise(text: str) -> tuple[str, Callable[[LinearRegression], ToeplitzNoise]]
 def _inputs(text: str) -> tuple[str, float]:
     """The distribution of the inputs and its kurtosis."""
     name, _, rest = text.partition(":")
-    if text in _KURTOSIS:
-        return text, _KURTOSIS[text]
+    if text in _INPUT_KURTOSIS:
+        return text, _INPUT_KURTOSIS[text]
     if name == "student-t":
         return name, _number(rest, name)
-    raise ArgumentTypeError(f"there are no inputs {text!r}; they are {', '.join(_KURTOSIS)} or student-t:KURTOSIS")
+    raise ArgumentTypeError(
+        f"there are no inputs {text!r}; they are {', '.join(_INPUT_KURTOSIS)} or student-t:KURTOSIS"
+    )
 
 
 def add_arguments(parser: ArgumentParser) -> None:

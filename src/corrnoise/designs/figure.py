@@ -51,7 +51,7 @@ TUNED = "independent noise, its best learning rate"
 LAST_STEP = 100_000  #: last step of the coefficients if there is no horizon
 LONGEST_CURVE = 2048  #: steps up to which noise with a factor for each step has a curve, at O(n³)
 SMALLEST_COEFFICIENT = 1e-3  #: smaller coefficients, times t^{3/2}, are left out
-_UNLIMITED = Budget(1e100)  # of a run without privacy noise
+_UNLIMITED_BUDGET = Budget(1e100)  # of a run without privacy noise
 
 
 # -- data --------------------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def _learning(
         return Series("learning", name, "exact", shown.astype(float), errors[shown])
 
     series = [curve(name, problem, noise, design.budget) for name, noise in noises.items()]
-    plain = curve(NOTHING, problem, DPSGD(), _UNLIMITED)
+    plain = curve(NOTHING, problem, DPSGD(), _UNLIMITED_BUDGET)
     if DESIGN not in noises and who.length <= LONGEST_CURVE:
         privacy = LearningObjective(problem, who.length).privacy_curve(design.mechanism, who, design.budget)
         series.append(Series("learning", DESIGN, "exact", plain.x, plain.y + privacy[shown]))

@@ -43,7 +43,7 @@ _SAMPLER_COLOURS = {
     "balls in bins": "saddlebrown",
     "redrawn bins": "darkgoldenrod",
 }
-_LINES: dict[str, tuple[Any, str]] = {
+_VARIANT_LINES: dict[str, tuple[Any, str]] = {
     "": ("-", "s"),
     "unit columns": ("--", "o"),
     "epoch weights": ("-.", "*"),
@@ -58,11 +58,11 @@ NAMES = {"nu-DP-FTRL": r"$\nu$-DP-FTRL", "lambda-CGD": r"$\lambda$-CGD", "gamma-
 def _look(one: Optimum) -> dict[str, Any]:
     """The colour of the family or of the sampler, with the line and the marker of the variant or of the sampler."""
     family = BY_NAME.get(one.family.casefold(), Family)
-    line, marker = _LINES[one.sampler or one.variant]
+    line, marker = _VARIANT_LINES[one.sampler or one.variant]
     return {"color": _SAMPLER_COLOURS.get(one.sampler, family.look), "linestyle": line, "marker": marker}
 
 
-_CURVES: dict[str, dict[str, Any]] = {
+_CURVE_LOOKS: dict[str, dict[str, Any]] = {
     INDEPENDENT: {"color": "C0", "linestyle": "-."},
     STATIONARY: {"color": "C3", "linestyle": "--"},
     DESIGN: {"color": "black"},
@@ -116,7 +116,7 @@ def draw(data: Data, looks: Mapping[str, Mapping[str, Any]]) -> Figure:
     figure = Figure(figsize=(PAGE_WIDTH, 3.6), layout="constrained")
     ax, *beside = figure.subplots(1, 2 if curves else 1, squeeze=False)[0]
     for s in curves:
-        beside[0].loglog(s.x, s.y, **_CURVES[s.method], label=s.method)
+        beside[0].loglog(s.x, s.y, **_CURVE_LOOKS[s.method], label=s.method)
     for axes in beside:
         axes.set(title="(b)", xlabel=r"Step $t$", ylabel=r"Privacy part of $\mathrm{E}\,F(\theta_t) - F_*$")
         axes.legend()

@@ -38,7 +38,7 @@ BANDWIDTH = 10e9  #: bytes a second that one core reads and writes in main memor
 SIZES = (10**6, 10**7, 10**9)  #: parameters of models whose costs are shown, if the size is not given
 IN_ORDER = "the best whose batches are not sampled"
 _SLOW = ("balls in bins", "redrawn bins")  # whose accountants take long for one error
-_EPSILONS = np.geomspace(0.25, 16, 9)
+_EPSILON_GRID = np.geomspace(0.25, 16, 9)
 
 
 def write_page(design: Design, folder: Path, comparison: Comparison | None, parameters: int | None) -> None:
@@ -158,8 +158,8 @@ class Snippet(NamedTuple):
     code: str
 
 
-_LOAD = 'import corrnoise as cn\n\ndesign = cn.load(".")  # the folder of this page\n'
-_SAME = "budget=design.budget, participation=design.participation, mechanism=design.mechanism"
+_LOAD_LINES = 'import corrnoise as cn\n\ndesign = cn.load(".")  # the folder of this page\n'
+_SAME_ARGUMENTS = "budget=design.budget, participation=design.participation, mechanism=design.mechanism"
 
 
 def snippets(design: Design) -> list[Snippet]:
@@ -171,25 +171,26 @@ def snippets(design: Design) -> list[Snippet]:
         f'run = design.run(size{needed}, folder="my-run")  # size: the number of parameters\n'
         "for step in run:\n    noisy = run.add_noise(total)  # total: the SUM of the clipped gradients of the step\n"
     )
-    found = [Snippet("any loop, with NumPy arrays", "corrnoise", _LOAD + loop)]
+    found = [Snippet("any loop, with NumPy arrays", "corrnoise", _LOAD_LINES + loop)]
     if design.participation.steps is None:
         return found
     torch = (
-        "import torch\n" + _LOAD + "loss = torch.nn.functional.cross_entropy\n"
+        "import torch\n" + _LOAD_LINES + "loss = torch.nn.functional.cross_entropy\n"
         "run = cn.torch.make_private(\n    model, optimizer, data,  # data: (inputs, targets), or a data set of torch\n"
-        f'    loss=loss, batch_size={size}, folder="my-run",\n    {_SAME},\n)\nfor batch in run:\n    run.step(batch)\n'
+        f'    loss=loss, batch_size={size}, folder="my-run",\n    {_SAME_ARGUMENTS},\n)\n'
+        "for batch in run:\n    run.step(batch)\n"
     )
     opacus = (
-        "import torch\n" + _LOAD + "loss = torch.nn.functional.cross_entropy\n"
+        "import torch\n" + _LOAD_LINES + "loss = torch.nn.functional.cross_entropy\n"
         "model, optimizer, criterion, loader = design.for_opacus(\n"
         f'    model, optimizer, data, loss=loss, batch_size={size}, folder="my-run"\n)\n'
         "for inputs, targets in loader:\n    optimizer.zero_grad()\n    criterion(model(inputs), targets).backward()\n"
         "    optimizer.step()\n"
     )
     jax = (
-        "import optax\n" + _LOAD + "run = cn.jax.make_private(\n"
+        "import optax\n" + _LOAD_LINES + "run = cn.jax.make_private(\n"
         "    parameters, optax.sgd(0.1), data,  # data: arrays, one row for each example\n"
-        f'    loss=loss, batch_size={size}, folder="my-run",  # loss(parameters, *example)\n    {_SAME},\n)\n'
+        f'    loss=loss, batch_size={size}, folder="my-run",  # loss(parameters, *example)\n    {_SAME_ARGUMENTS},\n)\n'
         "for batch in run:\n    run.step(batch)\n"
     )
     return [
@@ -232,7 +233,7 @@ def epsilon_data(design: Design) -> Data:
     series = []
     for name, one in shown.items():
         slow = one.participation.kind in _SLOW
-        grid = np.array([design.budget.epsilon]) if slow else np.union1d(_EPSILONS, [design.budget.epsilon])
+        grid = np.array([design.budget.epsilon]) if slow else np.union1d(_EPSILON_GRID, [design.budget.epsilon])
         at = [replace(design, budget=replace(design.budget, epsilon=float(value))) for value in grid]
         errors = np.array([each.error_of(one) for each in at])
         series.append(Series("epsilon", name, "exact" if one.exact else "upper bound", grid, errors))

@@ -15,8 +15,8 @@ from corrnoise.theory.amplification.curve import delta_of
 from corrnoise.theory.problems.quadratic import LinearRegression
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
-_WIDTH = 112
+_BYTE_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+_LINE_WIDTH = 112
 
 
 def report(design: Design, comparison: Comparison | None = None, parameters: int | None = None) -> str:
@@ -140,15 +140,15 @@ def _bytes(design: Design, parameters: int | None) -> str:
 
 def bytes_in_words(size: int) -> str:
     """A number of bytes in the unit in which it is below 1024."""
-    power = min(max(0, size.bit_length() - 1) // 10, len(_UNITS) - 1)
-    return f"{size / 1024**power:.3g} {_UNITS[power]}"
+    power = min(max(0, size.bit_length() - 1) // 10, len(_BYTE_UNITS) - 1)
+    return f"{size / 1024**power:.3g} {_BYTE_UNITS[power]}"
 
 
 def _wrapped(line: str) -> str:
     """The line in several ones, which begin below its first word."""
     lines = [""]
     for word in line.split(" "):
-        if len(lines[-1]) + len(word) > _WIDTH and word:
+        if len(lines[-1]) + len(word) > _LINE_WIDTH and word:
             lines.append(" " * 9)
         lines[-1] += (" " if lines[-1] else "") + word
     return "\n".join(lines)

@@ -25,7 +25,7 @@ NOT_COVERED = (
     "The eigenvalues were computed from the data.  If these are private, the budget does not cover that: use public"
     " data, or release the spectrum privately."
 )
-_NUMBERS = "[-1e100, 1e100]"  # squares of these stay finite
+_NUMBER_RANGE = "[-1e100, 1e100]"  # squares of these stay finite
 _MOST_TEXT = 2**28  # bytes of a table in text
 _FEWEST_ROWS = 8  # fewest rows of a column that numbers the rows; fewer may be in order by chance
 
@@ -86,7 +86,7 @@ def eigenvalues_of_data(path: str | os.PathLike[str], name: str = "path") -> Spe
     """
     table = read_table(path, name)
     with _named(path):
-        table = checks.reals(name, table, _NUMBERS)
+        table = checks.reals(name, table, _NUMBER_RANGE)
         notes = [NOT_COVERED, *_order_note(table, name)]
     singular = np.linalg.svd(table, compute_uv=False)
     kept = singular > singular.max() * max(table.shape) * np.finfo(float).eps

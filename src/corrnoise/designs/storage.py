@@ -68,10 +68,10 @@ MOST_STEPS = {MatrixNoise: 4096, BandedNoise: 4096, object: 10**7} | dict.fromke
     (BinaryTree, ScaledNoise, TimeVaryingBuffers), 10**6
 )
 
-_MAIN = "design.npz"
-_ENDINGS = (".json", ".npz")
-_SAME = 1e-9  # relative difference allowed between a stated number and the computed one
-_NESTED = 3  # mechanisms in each other
+_MAIN_FILE = "design.npz"
+_FILE_ENDINGS = (".json", ".npz")
+_SAME_NUMBER = 1e-9  # relative difference allowed between a stated number and the computed one
+_MAX_NESTED_MECHANISMS = 3  # mechanisms in each other
 
 
 # -- saving ------------------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def save(
     NuFTRL(nu=0.01)
     """
     target = checked_path("path", path)
-    if target.suffix in _ENDINGS:
+    if target.suffix in _FILE_ENDINGS:
         if target.exists() and not overwrite:
             raise FileExistsError(f"path must not be a file that is there, got {os.fspath(target)!r}: overwrite it")
         return [serialise.save(_with_claims(thing), target, KINDS)]
@@ -178,7 +178,7 @@ def _save_folder(
     if comparison is None and design.problem is not None:
         comparison = design.comparison()
     with _made(folder), whole_files(folder, stale=NAMES) as staging:
-        serialise.save(_with_claims(design), staging / _MAIN, KINDS)
+        serialise.save(_with_claims(design), staging / _MAIN_FILE, KINDS)
         texts = {"report.txt": report(design, comparison, parameters), "programs.json": programs_as_json(design)}
         for name, text in (texts | tables(design)).items():
             staging.joinpath(name).write_text(text, encoding="utf-8", newline="")
@@ -264,7 +264,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     file = checked_path("path", path)
     if file.is_dir():
-        file = file / _MAIN
+        file = file / _MAIN_FILE
     return serialise.load(file, KINDS, check=_checked)
 
 
@@ -319,8 +319,8 @@ def _require_small(thing: Any, nested: int = 0) -> None:
     """Refuse what would take long to judge."""
     if isinstance(thing, Mechanism):
         nested += 1
-        if nested > _NESTED:
-            raise ValueError(f"mechanisms must be nested at most {_NESTED} deep")
+        if nested > _MAX_NESTED_MECHANISMS:
+            raise ValueError(f"mechanisms must be nested at most {_MAX_NESTED_MECHANISMS} deep")
     if isinstance(thing, Mechanism | Participation) and thing.steps is not None:
         most = MOST_STEPS.get(type(thing), MOST_STEPS[object])
         if thing.steps > most:
@@ -342,6 +342,8 @@ def _compare(stated: Mapping[str, Any], found: Mapping[str, Any]) -> None:
     """Refuse stated numbers that differ from the computed ones."""
     for name, value in found.items():
         claimed = stated[name]
-        same = claimed is value if value is None or claimed is None else math.isclose(claimed, value, rel_tol=_SAME)
+        same = (
+            claimed is value if value is None or claimed is None else math.isclose(claimed, value, rel_tol=_SAME_NUMBER)
+        )
         if not same:
             raise ValueError(f"{name} is {claimed!r} in it, and {value!r} when it is computed")

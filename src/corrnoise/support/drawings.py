@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 from markupsafe import Markup
 
-_SHAPE = re.compile(r'<path id="([^"]*)" ([^>]*)/>')
-_LONELY = re.compile(r"<g>\s*((?:<(?:use|path|rect)\b[^>]*/>\s*)*)</g>\n?")
-_TEXT = re.compile(r"<g ([^>]*scale[^>]*)>\s*((?:<use [^>]*/>\s*){2,})</g>")  #: letters that stand together
-_TOKEN = re.compile(r"[A-Za-z]|-?\d+(?:\.\d+)?(?:e-?\d+)?")
-_ARGUMENTS = {"M": 2, "L": 2, "Q": 4, "C": 6, "Z": 0}  #: the commands that Matplotlib writes, and their numbers
+_SHAPE_PATH = re.compile(r'<path id="([^"]*)" ([^>]*)/>')
+_PLAIN_GROUP = re.compile(r"<g>\s*((?:<(?:use|path|rect)\b[^>]*/>\s*)*)</g>\n?")
+_LABEL_GROUP = re.compile(r"<g ([^>]*scale[^>]*)>\s*((?:<use [^>]*/>\s*){2,})</g>")  #: letters that stand together
+_PATH_TOKEN = re.compile(r"[A-Za-z]|-?\d+(?:\.\d+)?(?:e-?\d+)?")
+_COMMAND_ARGUMENTS = {"M": 2, "L": 2, "Q": 4, "C": 6, "Z": 0}  #: the commands that Matplotlib writes, and their numbers
 
 Point = tuple[int, int]
 
@@ -45,15 +45,15 @@ class Drawings:
         svg = re.sub(r'(<use [^>]*)transform="translate\(([^ )]+) ([^ )]+)\)"', r'\1x="\2" y="\3"', svg)
         svg = re.sub(r' style="([^"]*)"', self._classed, svg)
         known: dict[str, str] = {}
-        svg = _SHAPE.sub(lambda shape: self._shared(shape, known), svg)
+        svg = _SHAPE_PATH.sub(lambda shape: self._shared(shape, known), svg)
         svg = re.sub(r"<defs>\s*</defs>", "", svg)
         for clip in dict.fromkeys(re.findall(r'<clipPath id="([^"]*)"', svg)):
             known[clip] = f"k{self._clips}"
             self._clips += 1
         svg = re.sub(r'xlink:href="#([^"]*)"', lambda to: f'href="#{known.get(to[1], f"{name}-{to[1]}")}"', svg)
         svg = re.sub(r"(id=\"|url\(#)([^\")]*)", lambda to: to[1] + known.get(to[2], f"{name}-{to[2]}"), svg)
-        svg = _TEXT.sub(self._label, svg)
-        while (fewer := _LONELY.sub(r"\1", svg)) != svg:
+        svg = _LABEL_GROUP.sub(self._label, svg)
+        while (fewer := _PLAIN_GROUP.sub(r"\1", svg)) != svg:
             svg = fewer
         label = Markup('<svg role="img" aria-label="{}"').format(title)
         return Markup(_unquoted(re.sub(r"\s*\n\s*", "\n", svg)).replace("<svg", label, 1))
@@ -120,14 +120,14 @@ def by_differences(path: str) -> str:
 
 def _commands(path: str) -> Iterator[tuple[str, list[Point]]]:
     """The commands of a path with their points, in tenths of a unit."""
-    tokens = _TOKEN.findall(path)
+    tokens = _PATH_TOKEN.findall(path)
     place = 0
     command = ""
     while place < len(tokens):
         if tokens[place].isalpha():
             command = tokens[place].upper()
             place += 1
-        count = _ARGUMENTS[command]
+        count = _COMMAND_ARGUMENTS[command]
         numbers = [round(10 * float(number)) for number in tokens[place : place + count]]
         place += count
         yield command, list(zip(numbers[::2], numbers[1::2], strict=True))

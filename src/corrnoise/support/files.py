@@ -22,8 +22,8 @@ except ImportError:  # Windows, where a folder cannot be locked: the one of a ki
 
 NEW = ".corrnoise-new"  #: at the end of the name of a file that is being written
 
-_PREFIX = ".corrnoise-unfinished-"
-_CREATED = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+_UNFINISHED_PREFIX = ".corrnoise-unfinished-"
+_CREATION_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
 def write_whole(
@@ -43,7 +43,7 @@ def write_whole(
     new = path.with_name(f"{path.name}{NEW}")
     new.unlink(missing_ok=True)  # of a killed process; its mode may be another one
     try:
-        descriptor = os.open(new, _CREATED, 0o600 if secret else 0o666)
+        descriptor = os.open(new, _CREATION_FLAGS, 0o600 if secret else 0o666)
         try:
             for part in [data.encode()] if isinstance(data, str) else [data] if isinstance(data, bytes) else data:
                 rest = memoryview(part)
@@ -108,7 +108,7 @@ def unfinished_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
     It is locked while the block runs.  Others of its kind without a lock, of processes that were killed, are removed
     before.
     """
-    for other in Path(folder).glob(f"{_PREFIX}*"):
+    for other in Path(folder).glob(f"{_UNFINISHED_PREFIX}*"):
         with suppress(OSError):
             if not other.is_symlink() and (lock := _lock(other)) is not None:
                 shutil.rmtree(other, ignore_errors=True)
@@ -130,7 +130,7 @@ def unfinished_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
 def _new_folder(folder: str | os.PathLike[str]) -> tuple[Path, int | None]:
     """A new folder and its lock, None where folders cannot be locked."""
     while True:
-        staging = Path(mkdtemp(prefix=_PREFIX, dir=folder))
+        staging = Path(mkdtemp(prefix=_UNFINISHED_PREFIX, dir=folder))
         with suppress(BlockingIOError, FileNotFoundError):  # another process took it for one of a killed process
             return staging, _lock(staging)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numba
 import numpy as np
 
-_CONFIG: Any = numba.config  # its settings are made at run time
+_NUMBA_CONFIG: Any = numba.config  # its settings are made at run time
 
 
 def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -35,7 +35,7 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     if function is None:
         return functools.partial(kernel, **options)
     jit = functools.partial(numba.njit, nogil=True, error_model="numpy", **options)
-    if _CONFIG.DISABLE_JIT:
+    if _NUMBA_CONFIG.DISABLE_JIT:
         return _silent(function)
     if _has_cache_home():
         try:
@@ -53,7 +53,7 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 def _has_cache_home() -> bool:
     """Whether numba's cache has an absolute path: without a home folder, numba would use ``./~/.cache``."""
-    return any(os.path.isabs(path) for path in (_CONFIG.CACHE_DIR, os.path.expanduser("~")))
+    return any(os.path.isabs(path) for path in (_NUMBA_CONFIG.CACHE_DIR, os.path.expanduser("~")))
 
 
 @functools.cache

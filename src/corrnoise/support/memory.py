@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-_UNKNOWN = 8 * 2**30  # bytes, where the system does not tell
+_ASSUMED_BYTES = 8 * 2**30  # bytes, where the system does not tell
 
 
 def memory() -> int:
@@ -12,7 +12,7 @@ def memory() -> int:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # no such question on this system
-        return _UNKNOWN
+        return _ASSUMED_BYTES
 
 
 def fits_into_memory(name: str, value: object, size: int) -> None:

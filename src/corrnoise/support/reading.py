@@ -35,13 +35,15 @@ MOST_COMMAS = 10**6  #: of a JSON text, so that no list is longer
 MAX_JSON_BYTES = 2**24  #: of a JSON text
 DTYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8")  #: of arrays, by name
 
-_DEPTH = 32
+_MAX_JSON_DEPTH = 32
 _MAX_DIGITS = 64  # in a row: as many as a digest has, and more than any number needs
-_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[\[{]|[\]}]', re.DOTALL)  # strings, also without an end; brackets
-_MEMBER = re.compile(r"[A-Za-z0-9_-]+\.(?:json|npy)")
-_DTYPE = r"[<>|](?:b1|[iu][1248]|f[248])"
-_HEADER = re.compile(
-    rf"\{{'descr': '({_DTYPE})', 'fortran_order': (True|False), "
+_JSON_TOKEN = re.compile(
+    rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[\[{]|[\]}]', re.DOTALL
+)  # strings, also without an end; brackets
+_MEMBER_NAME = re.compile(r"[A-Za-z0-9_-]+\.(?:json|npy)")
+_DTYPE_PATTERN = r"[<>|](?:b1|[iu][1248]|f[248])"
+_ARRAY_HEADER = re.compile(
+    rf"\{{'descr': '({_DTYPE_PATTERN})', 'fortran_order': (True|False), "
     r"'shape': \((|\d{1,12},|\d{1,12}(?:, \d{1,12}){1,7})\), \} *\n"
 )
 
@@ -96,10 +98,10 @@ def check_json(data: bytes) -> None:
     if re.search(rb"(?<!\d)\d{%d}" % (_MAX_DIGITS + 1), data):  # each run of digits is looked at once
         raise ValueError(f"its JSON has a number of more than {_MAX_DIGITS} digits")
     depth = 0
-    for token in _TOKEN.finditer(data):
+    for token in _JSON_TOKEN.finditer(data):
         depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(token[0], 0)
-        if depth > _DEPTH:
-            raise ValueError(f"its JSON is nested more than {_DEPTH} levels deep")
+        if depth > _MAX_JSON_DEPTH:
+            raise ValueError(f"its JSON is nested more than {_MAX_JSON_DEPTH} levels deep")
 
 
 def json_value(data: bytes) -> Any:
@@ -146,7 +148,7 @@ def archive(data: bytes) -> dict[str, bytes]:
             raise ValueError(f"its {len(entries)} members declare {declared} bytes, more than it has")
         for entry in entries:
             name = entry.filename
-            if not _MEMBER.fullmatch(name) or name in found:
+            if not _MEMBER_NAME.fullmatch(name) or name in found:
                 raise ValueError(f"its members must have plain names, each another one, got {name!r:.80}")
             if entry.compress_type != ZIP_STORED or entry.flag_bits & 1:
                 raise ValueError(f"its member {name!r} is compressed or encrypted")
@@ -162,7 +164,7 @@ def array(data: bytes) -> NDArray[Any]:
     if data[:8] != b"\x93NUMPY\x01\x00" or len(data) < 10:
         raise ValueError("it is not an array of NumPy's format 1.0")
     start = 10 + int.from_bytes(data[8:10], "little")
-    header = _HEADER.fullmatch(data[10:start].decode("latin1"))
+    header = _ARRAY_HEADER.fullmatch(data[10:start].decode("latin1"))
     if header is None:
         raise ValueError(f"its header does not describe a plain array, got {data[10:start]!r:.120}")
     dtype = np.dtype(header[1])

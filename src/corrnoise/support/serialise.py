@@ -69,7 +69,7 @@ from corrnoise.support.version import __version__
 
 FORMAT = "corrnoise 1"
 
-_TEXT = "thing.json"
+_TEXT_NAME = "thing.json"
 _IN_TEXT = '\n "digest": "{}"\n}}\n'  # in place of the last brace
 _IN_ARCHIVE = "{}"  # in place of a comment
 
@@ -185,7 +185,7 @@ def packed(
         described = Things(checked_kinds(kinds), members).described(thing)
         text = json.dumps({"format": FORMAT, "version": __version__, "thing": described}, indent=1, allow_nan=False)
         reading.check_json(text.encode())
-        data = _text(text) if members is None else _archive({_TEXT: text.encode()} | members)
+        data = _text(text) if members is None else _archive({_TEXT_NAME: text.encode()} | members)
         if len(data) > most_bytes:
             raise ValueError(f"it takes {len(data)} bytes, more than {most_bytes}")
     except ValueError as error:
@@ -206,7 +206,7 @@ def unpacked(
         if data.startswith(b"PK"):
             _check_digest(data, _IN_ARCHIVE)
             members = reading.archive(data)
-            text = members.pop(_TEXT, b"null")
+            text = members.pop(_TEXT_NAME, b"null")
         else:
             text = _check_digest(data, _IN_TEXT).removesuffix(b",") + b"\n}"
         described = reading.json_value(text)

@@ -20,15 +20,15 @@ MOST_DEPTH = 8  #: of lists, tuples, mappings and records in each other
 
 Kinds = Mapping[str, type[Any]]
 
-_KIND = "$kind"
-_OWN = ("array", "float", "tuple")  # values of ``$kind`` that are no records
-_INFINITE = ("inf", "-inf")
+_KIND_KEY = "$kind"
+_OWN_KINDS = ("array", "float", "tuple")  # values of ``$kind`` that are no records
+_INFINITE_NAMES = ("inf", "-inf")
 
 
 def checked_kinds(kinds: Kinds | None) -> Kinds:
     """The classes of records by name, which must be their own names and none of those of other things."""
     for name, kind in (kinds or {}).items():
-        if name in _OWN or name != kind.__name__:
+        if name in _OWN_KINDS or name != kind.__name__:
             raise ValueError(f"kinds must have the names of their classes, got {name!r} for {kind.__name__}")
     return kinds or {}
 
@@ -77,13 +77,13 @@ class Things:
         if value is None or isinstance(value, bool | int | str):
             return value
         if isinstance(value, float):
-            return value if math.isfinite(_without_nan(value)) else {_KIND: "float", "value": repr(value)}
+            return value if math.isfinite(_without_nan(value)) else {_KIND_KEY: "float", "value": repr(value)}
         if isinstance(value, np.ndarray):
-            return {_KIND: "array"} | self._described_array(value)
+            return {_KIND_KEY: "array"} | self._described_array(value)
         depth = _shallow(depth)
         name = type(value).__name__
         if self.kinds.get(name) is type(value):
-            return {_KIND: name} | self._described_items(_arguments(value), depth)
+            return {_KIND_KEY: name} | self._described_items(_arguments(value), depth)
         if isinstance(value, Mapping):
             return self._described_items(value, depth)
         if isinstance(value, list | tuple):
@@ -91,14 +91,14 @@ class Things:
         if type(value) is list:
             return [self.described(one, depth) for one in value]
         if type(value) is tuple:
-            return {_KIND: "tuple", "items": [self.described(one, depth) for one in value]}
+            return {_KIND_KEY: "tuple", "items": [self.described(one, depth) for one in value]}
         allowed = ", ".join(["numbers", "strings", "arrays", "lists", "tuples", "mappings", *self.kinds])
         raise TypeError(f"thing must be made of {allowed}, got {value!r:.80}")
 
     def _described_items(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
         for key in value:
-            if not isinstance(key, str) or key == _KIND:
-                raise ValueError(f"keys of mappings must be strings other than {_KIND!r}, got {key!r:.80}")
+            if not isinstance(key, str) or key == _KIND_KEY:
+                raise ValueError(f"keys of mappings must be strings other than {_KIND_KEY!r}, got {key!r:.80}")
         return {key: self.described(one, depth) for key, one in value.items()}
 
     def _described_array(self, value: NDArray[Any]) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class Things:
         if not isinstance(described, dict):
             return described
         own = dict(described)
-        kind = own.pop(_KIND, None)
+        kind = own.pop(_KIND_KEY, None)
         if kind == "array":
             return _without_nan(self._made_array(**own))
         if kind == "float":
@@ -132,7 +132,7 @@ class Things:
             return tuple(self.made(_only_list(**own), depth))
         depth = _shallow(depth)
         made = {key: self.made(one, depth) for key, one in own.items()}
-        if _KIND not in described:
+        if _KIND_KEY not in described:
             return made
         if not isinstance(kind, str) or kind not in self.kinds:
             raise ValueError(f"kind must be one of {', '.join(self.kinds) or 'none'}, got {kind!r:.80}")
@@ -149,7 +149,7 @@ class Things:
 
 
 def _made_float(value: Any) -> float:
-    if value not in _INFINITE:
+    if value not in _INFINITE_NAMES:
         raise ValueError(f"a float must be 'inf' or '-inf' as a string, got {value!r:.80}")
     return float(value)
 
