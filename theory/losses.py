@@ -45,7 +45,7 @@ LINEAR_LINKS: tuple[LinearLink, ...] = ("mean", "squares", "logistic", "binary",
 class Link:
     """φ(u, y), its slope in u, sup |φ'| (``steepest``) and sup |φ''| (``curvature``).
 
-    Predictions u and targets y are broadcast.  Those of the softmax have a last axis for the classes.
+    Predictions u and targets y are broadcast.  The softmax has a last axis for the classes.
     """
 
     value: Callable[[Any, Any], Any]
@@ -89,7 +89,7 @@ class LinearLoss(Record):
     Parameters
     ----------
     link : str
-        One of ``LINEAR_LINKS``.  A mean ignores its targets; those of the softmax are classes 0, 1, ….
+        One of ``LINEAR_LINKS``.  A mean ignores its targets; the softmax has classes 0, 1, … as targets.
     features : int
         Entries of a, >= 1.
     feature_norm : float, default inf
@@ -209,7 +209,7 @@ class LinearLoss(Record):
         return a, y
 
     def _predictions(self, x: Array, features: Array, targets: Any) -> tuple[Array, Any]:
-        """⟨x, a⟩ and y; of the softmax those of each class, on the last axis."""
+        """⟨x, a⟩ and y; the softmax has one of both for each class, on the last axis."""
         if self.link != "softmax":
             return features @ x, targets
         return features @ x.reshape(self.classes, -1).T, np.eye(self.classes)[np.asarray(targets, dtype=int)]
@@ -253,7 +253,7 @@ class LinearLoss(Record):
         if self.link == "mean":
             return np.asarray(self.scale * (x - features))
         u, y = self._predictions(x, features, targets)
-        # The logistic slope is that of the link but for the last bits, on which the numbers of runs rest.
+        # The logistic slope differs from the link in the last bits; recorded runs depend on them.
         slopes = -y * np.exp(-np.logaddexp(0.0, y * u)) if self.link == "logistic" else LINKS[self.link].slope(u, y)
         each = np.asarray(self.scale * slopes)[..., np.newaxis]
         if self.link == "softmax":
@@ -298,12 +298,12 @@ class SmoothLoss(Record, ABC):
     @property
     @abstractmethod
     def lipschitz(self) -> float:
-        """G: no gradient is longer; ``inf`` where there is no bound."""
+        """G: no gradient is longer; ``inf`` without a bound."""
 
     @property
     @abstractmethod
     def smoothness(self) -> float:
-        """L: gradients at w and w' differ by at most L ‖w − w'‖; ``inf`` where there is no bound."""
+        """L: gradients at w and w' differ by at most L ‖w − w'‖; ``inf`` without a bound."""
 
     @abstractmethod
     def gradients(self, points: Array, examples: Array) -> Array:

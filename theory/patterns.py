@@ -1,4 +1,4 @@
-"""Patterns: the sets of steps that one example may take part in, and how many maximal ones there are."""
+"""Patterns: the sets of steps that may use one example, and the number of maximal ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def patterns(participation: Participation) -> Iterator[Indices]:
     Parameters
     ----------
     participation : Participation
-        Who takes part when.
+        The data order.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def number_of_patterns(participation: Participation, most: int | None = None) ->
     Parameters
     ----------
     participation : Participation
-        Who takes part when.
+        The data order.
     most : int, optional
         Counting stops above this number; None to count them all.
     """

@@ -21,7 +21,7 @@ curve.  Randomised response that tells the truth with probability e/(1 + e) is 1
 for δ > 0.462.  The Gaussian mechanism with ρ = ½ is (0, 0.383)-DP.
 
 Every result is certified.  Formulas are evaluated in Arb balls, with a precision that grows until rounding no longer
-matters.  The result is then rounded to the side on which the guarantee holds: ε and δ are never too small, ρ is never
+matters.  The result is then rounded to the safe side: ε and δ are never too small, ρ is never
 too large.  The three Gaussian functions return the nearest float on that side for arguments of any magnitude.  A call
 takes some milliseconds.  Arguments outside the stated ranges raise ``ValueError``.  Anything but a number raises
 ``TypeError``.
@@ -101,7 +101,7 @@ def _switch(holds: Callable[[float], bool]) -> tuple[float, float]:
 
 Adjacency = Literal["zero-out", "replace-one"]
 ADJACENCIES: dict[Adjacency, int] = {"zero-out": 1, "replace-one": 2}  #: the factor of the sensitivity
-SCALES = "[1e-100, 1e100]"  #: of ρ and clip norms: squares of what is computed from them stay finite
+SCALES = "[1e-100, 1e100]"  #: of ρ and clip norms: squares of numbers computed from them stay finite
 
 
 @record
@@ -360,7 +360,7 @@ def gaussian_delta(rho: float, epsilon: float) -> float:
 
 @usual_float_errors
 def gaussian_epsilon(rho: float, delta: float) -> float:
-    """The smallest ε at which one Gaussian mechanism is (ε, δ)-DP, rounded up.
+    """The smallest ε such that one Gaussian mechanism is (ε, δ)-DP, rounded up.
 
     Parameters
     ----------
@@ -393,7 +393,7 @@ def gaussian_epsilon(rho: float, delta: float) -> float:
 
 @usual_float_errors
 def gaussian_rho(epsilon: float, delta: float) -> float:
-    """The largest ρ at which one Gaussian mechanism is (ε, δ)-DP, rounded down.
+    """The largest ρ such that one Gaussian mechanism is (ε, δ)-DP, rounded down.
 
     The noise to add has the standard deviation σ = Δ/sqrt(2ρ) for the sensitivity Δ.
 
@@ -438,12 +438,12 @@ def gaussian_rho(epsilon: float, delta: float) -> float:
 
 
 def _best_rho(a: arb, delta: float) -> arb:
-    """The ρ for which α = 1 + a is the best order."""
+    """The ρ with the best order α = 1 + a."""
     return -(arb(delta).log() + a.log1p()) / (a * a)
 
 
 def _best_epsilon(a: arb, delta: float) -> arb:
-    """The ε for which α = 1 + a is the best order."""
+    """The ε with the best order α = 1 + a."""
     return (1 + 2 * a) * _best_rho(a, delta) - (1 / a).log1p()
 
 
@@ -454,7 +454,7 @@ def _gain(a: arb, delta: float) -> arb:
 
 @usual_float_errors
 def zcdp_to_approx_dp(rho: float, delta: float) -> float:
-    """An ε for which every ρ-zCDP mechanism is (ε, δ)-DP.
+    """An ε such that every ρ-zCDP mechanism is (ε, δ)-DP.
 
     Parameters
     ----------
@@ -489,7 +489,7 @@ def zcdp_to_approx_dp(rho: float, delta: float) -> float:
 
 @usual_float_errors
 def approx_dp_to_zcdp(epsilon: float, delta: float) -> float:
-    """A ρ for which every ρ-zCDP mechanism is (ε, δ)-DP: the zCDP budget that an (ε, δ) target allows.
+    """A ρ such that every ρ-zCDP mechanism is (ε, δ)-DP: the zCDP budget that an (ε, δ) target allows.
 
     The converse is false: (ε, δ)-DP with δ > 0 implies no zCDP.
 

@@ -129,7 +129,7 @@ def test_the_crossover_is_where_the_errors_are_equal() -> None:
     ("visits", "options", "message"),
     [
         (groups(1), {}, "budget must be given by epsilon and delta where batches are sampled, got None"),
-        (groups(1), {"budget": Budget(0.5)}, "promise participation.worst"),
+        (groups(1), {"budget": Budget(0.5)}, "use participation.worst"),
         (groups(1), {"budget": budget(1.0), "family": "buffers"}, "family must be made for poisson"),
     ],
 )

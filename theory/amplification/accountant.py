@@ -69,7 +69,7 @@ def curve_of(strategy: Strategy, participation: Participation, column_error: flo
     participation : Participation
         One of the sampled kinds.
     column_error : float, default 0.0
-        An upper bound of the norm by which a column of C may differ from that of the program, within the bands of C.
+        The largest norm of the difference between a column of C and the column of the program, within the bands of C.
 
     Raises
     ------
@@ -110,7 +110,7 @@ class CutCurve(Curve):
     whole : Curve
         The curve δ* without capacity.
     overflow : float
-        τ: probability that other examples alone fill a batch in which the example can be.
+        τ: probability that other examples alone fill a batch that can contain the example.
     attained : bool
         False: the bound is not reached.
     """
@@ -242,7 +242,7 @@ def amplified(
     (2.1476, 'certified', True)
     """
     if (delta is None) == (epsilon is None):
-        raise ValueError(f"delta or epsilon must be given, one of them, got delta={delta!r} and epsilon={epsilon!r}")
+        raise ValueError(f"either delta or epsilon must be given, got delta={delta!r} and epsilon={epsilon!r}")
     sigma = checks.real("noise_multiplier", noise_multiplier, "(0, inf)")
     who = checks.instance("visits", visits, Participation)
     if who.kind not in ACCOUNTANTS:

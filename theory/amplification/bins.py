@@ -1,10 +1,11 @@
 """The accountant of balls in bins: each example draws its place in the epoch once, with any correlated noise.
 
 The pair of Theorem 1 is a mixture of b Gaussians with the Gram matrix V = gram/σ².  The upper end of δ is the smallest
-of the comparisons from above, the lower end the largest of those from below (``orders``, ``chain``); all are certified,
+upper bound (``orders``, ``chain``), the lower end the largest lower bound; all comparisons are certified,
 rounding included.  Cheap comparisons come first, and the chain is left out where they already give nothing above 0.
 
-``redrawn_bins_curve`` is for batches that are drawn anew in each epoch, with independent noise: the ratio is a product.
+``redrawn_bins_curve`` is for batches that are sampled again in each epoch, with independent noise: the ratio is a
+product.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ _FINE_NODES = {"sums": 500, "states": 128}  #: for results
 _SMALL_LAW_NODES, _LAW_NODES = 120, 1600  #: of laws, to choose one and for the result
 _SHORTLIST_SIZES = (2, 5)  #: of chains, for estimates and for results
 _MIN_DELTA = 1e-300  #: of upper ends, where exponentials underflow
-_MAX_ENTRY = 200.0  #: entry of V up to which laws are computed; δ grows with V
-_CLOSE_RATIO = 1.1  #: upper over lower end of δ at which no chain is tried
+_MAX_ENTRY = 200.0  #: largest entry of V with computed laws; δ grows with V
+_CLOSE_RATIO = 1.1  #: upper over lower end of δ that needs no chain
 
 
 @record
@@ -147,7 +148,7 @@ def bins_curve(strategy: Any, participation: Participation, column_error: float 
 
 @record
 class RedrawnBinsCurve(Curve):
-    """δ of bins that each example draws anew for each epoch, with independent noise: a product over the epochs.
+    """δ of bins that each example draws again for each epoch, with independent noise: a product over the epochs.
 
     Parameters
     ----------
@@ -210,7 +211,7 @@ def redrawn_law(variance: float, steps: int, bins: int, count: int, *, upper: bo
 
 
 def redrawn_bins_curve(strategy: Any, participation: Participation, column_error: float = 0.0) -> RedrawnBinsCurve:
-    """The accountant of bins that are drawn anew in each epoch; ``ValueError`` for correlated noise.
+    """The accountant of bins that are sampled again in each epoch; ``ValueError`` for correlated noise.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 Λ = e^G (1/m) Σ_{j<m} e^{x_j − a/2} L_j with a stationary autoregressive x of variance a and correlation λ, independent
 lognormal L_j of mean 1 whose logarithms have the variance D, and G ~ N(−s/2, s).  The partial sum S and the state x go
-forward on a grid.  Each of these steps makes δ larger:
+forward on a grid.  Each step makes δ larger:
 
 *remove*.  The value E F(S + rest) is convex and increasing in S, in L and in x, hence S and L are split to the nodes
 around them with the same mean, and so are the innovations of x and then x itself.  Values of x below the grid are
@@ -171,7 +171,7 @@ def _around(centre: float, variance: float, low: float, high: float, count: int)
 
 
 def _rising(length: int, variance: float, correlation: float, innovation: float, points: Array) -> States:
-    """The grid for remove, in which x itself is split."""
+    """The grid for remove, which splits x itself."""
     deviation = math.sqrt(variance)
     z = np.linspace(-_MAX_DEVIATIONS, _MAX_DEVIATIONS, _INNOVATION_ATOMS)
     noise, _ = split(_normal_price(1.0), z)

@@ -15,7 +15,7 @@ remove and t = −θ > 0 for add, $c(t) = t^t (1 + t)^{-1-t}$, and C(t) = c(t) M
     By Poisson summation the infinite sum exceeds δ by R >= 0, which is at most
     $\sum_{j \ge 1} e^{-2\pi jt/h} + C(t') e^{-2\pi j(t'-t)/h}$, for every t' > t.
 *moments*
-    $M_i(z) = \int \varphi(w) A(w)^z dw$ over the line Im w = a, on which $|A^{iu}| \le 1$ for u >= 0.  The trapezoidal
+    $M_i(z) = \int \varphi(w) A(w)^z dw$ over the line Im w = a, where $|A^{iu}| \le 1$ for u >= 0.  The trapezoidal
     rule of step $h_x$ has an error of at most $(e^{2a^2} \kappa + 1) M_i(\theta)/(e^{2\pi a/h_x} - 1)$, where
     2a < π/r, and κ = 1 for θ > 0, $\cos(ra)^\theta$ for θ < 0.
 *tail*
@@ -160,7 +160,7 @@ def _lines(theta: float, radii: list[float]) -> tuple[Line, ...]:
 def planned(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction: Direction) -> Sum:
     """The finite sum that gives δ, of at most 20 000 terms, or else the best order of Chernoff's bound.
 
-    The pair of t and t' is that of the largest step.  The accuracy is the highest that the terms allow.
+    The pair of t and t' gives the largest step.  The accuracy is the highest that the terms allow.
     """
     parts = sampled_part(factors)
     gaussian = gaussian_part(factors) / sigma**2

@@ -1,6 +1,6 @@
 """Curves of privacy of sampled batches: brackets of δ, ε and the noise multiplier.
 
-Let P be the law of what a run releases where an example is sampled, Q the law where it never takes part, Λ = dP/dQ.
+Let P be the law of the releases of a run that samples an example, Q the law without the example, Λ = dP/dQ.
 Then δ_remove(ε) = E_Q(Λ − e^ε)₊ and δ_add(ε) = E_Q(1 − e^ε Λ)₊, and the run is (ε, δ)-DP if both are at most
 δ.  They differ, and both are always computed; exactly, δ_add(ε) = 1 − e^ε + e^ε δ_remove(−ε).
 
@@ -39,7 +39,7 @@ class Bound(Record):
     lower, upper : float
         The two ends.
     kind : str
-        ``"certified"``, or the confidence with which the bounds hold.
+        ``"certified"``, or the confidence of the bounds.
     comparison : str
         The pair of laws that was computed, in words.
     """
@@ -108,7 +108,7 @@ class Amplified(Record):
 
     @property
     def upper(self) -> float:
-        """The larger upper end: what a run may promise."""
+        """The larger upper end: a guarantee for the run."""
         return max(self.remove.upper, self.add.upper)
 
     @property
@@ -144,7 +144,7 @@ def delta_of(curve: Curve, epsilon: float, noise_multiplier: float) -> Amplified
 
 
 def epsilon_of(curve: Curve, delta: float, noise_multiplier: float, direction: Direction) -> Bound:
-    """The smallest ε at which the run is (ε, δ)-DP in one direction.
+    """The smallest ε such that the run is (ε, δ)-DP in one direction.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def _epsilon_of(curve: Curve, target: float, sigma: float, direction: Direction)
 
 
 def noise_multiplier_of(curve: Curve, epsilon: float, delta: float) -> float:
-    """The smallest σ at which the run is (ε, δ)-DP, rounded up.
+    """The smallest σ such that the run is (ε, δ)-DP, rounded up.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ def noise_multiplier_of(curve: Curve, epsilon: float, delta: float) -> float:
     Returns
     -------
     float
-        A number at which the upper ends of δ in both directions were verified to be at most ``delta``.
+        A number that was verified: the upper ends of δ in both directions are at most ``delta``.
 
     Raises
     ------
@@ -301,7 +301,7 @@ def _verified(
     sign: int,
     largest: float,
 ) -> float:
-    """The first number found beyond ``root`` at which the function is verified to be on the safe side of ``target``.
+    """The first number found beyond ``root`` where the function is verified to be on the safe side of ``target``.
 
     ``sign`` is 1 for a number above the root, where the function must be at most ``target``, and −1 for one below.
     Without such a number it is 0 or ``inf``.

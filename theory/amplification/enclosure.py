@@ -19,7 +19,7 @@ from corrnoise.theory.numerics.rounding import rounded_up
 
 _BALL_BITS = 128
 _MIN_FLOAT = 5e-324  # the smallest positive one
-WIDEST = 30.0  #: the largest Δ/σ of sampled steps for which sums are made; beyond it the total variation is enough
+WIDEST = 30.0  #: the largest Δ/σ of sampled steps with sums; beyond it the total variation is enough
 
 
 @record

@@ -7,14 +7,14 @@ from corrnoise.theory.numerics.records import Record, record
 
 @record
 class Factor(Record):
-    """Steps of the same kind: an example takes part at a rate and then moves the output by a norm.
+    """Steps of the same kind: an example is sampled at a rate and then moves the output by a norm.
 
     Parameters
     ----------
     rate : float
         q, 0 < q <= 1; 1 for a Gaussian mechanism.
     norm : float
-        Δ > 0: the largest norm by which the example moves the output, in units of the clip norm.
+        Δ > 0: the largest norm of the change of the output by the example, in units of the clip norm.
     count : int
         T >= 1, the number of such steps.
     """

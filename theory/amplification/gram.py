@@ -1,6 +1,6 @@
 """The Gram matrix of the bins, in units of the squared clip norm, with an upper and a lower end for each entry.
 
-An example in bin i takes part in the steps i, i + b, i + 2b, …  By Theorem 1 of ``docs/amplification-proofs.md`` its
+An example in bin i is used in the steps i, i + b, i + 2b, …  By Theorem 1 of ``docs/amplification-proofs.md`` its
 contribution is dominated by m_i, the sum of the moduli of these columns of the strategy C, and V_ij = <m_i, m_j>/σ².
 A program runs C + ΔC with columns |ΔC e_j| <= e, so that its vectors m_i' lie within η = k e of m_i, where k is the
 largest number of steps of a bin: |V'_ij − V_ij| <= (η(|m_i| + |m_j|) + η²)/σ².
@@ -22,7 +22,7 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 
-LARGEST_MATRIX = 4096  #: steps up to which a strategy is formed as a matrix
+LARGEST_MATRIX = 4096  #: the most steps of a strategy that is formed as a matrix
 LARGEST_VECTORS = 2 * 10**7  #: entries of all m_i together, where they are kept
 
 

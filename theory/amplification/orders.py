@@ -217,8 +217,8 @@ def worst_case(gram: Array, epsilon: float) -> float:
 def holder(gram: Array, epsilon: float) -> float:
     """δ_remove(ε) <= E Λ^α e^{−(α−1)ε} (1 − 1/α)^α/(α − 1) at the best integer order α >= 2.
 
-    E Λ^α is the mean of exp(Σ_{k<l} V_{i_k i_l}) over indices i_1, …, i_α.  The mean over the last index is that of a
-    product of α − 1 functions, to which Hölder's inequality applies, and so on down.
+    E Λ^α is the mean of exp(Σ_{k<l} V_{i_k i_l}) over indices i_1, …, i_α.  The mean over the last index has a product
+    of α − 1 functions.  Hölder's inequality applies to it, and so on down.
     """
     b = gram.shape[0]
     largest = float(gram.max())

@@ -1,4 +1,4 @@
-"""Statistics of an audit: what the releases of a training loop say about its noise and its privacy.
+"""Statistics of an audit: evidence in the releases of a training loop about its noise and its privacy.
 
 ``noise`` tests the idle coordinates, ``canaries`` the coordinates that hold a gradient, ``epsilon`` bounds ε from
 counts without any assumption about the noise, and ``findings`` makes one verdict of all.

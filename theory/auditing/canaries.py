@@ -27,7 +27,7 @@ from corrnoise.theory.numerics.checks import Array
 
 _TAIL_PROBABILITY = 1e-9  # of the binomial distribution, left out from below
 _MAX_DEVIATIONS = 39.0  # standard deviations
-_PATTERN_SHIFTS = 32  # of the pattern, of which the learned filter is a combination
+_PATTERN_SHIFTS = 32  # of the pattern, which the learned filter combines
 _CLIP_MARGIN = 1e-3  # of the clip norm: clipping to slightly less is as claimed
 
 
@@ -121,7 +121,7 @@ def learned_filter(difference: Array, basis: Array) -> Array:
     difference : array of float
         Mean with less mean without, of white releases of some canaries, shape (T,).
     basis : array of float
-        Signals of which the filter is a combination, shape (T, number).
+        Signals that the filter combines, shape (T, number).
     """
     orthogonal = np.linalg.qr(basis)[0]
     found = orthogonal @ (orthogonal.T @ difference)
@@ -136,7 +136,7 @@ def profile(difference: Array, expected: Array, effective: float) -> Evidence:
 
 
 def participations(difference: Array, expected: Array, single: Array, effective: float) -> Evidence:
-    """Whether each participation leaves the expected trace; ``single`` holds those of each step, shape (T, k)."""
+    """Whether each participation leaves the expected trace; ``single`` has the traces of each step, shape (T, k)."""
     norms = np.linalg.norm(single, axis=0)
     scores = (difference - expected) @ single / norms * math.sqrt(effective)
     margin = _CLIP_MARGIN * float(np.linalg.norm(expected)) * math.sqrt(effective)
@@ -180,8 +180,8 @@ def separation_power(mu: float, signal: float, *, canaries: int, runs: int, idle
     signal : float
         >= 0.
     canaries, runs, idle : int
-        Canaries and idle coordinates of a run, and runs.  The coins of the second, fourth, ... run are those of the run
-        before it, turned over; those of a last run of an odd number are independent.
+        Canaries and idle coordinates of a run, and runs.  The second, fourth, … run has the coins of the run
+        before it, turned over; the last run of an odd number has independent coins.
     level : float
         Of the test, in (0, 1).
 
@@ -211,7 +211,7 @@ def separation_power(mu: float, signal: float, *, canaries: int, runs: int, idle
 def canaries_needed(
     mu: float, signal: float, *, runs: int, idle: int, level: float, power: float = 0.99, most: int = 2**20
 ) -> int:
-    """The smallest number of canaries of a run with which ``separation`` has the power.
+    """The smallest number of canaries of a run that gives ``separation`` the power.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def canaries_needed(
     power : float, default 0.99
         In (0, 1).
     most : int, optional
-        What is returned if more are needed, plus 1.
+        The largest result; if more are needed, the result is one more.
     """
 
     def enough(canaries: int) -> bool:

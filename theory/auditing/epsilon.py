@@ -1,6 +1,6 @@
 """Lower bounds of ε from how well canaries are recognised, for any (ε, δ)-private loop, whatever its noise.
 
-A *canary* is a gradient that takes part in a run or does not, by the toss of a fair coin.  The auditor sees a score of
+A *canary* is a gradient that is in a run or not, by the toss of a fair coin.  The auditor sees a score of
 each canary, guesses who took part, and counts.  A private mechanism forces many errors; few errors refute a
 claim.  Each bound here is exceeded by the truth except with probability ``level``, whatever the scores are.
 
@@ -42,7 +42,7 @@ def clopper_pearson_upper_bound(events: int, trials: int, level: float) -> float
     events, trials : int
         Number of events among independent trials, 0 <= events <= trials, trials >= 1.
     level : float
-        Probability with which the bound may fail, in (0, 1).
+        Largest probability that the bound fails, in (0, 1).
 
     Examples
     --------
@@ -63,7 +63,7 @@ def _count(name: str, value: object, most: int) -> int:
 
 
 def largest_refuted(refuted: Callable[[float], bool]) -> float:
-    """The largest x in [0, 2000] that is refuted, from below, or 0; what is refuted at x is refuted below x."""
+    """The largest x in [0, 2000] that is refuted, from below, or 0; a claim that is refuted at x is refuted below x."""
     if not refuted(0.0):
         return 0.0
     low = 0.0
@@ -93,13 +93,13 @@ def epsilon_lower_bound(
     Parameters
     ----------
     false_positives, absent : int
-        How many of the canaries that did not take part were guessed to have taken part.
+        How many absent canaries were guessed to be present.
     false_negatives, present : int
         How many of the canaries that took part were guessed not to have taken part.
     delta : float
         δ in [0, 1).
     level : float
-        Probability with which the bound may exceed the truth, in (0, 1).
+        Largest probability that the bound exceeds the truth, in (0, 1).
 
     Notes
     -----
@@ -143,7 +143,7 @@ def one_run_epsilon_lower_bound(canaries: int, guesses: int, correct: int, *, de
     delta : float
         δ in [0, 1).
     level : float
-        Probability with which the bound may exceed the truth, in (0, 1).
+        Largest probability that the bound exceeds the truth, in (0, 1).
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """One verdict of all tests of an audit, with its cause in plain words.
 
-``TESTS`` lists the tests in the order in which they presuppose each other: the first that fails names the cause.  Each
+``TESTS`` lists the tests, each after the tests that it presupposes: the first that fails names the cause.  Each
 has the share ``level``/number of the probability of a false alarm of the whole report, so that a loop as claimed is
-called otherwise with probability ``level`` at most, by the union bound.  Those that refute the privacy stand first.
+called otherwise with probability ``level`` at most, by the union bound.  Tests that refute the privacy stand first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Verdict = Literal["nothing found", "noise not as claimed", "not private as claim
 
 
 class Row(NamedTuple):
-    """A test of the table: what it looks at, what it means if it fails, and whether this refutes the privacy."""
+    """A test of the table: its subject, the meaning of a failure, and whether a failure refutes the privacy."""
 
     cause: str
     refutes: bool
@@ -99,9 +99,9 @@ class Test(Record):
     Attributes
     ----------
     name, cause
-        What is tested, and what it means if it fails.
+        The subject, and the meaning of a failure.
     statistic, where
-        What was found, and where if it is the most extreme of several.
+        The statistic, and its place if it is the most extreme of several.
     p, level
         The p-value of a loop that is as claimed, exact or too large; the test fails if it is at most ``level``.
     refutes_privacy
@@ -139,7 +139,7 @@ class Audit(Record):
     mu_lower_bound
         Lower bound of μ; it exceeds the truth in a report with probability ``level`` at most.
     mu, delta
-        The claim: μ = sqrt(2ρ) of one Gaussian mechanism, and the δ at which ε is stated, or None.  Of a sampled loop,
+        The claim: μ = sqrt(2ρ) of one Gaussian mechanism, and the δ of the stated ε, or None.  Of a sampled loop,
         the mean μ of the canaries for somebody who knows the batches; the sampling is tested by itself.
     bounds
         Lower bounds of ε at ``delta`` that assume less, by name; each fails with probability ``level`` at most.
@@ -232,7 +232,7 @@ def judged(
     Parameters
     ----------
     found : dict of str to str
-        Evidence by the name of the test, for those that were made.
+        Evidence by the name of the test, for the tests that were made.
     level : float
         Of the whole report.
     table : dict of str to Row, optional

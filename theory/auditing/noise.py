@@ -44,7 +44,7 @@ _OTHER_SIGN = 0.35  # of its numbers at most, so that a few that are large do no
 _ALMOST_NONE = 0.1  # of the mean square: noise of a coordinate that heavy tails or another correlation do not explain
 _OUTLIER_FACTOR = 10  # times the median over the coordinates
 _MAX_ATOM = 2.0**-20  # of the standard deviation: atoms that noise may have
-_HASHED_ROWS = 16  # of columns, by which those that are near each other are found
+_HASHED_ROWS = 16  # of columns, to find columns that are near each other
 _BLOCK_COLUMNS = 1024  # columns compared at once
 _TINY_NORM = 1e-300
 
@@ -105,7 +105,7 @@ def _upper(products: Array, value: float) -> Array:
 def _nearest(columns: Array, size: float) -> tuple[Evidence, tuple[int, int]]:
     """The smallest |c_i ± c_j|²/(2D) of two columns of white noise, shape (D, d), if it is near 0, and the columns.
 
-    Columns that are near each other are near in the row in which they are sorted.  Columns that are near 0 themselves
+    Columns that are near each other are near in the row that sorts them.  Columns that are near 0 themselves
     are left out.
     """
     length, count = columns.shape
@@ -201,7 +201,7 @@ def repeated_step(raw: Array, covariance: Array) -> Evidence:
 
 
 def singular(factors: Sequence[Array], freedom: int, size: float) -> Evidence:
-    """The smallest L_tt²/(N − t), what is left of a step given those before it in its window, if it is near 0."""
+    """The smallest L_tt²/(N − t), the rest of a step given the earlier steps of its window, if it is near 0."""
     least = evidence(math.inf, 1.0)
     for first, factor in zip(np.cumsum([0, *map(len, factors)]), factors, strict=False):
         left = freedom - np.arange(len(factor))
@@ -262,7 +262,7 @@ def least_step(raw: Array, covariance: Array) -> Evidence:
 
 
 def step_for_one_gradient(raw: Array, least: float) -> Evidence:
-    """The smallest Σ_j (R_tj − mean)² of a step in units of ``least``, the variance with which one step has μ alone."""
+    """The smallest Σ_j (R_tj − mean)² of a step in units of ``least``, the variance that gives one step μ alone."""
     runs, steps, idle = raw.shape
     energies = (centred(raw) ** 2).sum(axis=2) / least
     step = int(np.argmin(energies.min(axis=0)))
@@ -352,7 +352,7 @@ def offset(white: Array, factors: Sequence[Array], drift: Array) -> Evidence:
     factors : sequence of array of float
         What ``bartlett`` returns.
     drift : array of float
-        Largest means that the release may have, in white noise, shape (T, …): columns of which each may be there with
+        Largest means that the release may have, in white noise, shape (T, …): columns that may each be there with
         a factor in [−1, 1].
     """
     runs, _, idle = white.shape
@@ -381,7 +381,7 @@ def offset(white: Array, factors: Sequence[Array], drift: Array) -> Evidence:
 def neighbours(columns: Array) -> Evidence:
     """Correlation of each coordinate with the one before it, shape (D, n).
 
-    Given the earlier columns, ⟨c_j, c_{j−1}⟩/|c_{j−1}| is N(0, 1) and independent of what is left of c_j, whose square
+    Given the earlier columns, ⟨c_j, c_{j−1}⟩/|c_{j−1}| is N(0, 1) and independent of the rest of c_j, whose square
     has D − 1 degrees of freedom.  So the sum of the one over the root of the sum of the other is Student's.
     """
     length, count = columns.shape

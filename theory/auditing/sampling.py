@@ -1,6 +1,6 @@
-"""Tests of sampled batches: are they those that every example draws for itself?
+"""Tests of sampled batches: does every example draw for itself?
 
-The auditor sees who was in which batch of which run, ``taken`` of shape (runs, steps, examples).  As claimed, the
+The auditor sees the examples of each batch of each run, ``taken`` of shape (runs, steps, examples).  As claimed, the
 entries of a Poisson kind are independent with the probability ``rate`` (in the steps of the group), and the bins are
 independent and uniform.  Binomial p-values are exact.  For the sizes x of batches, of n examples with the chance c, and
 for the numbers of participations of the examples,
@@ -8,7 +8,7 @@ for the numbers of participations of the examples,
     E(λ) = Π exp(λ z²)/E exp(λ z²),   z = (x − nc)/sqrt(nc(1 − c)),
 
 has the mean 1 for every λ, and so has its mean over some λ.  By Markov's inequality this exceeds 1/p with probability
-p at most.  It grows where sizes differ too little (λ < 0), as those of a cut permutation do, or too much (λ > 0).  The
+p at most.  It grows where sizes differ too little (λ < 0), as in a cut permutation, or too much (λ > 0).  The
 sizes of bins are multinomial, and each is binomial given those before it in the epoch.
 """
 
@@ -66,7 +66,7 @@ def _turns(who: Participation, steps: Steps, examples: int) -> Taken:
 
 
 def _structure(who: Participation, taken: Taken, steps: Steps) -> Evidence:
-    """Whether each example has steps that its kind allows; there is no chance of others."""
+    """Whether each example has steps that its kind allows; others have probability 0."""
     examples = taken.shape[2]
     if who.rate is not None:
         return _certain(taken & ~_turns(who, steps, examples), steps)
@@ -91,7 +91,7 @@ def _certain(wrong: Taken, steps: Steps) -> Evidence:
 
 
 def _sizes(who: Participation, taken: Taken, steps: Steps) -> Evidence:
-    """The sizes of batches; those of an epoch of bins one given the other."""
+    """The sizes of batches; in an epoch of bins, each given the earlier ones."""
     sizes = taken.sum(axis=2)
     runs, _, examples = taken.shape
     if who.rate is not None:
@@ -105,7 +105,7 @@ def _sizes(who: Participation, taken: Taken, steps: Steps) -> Evidence:
                 break
             if step % who.period == 0:
                 left, place = examples, 0
-            if step % who.period != place or place == who.period - 1:  # a step is missing, or the size is what is left
+            if step % who.period != place or place == who.period - 1:  # a step is missing, or the size is the remainder
                 continue
             seen.append((size, left, 1 / (who.period - place)))
             left, place = left - size, place + 1

@@ -1,1 +1,1 @@
-"""Correlated noise: what may be asked of any mechanism, and the kinds of noise there are."""
+"""Correlated noise: the interface of all mechanisms, and the kinds of noise."""

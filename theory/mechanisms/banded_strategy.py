@@ -60,7 +60,7 @@ class BandedStrategyNoise(ToeplitzNoise):
         return min(self.values.size, self.length(n)) - 1
 
     def diagonals(self, n: int) -> Array:
-        """The diagonals of the strategy of n steps, shape (p, n): entry (i, t) is C_{t+i, t}, 0 where there is none."""
+        """The diagonals of the strategy of n steps, shape (p, n): entry (i, t) is C_{t+i, t}, 0 outside the matrix."""
         bands = self.values[:n, np.newaxis]
         inside = np.add.outer(np.arange(bands.shape[0]), np.arange(n)) < n
         return np.where(inside, bands, 0.0)

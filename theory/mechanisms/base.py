@@ -1,4 +1,4 @@
-"""A mechanism: correlated noise, finite or endless, and what a run, an error or a design may ask of it.
+"""A mechanism: correlated noise, finite or endless, with the interface for runs, errors and designs.
 
 A run of n steps adds N z to its gradients, with independent standard normal rows z and the *noising* matrix N.  It is
 private by the *strategy* C with N C = 1: to release g + N z is to release N times C g + z.  The
@@ -34,18 +34,18 @@ from corrnoise.theory.objectives.workloads import PrefixSums, Workload
 from corrnoise.theory.participation import ANY_LENGTH, Participation
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 
-LARGEST_MATRIX = 4096  #: steps up to which n × n matrices are made
+LARGEST_MATRIX = 4096  #: the most steps with n × n matrices
 
 
 class Mechanism(Record, ABC):
     """Correlated noise.
 
     A concrete mechanism says how it makes noise (``noising``), its strategy and its memory; the rest follows.
-    Arguments ``n`` are numbers of steps; a finite mechanism has its own, and takes None for it.  ``participation`` says
-    who takes part when, and a workload has as many columns as the run has steps.
+    Arguments ``n`` are numbers of steps; a finite mechanism has its own, and takes None for it.  ``participation``
+    is the data order or sampling, and a workload has as many columns as the run has steps.
     """
 
-    #: The forms in which this mechanism runs, the usual one first, with the types that each has.
+    #: The forms of this mechanism, the usual one first, with their types.
     FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {}
 
     @property
@@ -274,7 +274,7 @@ class Mechanism(Record, ABC):
         return enough[-1]  # float32 stands last
 
     def forms(self) -> tuple[Form, ...]:
-        """The forms in which this mechanism runs if none is asked for, the usual one first.
+        """The forms of this mechanism if none is asked for, the usual one first.
 
         Returns
         -------
@@ -394,7 +394,7 @@ class Mechanism(Record, ABC):
     # -- errors --------------------------------------------------------------------------------------------------------
 
     def errors(self, workload: Workload) -> Array:
-        """Variances (A N Nᵀ Aᵀ)_tt of what a workload A shows of unit noise, shape (rows,).
+        """Variances (A N Nᵀ Aᵀ)_tt of unit noise under a workload A, shape (rows,).
 
         Parameters
         ----------

@@ -47,8 +47,8 @@ class CepstralNoise(ToeplitzNoise):
 
     Measured for ‖c‖₂ of about 1 and N up to 30 000: relative errors of limiting sensitivity, averaged variances and
     power spectrum below 1e-13, of the first steps of the (inverse) coefficients in the 2-norm below 1e-12.  These are
-    absolute errors, of 1e-15 times the largest value of |B|^{±1}.  With a != 0 they take O(N × steps).  What a release
-    rests on (``program``, ``sensitivity_upper_bound``) carries a bound of the error made.
+    absolute errors, of 1e-15 times the largest value of |B|^{±1}.  With a != 0 they take O(N × steps).  Numbers that a
+    release depends on (``program``, ``sensitivity_upper_bound``) carry a bound of the error.
     ``ArithmeticError`` where |log B| exceeds 300, or exp(Σ c_n ζⁿ) is not resolved by four million frequencies.
     """
 
@@ -87,12 +87,12 @@ class CepstralNoise(ToeplitzNoise):
             logarithm, error = self._logarithm(grid)
             error += 16 * UNIT_ROUNDOFF * math.log2(grid)
             series = fft.irfft(np.exp(logarithm), grid)
-            tails = np.sqrt(np.cumsum(np.square(series[::-1])))[::-1]  # norms of what is left from each term on
+            tails = np.sqrt(np.cumsum(np.square(series[::-1])))[::-1]  # norms of the rest from each term on
             if tails[grid // 2] <= error * tails[0]:
                 break
             grid *= 2
         count = max(1, int(np.argmax(tails <= max(2 * UNIT_ROUNDOFF * tails[0], 2 * tails[grid // 2]))))
-        # What wraps around the grid is no more than its upper half, which is no more than what is cut off.
+        # The part that wraps around the grid is at most its upper half, which is at most the part that is cut off.
         return series[:count], float(error * tails[0] + 2 * tails[count])
 
     def _series(self, steps: int) -> tuple[Array, float]:
@@ -159,7 +159,7 @@ class CepstralNoise(ToeplitzNoise):
         values[[0, -1]] /= 2  # the others stand for φ and −φ
         sine = np.sin(np.arange(values.size) * (np.pi / grid))
         cosine = sine[::-1]
-        # ρ^{M/2} depends on |ρ| only.  Closer to an end than the floor an extension is what it is there, to all digits.
+        # ρ^{M/2} depends on |ρ| only.  Closer to an end than the floor, an extension is constant to all digits.
         first, second = np.maximum(near_one, 1e-305), np.maximum(near_minus_one, 1e-305)
         with np.errstate(divide="ignore"):
             power = grid / 2 * np.log1p(-np.minimum(np.minimum(first, second), 1.0))

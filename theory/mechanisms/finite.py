@@ -20,7 +20,7 @@ from corrnoise.theory.participation import Participation
 
 
 def leading(name: str, values: ArrayLike) -> Array:
-    """Coefficients of which the first is not 0, as a read-only array without zeros at its end."""
+    """Coefficients with a first one that is not 0, as a read-only array without zeros at its end."""
     given = checks.reals(name, values, ndim=1)
     if given[0] == 0:
         raise ValueError(f"{name}[0] must not be 0, got {given[0]!r}")
@@ -40,8 +40,8 @@ class FiniteNoise(ToeplitzNoise):
     """Finitely many coefficients of the user's own, of any phase.
 
     The inverse takes O(T log T), the limiting sensitivity O(n²).  Accuracy is relative to the coefficients as given:
-    the inverse of noise with zeros close to the unit circle is as ill-conditioned as it is, and what a release rests on
-    (``program``, ``sensitivity_upper_bound``) carries a bound of the error made.
+    the inverse of noise with zeros close to the unit circle is as ill-conditioned as it is, and numbers that a release
+    depends on (``program``, ``sensitivity_upper_bound``) carry a bound of the error.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Every class of correlated noise: what a file may hold, by name."""
+"""Every class of correlated noise that a file may hold, by name."""
 
 from __future__ import annotations
 

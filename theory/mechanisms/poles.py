@@ -2,9 +2,9 @@
 
     B(z) = Π_i (1 − (1 − a_i) z)/(1 − (1 − q_i) z)
 
-is ``ProductNoise`` with the exponents ±1, so that its coefficients, sensitivities and errors are those of a product.
+is ``ProductNoise`` with the exponents ±1, so that a product gives its coefficients, sensitivities and errors.
 The project runs it as a cascade of sections.  Other libraries take its strategy C(z) = 1 + Σ_i ω_i z/(1 − θ_i z), whose
-decays θ are those of the zeros of the noise, and whose zeros are its poles.
+decays θ are the zeros of the noise, and whose zeros are its poles.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class PoleNoise(ProductNoise):
 
         Decays and scales have relative errors of about 1e-16 × P.  Coefficient t of the strategy has an error of about
         1e-16 × t times Σ_i |ω_i θ_i^{t−1}|, which is far more than the coefficient itself if decays almost coincide.
-        The covered sensitivity of the form ``"buffers"`` is that of the rounded numbers.
+        The form ``"buffers"`` has the covered sensitivity of the rounded numbers.
 
         Returns
         -------
@@ -72,7 +72,7 @@ class PoleNoise(ProductNoise):
         Raises
         ------
         ValueError
-            If there is no such form: zeros coincide, the strategy has polynomial terms beyond one step, or a scale
+            If the form does not exist: zeros coincide, the strategy has polynomial terms beyond one step, or a scale
             exceeds the range of floats.
         """
         poles = self.zeros  # of the strategy

@@ -272,7 +272,7 @@ class NuFTRL(ProductNoise):
 class AntiPGD(ProductNoise):
     """Anticorrelated perturbations with damping, β = (1, −(1 − damping), 0, …).
 
-    Table 2 and Section C.5 of arXiv 2310.06771 (which prints γ_T = T for what is sqrt(T)).
+    Table 2 and Section C.5 of arXiv 2310.06771 (which prints γ_T = T in place of sqrt(T)).
 
     Parameters
     ----------

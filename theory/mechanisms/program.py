@@ -1,11 +1,11 @@
-"""A program: the noise that is really made, in which arithmetic, and the sensitivity that covers it.
+"""A program: the noise of a run with its arithmetic, and the sensitivity that covers it.
 
 No noise multiplier exists apart from a program.  A mechanism is asked for one, ``mechanism.program(participation)``;
 the program holds the numbers that run (rounded to their type), the form of the recurrence, the factors of steps and
 draws, and an upper bound of the sensitivity that includes the rounding errors of all this.
 
 ==========================  ==========================================================================  ==============
-form                        what is run                                                                 mechanisms
+form                        recurrence                                                                  mechanisms
 ==========================  ==========================================================================  ==============
 ``"cascade"``               first-order sections, in gap form                                           rational noise
 ``"delay line"``            a ring of the last draws                                                    few coefficients
@@ -60,14 +60,14 @@ class Program(Record):
     Parameters
     ----------
     mechanism : object
-        The mechanism whose numbers are those that run, rounded to ``dtype``.
+        The mechanism with the numbers of the run, rounded to ``dtype``.
     participation : Participation
-        Who takes part when.
+        The data order or sampling of the run.
     dtype : {"float64", "float32"}
-        ``"float32"`` or ``"float64"``: type of all numbers and operations between the draws and the finished noise,
-        either of which may be rounded to float32.
+        ``"float32"`` or ``"float64"``: type of all numbers and operations between the draws and the finished noise;
+        both may be rounded to float32.
     form : str
-        What is run; see the module.
+        The recurrence; see the module.
     sensitivity : float
         Upper bound of the zero-out sensitivity for one example, rounding errors included, for the worst case of
         ``participation``.
@@ -86,12 +86,12 @@ class Program(Record):
 
     @property
     def step_scales(self) -> Array | None:
-        """Factors of the steps, shape (n,), with which the noise is multiplied; None for none."""
+        """Factors of the noise of the steps, shape (n,); None without factors."""
         return getattr(self.mechanism, "step_scales", None)
 
     @property
     def draw_scales(self) -> Array | None:
-        """Factors of the draws, shape (n,), with which the independent noise is multiplied; None for none."""
+        """Factors of the independent noise of the steps, shape (n,); None without factors."""
         return getattr(self.mechanism, "draw_scales", None)
 
     @property
@@ -103,7 +103,7 @@ class Program(Record):
     def arrays(self) -> dict[str, Array]:
         """The numbers that run, rounded to ``dtype``, by the names that files and other libraries use.
 
-        Factors of steps and draws are among them where there are any.  A tree has no numbers of its own.
+        Factors of steps and draws are among them, if any.  A tree has no numbers of its own.
         """
         noise = self.unscaled
         if self.form == "buffers":
@@ -124,18 +124,18 @@ class Program(Record):
     def multiplier(self, budget: Budget) -> float:
         """Standard deviation of the independent noise in units of the clip norm; never too small.
 
-        For sampled batches it is that of their accountant, or that of the worst case where this is smaller.  It has
+        For sampled batches the accountant gives it, or the worst case where this is smaller.  It has
         been verified by certified bounds of δ at this number.
 
         Parameters
         ----------
         budget : Budget
-            What the run may spend: for sampled batches ε and δ, for zero-out adjacency.
+            The privacy budget: for sampled batches ε and δ, for zero-out adjacency.
 
         Raises
         ------
         ValueError
-            The standard deviation is outside of the range of float32, in which noise is added; or no accountant covers
+            The standard deviation is outside of the range of float32, the type of the noise; or no accountant covers
             the run and its budget.
         """
         multiplier = budget.multiplier(self.sensitivity * self.participation.members)
@@ -153,12 +153,12 @@ class Program(Record):
         if budget.adjacency != "zero-out":
             raise ValueError(
                 f"budget must have zero-out adjacency for sampled batches, got {budget.adjacency!r}: the theorem "
-                "compares a run with an example to one without; promise participation.worst for replace-one"
+                "compares a run with an example to one without; use participation.worst for replace-one"
             )
         if budget.epsilon is None or budget.delta is None:
             raise ValueError(
                 f"budget must be given by epsilon and delta for sampled batches, got rho={budget.rho!r}: amplified "
-                "curves are no zCDP; promise participation.worst, or give epsilon and delta"
+                "curves are no zCDP; use participation.worst, or give epsilon and delta"
             )
         who = self.participation
         if who.overflow >= budget.delta:
@@ -206,17 +206,17 @@ class Program(Record):
         Parameters
         ----------
         budget : Budget
-            What the run may spend.
+            The privacy budget.
         """
         return self.multiplier(budget) * budget.clip_norm
 
     def record(self, budget: Budget) -> dict[str, Any]:
-        """All that another program needs to make this noise, and to check what is claimed of it.
+        """All that another program needs to make this noise, and to check its claims.
 
         Parameters
         ----------
         budget : Budget
-            What the run may spend.
+            The privacy budget.
 
         Returns
         -------

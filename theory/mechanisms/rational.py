@@ -20,8 +20,8 @@ rule replaces them by about three in an octave, to rounding.
 **Few poles.**  The system of these poles is symmetric: its two Gramians are equal.  Its projection on the few dominant
 directions of the Gramian has few poles, which are real with positive weights, and zeros that interlace them.  The plain
 Gramian measures absolute errors.  With the weights divided by |G| it measures relative errors.  Here the weights are
-divided by sqrt(|G|), for which the errors that matter in training take the fewest poles.  The zeros of the rational
-factor are kept exactly, so nothing cancels at low frequencies, where noise for training is small.
+divided by sqrt(|G|): this weight gives the errors that matter in training with the fewest poles.  The zeros of the
+rational factor are kept exactly, so nothing cancels at low frequencies, where noise for training is small.
 
 Sources: N. Aronszajn and W. Donoghue, On exponential representations of analytic functions in the upper half-plane,
 1956; P. Opdenacker and E. Jonckheere, LQG balancing and reduced LQG compensation of symmetric passive systems, 1985; J.
@@ -233,7 +233,7 @@ class _Group:
 
 
 def _check(noise: ProductNoise) -> None:
-    """Raise ``ValueError`` for noise that has no rational approximation."""
+    """Raise ``ValueError`` for noise without a rational approximation."""
     for gap, exponent in zip(noise.gaps.tolist(), noise.exponents.tolist(), strict=True):
         inner = min(gap, 2 - gap)
         if (inner == 0 and exponent < 0) or (inner < _SMALLEST_GAP and exponent % 1):

@@ -4,15 +4,14 @@ With the strategy C and X = CᵀC the squared sensitivity is at most
 
     Σ_{e, f} max { |X_ts| : t in epoch e, s in epoch f },
 
-summed over the epochs in which the example takes part.  Toeplitz noise has |X_ts| <= r(|t − s|), where r is the
+summed over the epochs that use the example.  Toeplitz noise has |X_ts| <= r(|t − s|), where r is the
 autocorrelation of the absolute values of the inverse coefficients, made to not increase.  Steps t_e and t_{e+k} differ
-by more than (k − 1) b and less than (k + 1) b.  Not all of them can be close: in a chain e, e + k, e + 2k, … the
+by more than (k − 1) b and less than (k + 1) b.  Not all can be close: in a chain e, e + k, e + 2k, … the
 differences add up, to at least k b each less b − 1 for the chain.  Where r lies below its chord over that range, as it
 does for convex r, the mean of r(t_{e+k} − t_e) over e is therefore at most the chord at the least mean difference;
 elsewhere it is at most the largest r.
 
-The lower ends are attained by fixed orders, and by orders in which an example is last in one epoch and first in the
-next.
+Fixed orders attain the lower ends, and so do orders that have an example last in one epoch and first in the next.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def reshuffled_sensitivity(strategy: Array, participation: Participation, *, err
 
 
 def _block_maxima(gram: Array, participation: Participation) -> float:
-    """Σ_{e, f} max |X_ts| over the k epochs for which it is largest, or a bound of it."""
+    """Σ_{e, f} max |X_ts| over the k epochs with the largest sum, or a bound of it."""
     starts = np.arange(0, participation.length, participation.period)
     highest = np.maximum.reduceat(np.maximum.reduceat(np.abs(gram), starts, axis=0), starts, axis=1)
     if participation.count == starts.size:
@@ -68,7 +67,7 @@ def _block_maxima(gram: Array, participation: Participation) -> float:
 
 
 def _close(participation: Participation) -> list[Indices]:
-    """Patterns in which participations are close: last in one epoch and first in the next, in turns."""
+    """Patterns with close participations: last in one epoch and first in the next, in turns."""
     blocks = participation.blocks()[: participation.count]
     return [
         np.array([block[-1] if (number + parity) % 2 else block[0] for number, block in enumerate(blocks)])

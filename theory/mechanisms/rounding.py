@@ -7,7 +7,7 @@ rounding errors.  A product of m factors 1 + δ or 1/(1 + δ) with |δ| <= u lie
 and every entry of the strategy is a sum of terms that carry such factors.  There are these kinds of programs:
 
 ``recurrence_sensitivity``
-    y_t = (z_t − Σ_{k>=1} c_k y_{t−k})/c_0, the strategy step by step.  A term takes part in as many operations as there
+    y_t = (z_t − Σ_{k>=1} c_k y_{t−k})/c_0, the strategy step by step.  A term goes through as many operations as there
     are coefficients, in whatever order they are added: |ΔC[t, t−k]| <= ε |c_k|.
 ``buffer_sensitivity``
     y_t = z_t − Σ_i ω_i x_i and then x_i ← θ_i x_i + y_t.  After k steps a buffer has taken 2k roundings, so that the
@@ -24,15 +24,15 @@ and every entry of the strategy is a sum of terms that carry such factors.  Ther
 ``tree_sensitivity``
     A node is made of earlier nodes, of smaller heights each, and of one draw.  All weights are non-negative and a draw
     enters a node with the weight 1 at most, and at most one of the nodes that are then subtracted: |ΔN_tu| <= 2 ε_m,
-    where a draw takes part in m <= (h + 1)(h + 4) operations for h = log2(n) + 1 heights.
+    where a draw goes through m <= (h + 1)(h + 4) operations for h = log2(n) + 1 heights.
 ``scaled_sensitivity``
     D · program · G with positive diagonals D (steps) and G (draws), k participations, and γ the sensitivity of
     G⁻¹ C D⁻¹.  A program with the strategy C + ΔC has at most γ + k max_j |ΔC e_j|/(min g · min d): the added columns
     are G⁻¹ ΔC D⁻¹ e_j.  One that makes N + ΔN with ‖C ΔN‖ <= κ has at most γ/(1 − κ max g/min g), if this is positive:
     G⁻¹(N + ΔN)⁻¹ D⁻¹ = [1 + G⁻¹ C ΔN G]⁻¹ G⁻¹ C D⁻¹.
 
-If an example takes part k times, its k columns of C and of ΔC count.  The sensitivity of C is that of
-``theory.mechanisms.sensitivity``, and ΔC adds k times its largest column norm at most.
+If an example is used k times, its k columns of C and of ΔC count.  ``theory.mechanisms.sensitivity`` gives the
+sensitivity of C, and ΔC adds k times its largest column norm at most.
 
 The bounds cover any program of the stated form whose operations all have the unit roundoff of the stated type, with
 sums in any order and with fused operations.  At both ends of the program they allow for float32: the independent noise
@@ -150,7 +150,7 @@ def section_sensitivity(
     Raises
     ------
     ValueError
-        If a gap is no number of ``dtype``; a − q may be rounded to it.
+        If ``dtype`` does not hold a gap; a − q may be rounded to it.
     """
     if math.isinf(exact):
         return exact
@@ -209,7 +209,7 @@ def convolution_sensitivity(
 ) -> float:
     """Upper bound of the sensitivity of a run that multiplies independent noise by the noising matrix.
 
-    Returns the bound, ``inf`` where the errors are not small beside 1/‖C‖.  The coefficients, shape (p,), are
+    Returns the bound, ``inf`` where the errors are not small against 1/‖C‖.  The coefficients, shape (p,), are
     ``stored`` as numbers of ``dtype``.  ``once`` and ``exact`` are upper bounds of the sensitivity of this noise in
     exact arithmetic: for one participation, and for ``participation``.  An entry is a sum of products, in any order, or
     comes ``by="transforms"``: fast Fourier transforms over all steps, with an error of at most 32 u log2(2T) ‖β‖₁ ‖z‖₂.
@@ -257,9 +257,10 @@ def scaled_sensitivity(
     """Upper bound of the sensitivity of a run that scales the steps, or the draws, of a Toeplitz program.
 
     ``exact`` is an upper bound of the sensitivity of the scaled noise in exact arithmetic.  ``program`` is the covered
-    sensitivity of the Toeplitz program, and ``plain`` a lower bound of that of its noise in exact arithmetic, both for
-    single participation in the steps of the run.  The program perturbs the strategy (``additive``), as cascades,
-    buffers and recurrences do, or the noise, as a convolution does.  The scales have the shape (n,).
+    sensitivity of the Toeplitz program, and ``plain`` a lower bound of the sensitivity of its noise in exact
+    arithmetic, both for single participation in the steps of the run.  The program perturbs the strategy
+    (``additive``), as cascades, buffers and recurrences do, or the noise, as a convolution does.  The scales have the
+    shape (n,).
     """
     if not (math.isfinite(program) and plain > 0):
         return math.inf
@@ -269,7 +270,7 @@ def scaled_sensitivity(
     products = (step_scales is not None) + (draw_scales is not None)
     with ctx.workprec(_BALL_BITS):
         if additive:
-            error = arb(program) - arb(plain)  # at least that of a column, and roundings at the ends
+            error = arb(program) - arb(plain)  # at least the error of a column, and roundings at the ends
             whole = arb(exact) + participation.count * error / (arb(least_step) * arb(least_draw))
             return finite_or_inf(whole * at_the_ends() * growth(products, dtype))
         if draw_scales is None:
@@ -282,7 +283,7 @@ def scaled_sensitivity(
 def tree_sensitivity(exact: float, column_norms: Array, participation: Participation) -> float:
     """Upper bound of the sensitivity of a run that makes the noise of a binary tree in float64.
 
-    ``exact`` bounds the sensitivity in exact arithmetic; ``column_norms`` are those of the strategy, shape (n,).
+    ``exact`` bounds the sensitivity in exact arithmetic; ``column_norms`` belong to the strategy, shape (n,).
     """
     steps = column_norms.size
     height = steps.bit_length()

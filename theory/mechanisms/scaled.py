@@ -162,7 +162,7 @@ class ScaledNoise(Mechanism):
         return norms if self.step_scales is None else norms / self.step_scales
 
     def errors(self, workload: Workload) -> Array:
-        """Variances of what a workload shows of unit noise; without a matrix for Toeplitz workloads of scaled draws."""
+        """Variances of unit noise under a workload; without a matrix for Toeplitz workloads of scaled draws."""
         first = checks.instance("workload", workload, Workload).toeplitz_coefficients()  # type: ignore[type-abstract]
         if first is None or self.draw_scales is None or self.step_scales is not None:
             return super().errors(workload)

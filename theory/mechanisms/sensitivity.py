@@ -1,4 +1,4 @@
-"""Sensitivity of a finite run in which an example may take part several times, with a bound that covers rounding.
+"""Sensitivity of a finite run that may use an example several times, with a bound that covers rounding.
 
 A run releases C g + z, or what can be computed from it, with the strategy C and the gradients g_0, …, g_{n−1} as rows.
 With the Gram matrix X = CᵀC the squared sensitivity is the largest Σ_{i,j in π} X_ij <g_i, g_j> over the patterns π
@@ -11,7 +11,7 @@ assumptions lies above it.  Where the two agree up to rounding the sensitivity i
 theorem enters: no condition of a theorem is ever tested on rounded numbers.  The bounds are proved in
 docs/finite-runs-proofs.md.
 
-Sources: Choquette-Choo et al., arXiv 2306.08153, Algorithm 4 (the two-stage bound, of which ``row_bounds`` is the
+Sources: Choquette-Choo et al., arXiv 2306.08153, Algorithm 4 (the two-stage bound; ``row_bounds`` is the
 sharper form); Kalinin and Lampert, arXiv 2405.13763, Theorem 2 (non-negative, non-increasing Toeplitz coefficients).
 """
 
@@ -30,9 +30,9 @@ from corrnoise.theory.patterns import number_of_patterns, patterns
 
 _NORM_ROUNDING = 40 * UNIT_ROUNDOFF  # of a Euclidean norm with pairwise summation
 _MOST_PATTERNS = 20_000  # that are looked at one by one
-_LARGEST_BLOCK = 512  # of which eigenvalues are computed
+_LARGEST_BLOCK = 512  # largest size of a matrix with computed eigenvalues
 MOST_PRODUCTS = 10_000_000  #: that the blocks of fixed epochs are summed from
-_NEGLIGIBLE_ROUNDING = 1e-6  # a rounding error up to which a closed bracket means that the value is exact
+_NEGLIGIBLE_ROUNDING = 1e-6  # largest rounding error of a closed bracket with an exact value
 
 
 @record
@@ -107,9 +107,9 @@ def toeplitz_sensitivity(coefficients: ArrayLike, participation: Participation, 
     * for one participation, and for at most b coefficients, of any signs;
     * if c >= 0, and c_t >= c_{t+1} for t >= b; also if (−1)^t c_t has these properties.
 
-    In fixed epochs an open bracket is replaced by that of the blocks X_ππ, which is closed for up to three epochs and
-    for balanced blocks.  Rounding: relative error (k sqrt(n) ``error`` + 1e-14) or less, where ``error`` bounds that of
-    the coefficients in the 2-norm.  O(n log k).  For reshuffled orders see ``theory.mechanisms.reshuffled``.
+    In fixed epochs the bracket of the blocks X_ππ replaces an open one; it is closed for up to three epochs and for
+    balanced blocks.  Rounding: relative error (k sqrt(n) ``error`` + 1e-14) or less, where ``error`` bounds the error
+    of the coefficients in the 2-norm.  O(n log k).  For reshuffled orders see ``theory.mechanisms.reshuffled``.
     """
     n, b, k = _not_reshuffled(participation).length, participation.period, participation.count
     c = checks.shaped("coefficients", coefficients, (n,))
@@ -293,7 +293,7 @@ def gram_sensitivity(gram: Array, participation: Participation, *, terms: int = 
     """The sensitivity of a strategy with the Gram matrix X, shape (n, n), symmetric and positive semidefinite.
 
     ``terms`` says that each entry of X is a computed inner product of two columns with so many terms; ``error`` bounds
-    the relative error of each of these columns.
+    the relative error of each column.
     """
     k = _not_reshuffled(participation).count
     # A rounding error of (terms + 2) u |C_i| |C_j| in each X_ij adds up to (terms + 2) u (Σ_π |C_i|)² at most, which is

@@ -33,10 +33,10 @@ from corrnoise.theory.numerics.quadrature import modulus
 from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 
 _OUTWARD_ROUNDING = 1e-9  # relative; outweighs the rounding of a bound on a disc
-_DISTANCE_SHARE = 0.9  # of the distance to a singularity, up to which a bound is trusted
+_DISTANCE_SHARE = 0.9  # largest share of the distance to a singularity with a trusted bound
 _PI_BELOW = 2 * UNIT_ROUNDOFF  # by how much π exceeds math.pi, rounded up
-_CLOSE_TO_PI = 1e-10  # a distance at which floats near π are 4e-6 of it apart
-_SIDE_NEIGHBOURS = 8  # neighbours on either side from which a cosine sum is interpolated
+_CLOSE_TO_PI = 1e-10  # at this distance floats near π are 4e-6 of it apart
+_SIDE_NEIGHBOURS = 8  # neighbours on either side that interpolate a cosine sum
 _TINY_DISTANCE = 1e-290  # in place of the distance 0 to a neighbour
 
 
@@ -60,7 +60,7 @@ class Spectrum(ABC):
 
     @property
     def singular_ends(self) -> tuple[float, float]:
-        """Distances from ω = 0 and ω = π up to which ``near_end`` is used, for singularities there; 0 without one.
+        """Largest distances from ω = 0 and ω = π that use ``near_end``, for singularities there; 0 without one.
 
         They are 1e-9 of the distance to the nearest other feature of the spectrum.
         """

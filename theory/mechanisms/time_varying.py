@@ -5,8 +5,8 @@
 with the old buffers in the first equation.  The strategy is C = C⁰ diag(1/d), C⁰_tt = 1 and
 C⁰_ts = Σ_i o_ti θ_i^{t−1−s} i_si for s < t.  A strategy has *order* d if no block of the rows from some step on and
 the columns before it has a rank above d.  Every strategy of order d whose outputs and inputs can be chosen positive is
-of this form, and constant decays lose nothing.  Buffers, with scales, unit columns or epoch weights, are those with
-constant outputs and inputs.
+of this form, and constant decays lose nothing.  Buffers, with scales, unit columns or epoch weights, have constant
+outputs and inputs.
 
 C >= 0, so that gradients which are equal are the worst, and everything takes O(n d²): errors of workloads that are
 linear systems, the sensitivity in fixed epochs, and bounds of it for other orders.
@@ -105,7 +105,7 @@ class TimeVaryingBuffers(Mechanism):
 
     @property
     def step_scales(self) -> Array:
-        """d_t, with which a run multiplies the finished noise of each step."""
+        """d_t, the factor of the finished noise of each step."""
         return self.scales
 
     def _leading(self, n: int) -> TimeVaryingBuffers:
@@ -151,7 +151,7 @@ class TimeVaryingBuffers(Mechanism):
             return stored, finite_or_inf(raised.upper * growth(self.decays.size + 1, dtype) * at_the_ends())
 
     def errors(self, workload: Workload) -> Array:
-        """Variances of what a workload shows of unit noise, shape (rows,); O(n) for one that is a linear system."""
+        """Variances of unit noise under a workload, shape (rows,); O(n) for one that is a linear system."""
         found = workload.recursion() if isinstance(workload, Workload) else None
         if found is None:
             return super().errors(workload)
@@ -190,7 +190,7 @@ def _gains(decays: Array, outputs: Array, inputs: Array) -> tuple[Array, Array]:
 def _bracket(decays: Array, outputs: Array, inputs: Array, columns: Array, who: Participation) -> Sensitivity:
     """The sensitivity of non-negative buffers, by their gains (``time_varying_gains``), for a worst case."""
     n, d = outputs.shape
-    rounding = (4 * n + 8 * d + 64) * UNIT_ROUNDOFF  # half of that of the square, and of 1/scales
+    rounding = (4 * n + 8 * d + 64) * UNIT_ROUNDOFF  # half of the rounding of the square, and of 1/scales
     with np.errstate(over="ignore", invalid="ignore"):
         bases, slopes = _gains(decays, outputs, inputs)
         period = n if who.once else who.period

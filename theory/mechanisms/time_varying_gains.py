@@ -85,8 +85,8 @@ def pattern_sum(theta, inputs, columns, bases, slopes, pattern):  # type: ignore
 def min_sep_bound(theta, inputs, columns, bases, slopes, period, count, saturated):  # type: ignore[no-untyped-def]
     """An upper bound of Σ X_ij over patterns of at most ``count`` steps that are at least ``period`` apart.
 
-    The largest gain of step t is that of the largest state, component by component, which earlier participations can
-    leave; the states of at most j participations bound the gain of participation j + 1.  The pattern with the largest
+    The largest state that earlier participations can leave, component by component, gives the largest gain of step t;
+    the states of at most j participations bound the gain of participation j + 1.  The pattern with the largest
     sum of these gains bounds all.  Where the separation alone limits the number (``saturated``) it is not counted.
     """
     n, d = inputs.shape
@@ -227,7 +227,7 @@ def class_gradient(mine, found, period, of_sums, gradients):  # type: ignore[no-
     """
     theta, outputs, inputs, columns = mine
     bases, slopes, states = found
-    of_bases, of_slopes, of_states = bases, states, slopes  # each is read last at the step at which it is written
+    of_bases, of_slopes, of_states = bases, states, slopes  # each is read last at the step that writes it
     of_theta, of_outputs, of_inputs, of_columns = gradients
     n, d = outputs.shape
     waited = theta ** (period - 1)

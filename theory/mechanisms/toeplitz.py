@@ -258,7 +258,7 @@ class ToeplitzNoise(Mechanism, ABC):
         return self
 
     def errors(self, workload: Workload) -> Array:
-        """Variances of what a workload shows of unit noise, shape (rows,).
+        """Variances of unit noise under a workload, shape (rows,).
 
         O(n) for Toeplitz workloads with a banded inverse, such as prefix sums and momentum; otherwise O(n²).
         """

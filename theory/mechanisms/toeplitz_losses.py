@@ -5,13 +5,13 @@ releases prefix sums A g with the noise A N z, where A and N are the n × n Toep
 error of step t at unit noise is b_0² + … + b_t² with the partial sums b_t = β_0 + … + β_t.  Hence
 
 * the mean over steps is E = Σ_t (n − t)/n b_t²,
-* the largest is that of the last step, E = Σ_t b_t²,
+* the largest belongs to the last step, E = Σ_t b_t²,
 
 and both are Σ w_t b_t² with weights w.  Let S be the shift by one step.  Then db = −N Sʲ b dc_j, so with u = N b
 
     ∂E/∂c_j = −2 Σ_t w_t b_t u_{t−j},        ∂E/∂β_j = 2 Σ_{t >= j} w_t b_t.
 
-An example takes part in steps that are at least b apart, at most k times.  ``squared_sensitivity`` is
+An example is used in steps that are at least b apart, at most k times.  ``squared_sensitivity`` is
 ‖Σ_{j<k} S^{jb} c‖², cut off after n steps, and does not check the theorem that makes the pattern 0, b, 2b, … the worst;
 ``squared_sensitivity_bound`` is an upper bound for every c.
 
@@ -35,7 +35,7 @@ from corrnoise.theory.participation import Participation
 Objective = Literal["mean", "max"]
 OBJECTIVES: tuple[Objective, ...] = ("mean", "max")
 
-_DIRECT_COEFFICIENTS = 128  # coefficients, up to which sums of products are faster than Fourier transforms
+_DIRECT_COEFFICIENTS = 128  # the most coefficients with sums of products, which are faster than Fourier transforms
 
 
 def error_weights(steps: int, count: int, objective: Objective) -> Array:
@@ -112,7 +112,7 @@ def squared_sensitivity(strategy: Array, participation: Participation) -> tuple[
 
 
 def squared_sensitivity_bound(strategy: Array, participation: Participation) -> tuple[float, Array]:
-    """An upper bound of the squared sensitivity of any strategy c, shape (n,), and its gradient in c where it has one.
+    """An upper bound of the squared sensitivity of any strategy c, shape (n,), and its gradient in c, if any.
 
     It is ‖v‖² for the majorant ĉ_t = |c_t| for t < b, ĉ_t = max_{s>=t} |c_s| for t >= b (P1 of
     docs/finite-runs-proofs.md).  Where c >= 0 and c does not increase from index b on, it equals
@@ -122,7 +122,7 @@ def squared_sensitivity_bound(strategy: Array, participation: Participation) -> 
     sizes = np.abs(strategy)
     tail = sizes[b:]
     highest = np.maximum.accumulate(tail[::-1])[::-1]
-    # The place from which each ĉ_t comes: the next s >= t at which |c_s| is its own majorant.
+    # The place of the source of each ĉ_t: the next s >= t at which |c_s| is its own majorant.
     peaks = np.flatnonzero(tail == highest)
     places = np.concatenate([np.arange(b), b + peaks[np.searchsorted(peaks, np.arange(tail.size))]])
     value, gradient = squared_sensitivity(sizes[places], participation)

@@ -1,7 +1,7 @@
 """Binary trees: noise of prefix sums, or of a momentum, from sums over dyadic intervals.
 
-A tree of the literature draws noise for each dyadic interval of steps and adds up the intervals of which a prefix is
-made.  Its release has the law of a mechanism with one draw a step.  Count steps from 1, let v(t) be the number of
+A tree of the literature draws noise for each dyadic interval of steps and adds up the intervals of each
+prefix.  Its release has the law of a mechanism with one draw a step.  Count steps from 1, let v(t) be the number of
 trailing zero bits of t, α the decay (0 for sums) and δ_i = (1 − α)^{2^i}.  Then with v = v(t)
 
     node_t = s_v z_t + Σ_{i<v} a_{v,i} node_{t−2^i},        y_t = node_t − Σ_{i<v} δ_i node_{t−2^i}.
@@ -110,7 +110,7 @@ class BinaryTree(Mechanism):
 
     @cached_property
     def left(self) -> Array:
-        """δ_i, the factors with which earlier nodes enter a prefix, shape (heights,)."""
+        """δ_i, the factors of earlier nodes in a prefix, shape (heights,)."""
         return powers(self.decay, 2.0 ** np.arange(self.steps.bit_length()))
 
     @cached_property
@@ -157,7 +157,7 @@ class BinaryTree(Mechanism):
             height = (t & -t).bit_length() - 1
             node = self.draws[height] * z[t - 1] + np.tensordot(estimates[height, :height], nodes[:height], axes=1)
             noise[t - 1] = node - np.tensordot(self.left[:height], nodes[:height], axes=1)
-            nodes[height] = node  # the last node of height i < v(t) before t is that of the step t − 2^i
+            nodes[height] = node  # the last node of height i < v(t) before t belongs to the step t − 2^i
         return noise
 
     def entries(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Array]]:
@@ -200,7 +200,7 @@ class BinaryTree(Mechanism):
         """The base's bracket.
 
         It is exact for fixed epochs, in O(n log n), as all entries are non-negative, and for reshuffled orders and the
-        decoder ``"binary"``, by a dynamic program over epochs, if an example takes part in each of them.
+        decoder ``"binary"``, by a dynamic program over epochs, if an example is used in every epoch.
         """
         who = self.of_this_run(participation).worst
         if who.once:
@@ -224,7 +224,7 @@ class BinaryTree(Mechanism):
         return float(np.bincount(places // self.steps, weights=sums**2).max())
 
     def _released(self) -> list[range]:
-        """For each height the numbers of the intervals of which prefixes are made."""
+        """For each height the numbers of the intervals that make up prefixes."""
         return [range(0, self.steps >> height, 2) for height in range(self.steps.bit_length())]
 
 

@@ -12,7 +12,7 @@ follow state A instead, and then gains at most Σ_k 2 (w_k(B) − w_k(A))⁺ x_k
 most the *deficit* S(B) − S(A) + Σ_k 2 (w_k(B) − w_k(A))⁺ x_k, and nothing if it is negative.  Among the steps of an
 epoch that lie in the same open nodes only the last one matters, and earlier ones that count more in nodes within the
 epoch.  In all cases computed fewer than 20 states remain, and the result is exact.  If more than ``STATES`` do, the
-largest deficit of those that are dropped is added to the result, which then is an upper bound.
+largest deficit of the dropped states is added to the result, which then is an upper bound.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import numpy as np
 
 from corrnoise.theory.numerics.checks import Array
 
-_RULE_OCTAVES = 16.0  # octaves of which one rule takes care
+_RULE_OCTAVES = 16.0  # octaves of one rule
 _RULE_NODES = 16  # of a rule
 _IN_OCTAVE = 2.5  # more of them for each octave
 

@@ -90,7 +90,7 @@ def _quotient(x, x_low, y, y_low):  # type: ignore[no-untyped-def]
 def factor_series(gap, exponent, series):  # type: ignore[no-untyped-def]
     """Fill ``series`` with the coefficients of (1 − (1 − a) z)^e: the running product of (1 − a) (n − 1 − e)/n.
 
-    The product runs in float64 and its relative rounding errors, known exactly to first order, are added up beside it.
+    The product runs in float64 and its relative rounding errors, known exactly to first order, are added up separately.
     Only the product itself is a chain of dependent operations; the rest of a block vectorises.
     """
     block = 256

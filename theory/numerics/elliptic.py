@@ -42,7 +42,7 @@ def cel(kc: Any, q: Any, a: Any, c: Any) -> Any:
             break
         k = 2 * m.sqrt(product)
         product = k * n
-    # What is left is the same integral with kc = 2 sqrt(product) / n, at most 1: it lies between its value at
+    # The rest is the same integral with kc = 2 sqrt(product) / n, at most 1: it lies between its value at
     # kc = 1 and that divided by kc.
     return m.pi / 2 * (c / n + a) / (n + q) * m.between(m.number(1), n / (2 * m.sqrt(product)))
 

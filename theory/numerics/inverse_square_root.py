@@ -51,7 +51,7 @@ _LARGEST_RATIO = 1e200
 class PoleSum(Record):
     """Q(x) = Σ_j w_j/(x + c_j) with |√x Q(x) − 1| <= ``error`` on an interval.
 
-    ``poles`` c and ``weights`` w are positive, of shape (m,).  The error is that of the floats c and w, with one sum
+    ``poles`` c and ``weights`` w are positive, of shape (m,).  The error includes the floats c and w, with one sum
     x + c_j and one quotient each in float64; adding up the m terms is not in it.
     """
 

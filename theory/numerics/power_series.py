@@ -54,7 +54,7 @@ def reciprocal(coefficients: Array, terms: int) -> tuple[Array, float]:
     error <= ‖s‖₁ ‖r‖₂/((1 − ‖r‖₁) ‖s‖₂).  For short series the residual r is bounded by the rounding errors of the
     algorithm.  For long series r is computed, and a bound of its own rounding errors is added.
 
-    Returns the series of shape (terms,), in which terms that exceed the range of floats, and all later ones, are
+    Returns the series of shape (terms,), where terms that exceed the range of floats, and all later ones, are
     ``inf``, and an upper bound of ‖error‖₂/‖series‖₂; ``inf`` if no bound is known.
     """
     from corrnoise.theory.numerics import double_double_series

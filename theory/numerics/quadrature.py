@@ -23,7 +23,7 @@ from corrnoise.theory.numerics.checks import Array
 
 #: Gauss's rule on [−1, 1]: nodes with absolute error 2e-16, weights with relative error 7.1e-15.
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
-#: Radius of the disc on which the integrand is bounded, in units of half the width of the interval: a little more than
+#: Radius of the disc where the integrand is bounded, in units of half the width of the interval: a little more than
 #: 5/3, so that the rounding of its middle does not matter.
 DISC = 1.67
 

@@ -1,4 +1,4 @@
-"""Quadratic problems, for which the error of correlated noise is known exactly: mean estimation and linear regression.
+"""Quadratic problems, whose error with correlated noise is known exactly: mean estimation and linear regression.
 
 With noise coefficients β, learning rate η and stochastic gradients g_t, a run makes the steps
 
@@ -189,7 +189,7 @@ class QuadraticProblem(Record, ABC):
         budget : Budget, optional
             ρ, clip norm G and adjacency.
         participation : Participation, optional
-            The run whose γ sets σ²; by default any length, γ_∞.  The limit is that of an endless run with this σ²,
+            The run whose γ sets σ²; by default any length, γ_∞.  The limit is for an endless run with this σ²,
             which is private only for the steps of ``participation``.
 
         Returns
@@ -320,7 +320,7 @@ class QuadraticProblem(Record, ABC):
 
         It holds for any inputs with E ‖x‖² x xᵀ ⪯ R² H, dependent coordinates included.  Neither the kurtosis constant
         nor the series of Theorem C.14 is needed.  The proof takes the trace of the stationary second-moment equation.
-        It is an equality for isotropic Gaussian inputs.  R² is ``moment_bound``, by default that of the problem.  With
+        It is an equality for isotropic Gaussian inputs.  R² is ``moment_bound``, by default of the problem.  With
         batches of m examples R² becomes (R² + (m − 1) max λ)/m.
 
         Parameters
@@ -330,7 +330,7 @@ class QuadraticProblem(Record, ABC):
         budget : Budget, optional
             ρ, clip norm G and adjacency.
         moment_bound : float, optional
-            R² > 0; None for that of the problem.
+            R² > 0; None for the ``moment_bound`` of the problem.
 
         Returns
         -------
@@ -346,9 +346,9 @@ class QuadraticProblem(Record, ABC):
 
 
 def single_examples(problem: QuadraticProblem) -> None:
-    """Refuse batches of several examples, for what is known for one example a step only."""
+    """Refuse batches of several examples, for results that are known for one example a step only."""
     if problem.batch_size != 1:
-        raise ValueError(f"problem must have batch_size=1, for which this is proved, got {problem.batch_size}")
+        raise ValueError(f"problem must have batch_size=1, as the proof assumes, got {problem.batch_size}")
 
 
 def checked_quadratic(problem: object) -> QuadraticProblem:

@@ -1,7 +1,7 @@
 """Second moments of the iterates of a quadratic problem, step by step, compiled.
 
-Only positive terms are added, so float64 is enough; what a sum of two floats loses is carried.  Nothing here checks its
-arguments.
+Only positive terms are added, so float64 is enough; the rounding of a sum of two floats is carried.  Nothing here
+checks its arguments.
 """
 
 from __future__ import annotations

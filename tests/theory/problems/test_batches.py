@@ -93,7 +93,7 @@ def test_what_is_known_for_one_example_is_refused_for_batches() -> None:
         lambda: finite_time.FiniteRun(problem, 10, 0.1, 0.0),
         lambda: table_rates.lower_bound_rate(problem),
     ):
-        with pytest.raises(ValueError, match="problem must have batch_size=1, for which this is proved, got 2"):
+        with pytest.raises(ValueError, match="problem must have batch_size=1, as the proof assumes, got 2"):
             bound()
     with pytest.raises(ValueError, match="batch_size must be that of the problem, 2, or None, got 3"):
         LearningObjective(problem, 10, batch_size=3)

@@ -87,7 +87,7 @@ def stationary_error_rate(problem: QuadraticProblem, noise: ToeplitzNoise, *, bu
         nu = checks.real("damping", noise.damping, "[0, 1]")
         rate = eta * (nu * d + eta * trace / nu) if nu > 0 else math.inf
     else:
-        raise TypeError(f"noise must be {_KNOWN_NOISES}, for which rates are known, got {noise!r}")
+        raise TypeError(f"noise must be {_KNOWN_NOISES}, whose rates are known, got {noise!r}")
     return unit * rate if _stable(problem) else math.inf
 
 
@@ -111,7 +111,7 @@ def balanced_anti_pgd_rate(problem: QuadraticProblem, *, budget: Budget = UNIT_B
 def squared_sensitivity_rate(noise: ToeplitzNoise, steps: int) -> float:
     """Table 2: the rate of γ_T² after T = ``steps`` steps.
 
-    ``DPSGD()``: 1.  ``NuFTRL(nu)``, ν <= 1: log(8 min{T, 1/ν}), of which γ_T² is between 0.31 and 0.481 times.
+    ``DPSGD()``: 1.  ``NuFTRL(nu)``, ν <= 1: log(8 min{T, 1/ν}); γ_T² is 0.31 to 0.481 times this.
     ``AntiPGD(damping)``, ν <= 1: min{T, 1/ν}, between 0.43 and 1 times.  Published are the limits for large T.  (The
     text of Section C.5 gives γ_T = T for anti-PGD.  This is γ_T², as in the table.)
     """
@@ -122,7 +122,7 @@ def squared_sensitivity_rate(noise: ToeplitzNoise, steps: int) -> float:
         return _log_inverse(max(checks.real("nu", noise.nu, "[0, 1]"), 1 / steps))
     if isinstance(noise, AntiPGD):
         return 1 / max(checks.real("damping", noise.damping, "[0, 1]"), 1 / steps)
-    raise TypeError(f"noise must be {_KNOWN_NOISES}, for which rates are known, got {noise!r}")
+    raise TypeError(f"noise must be {_KNOWN_NOISES}, whose rates are known, got {noise!r}")
 
 
 def squared_sensitivity_expansion(noise: ToeplitzNoise, steps: int) -> float:
@@ -146,7 +146,7 @@ def squared_sensitivity_expansion(noise: ToeplitzNoise, steps: int) -> float:
         if gap in (0, 1):
             return 1.0 if gap else float(steps)
         return -math.expm1(2 * steps * math.log1p(-gap)) / (gap * (2 - gap))
-    raise TypeError(f"noise must be {_KNOWN_NOISES}, for which expansions are known, got {noise!r}")
+    raise TypeError(f"noise must be {_KNOWN_NOISES}, whose expansions are known, got {noise!r}")
 
 
 # -- Table 4: eigenvalues that decay like a power ----------------------------------------------------------------------
@@ -173,12 +173,12 @@ def decay_rates(
         effective dimension D,  Noisy-SGD η d G²/ρ,  Noisy-FTRL (η² G²/ρ) D log(8 d^a/η) log(8 d^{min(a, 1)}/η).
 
     Tr H is between D/2 and D for every a and d.  For Gaussian inputs and η R² <= 1 the error of Noisy-FTRL is at most
-    0.1473 of its rate, which is the trace of H times two logarithms, one of which depends on ν.  For d >= 2 the
+    0.1473 of its rate, the trace of H times two logarithms; one depends on ν.  For d >= 2 the
     published rows agree with this row up to constants, or are weaker.  They are far weaker near a = 1, where
     d^{1−a}/(1−a) and a/(a−1) have poles.
 
     Two entries differ.  The published ratio at a = 2 has log³(d/η) where its own columns give log²(d/η).  The published
-    Noisy-FTRL entry at general a > 1 is true, but it does not follow from Theorem 2.2, from which it is derived: that
+    Noisy-FTRL entry at general a > 1 is true, but its derivation from Theorem 2.2 does not hold: the theorem
     gives a³/(a−1) instead of a²/(a−1).
 
     0 < η < 1; stability needs at least η Tr H < 2, which is not checked.  The published effective dimension is d,

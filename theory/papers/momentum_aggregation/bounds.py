@@ -1,7 +1,7 @@
 """Gradient norms after T steps of normalised descent with momentum: published bounds and corrected ones.
 
 Setting: F = (1/N) Σ f(·, x_i), every f(·, x) is G-Lipschitz and L-smooth, F(w_1) − inf F <= R.  A step has length η:
-w_{t+1} = w_t − η m̂_t/‖m̂_t‖, and m̂_t is the momentum with noise.  What is bounded is E ‖∇F(ŵ)‖ for ŵ drawn uniformly
+w_{t+1} = w_t − η m̂_t/‖m̂_t‖, and m̂_t is the momentum with noise.  The bound is for E ‖∇F(ŵ)‖ for ŵ drawn uniformly
 from w_1, …, w_T.
 
 ``published=True`` gives a statement as printed.  The others are true; docs/momentum-aggregation.md says where the two

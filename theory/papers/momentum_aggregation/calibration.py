@@ -97,7 +97,7 @@ def whole_epochs(participation: Participation) -> tuple[int, int]:
     Raises
     ------
     ValueError
-        If N does not divide T, or examples do not take part once an epoch.
+        If N does not divide T, or examples are not used once an epoch.
     """
     who = checks.instance("participation", participation, Participation).worst
     if who.kind not in ("fixed epochs", "reshuffled") or who.length % who.period:
@@ -166,7 +166,7 @@ def reduced_noise(
 def mean_variances(steps: int, examples: int, alpha: float, gamma: float) -> tuple[float, float, float]:
     """Mean over all steps of the variance in M_t that unit noise in the nodes of each tree of Algorithm 2 causes.
 
-    The three are those of the trees of gradients, combined leaves and remainders.  The momentum is α times M_t plus the
+    The three are for the trees of gradients, combined leaves and remainders.  The momentum is α times M_t plus the
     remainders.  T >= 1 steps, and N >= 2 steps an epoch.
     """
     epochs = steps // examples

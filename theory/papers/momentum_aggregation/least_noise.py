@@ -1,4 +1,4 @@
-"""How much noise a momentum needs: the square root mechanism, and what no mechanism can beat.
+"""How much noise a momentum needs: the square root mechanism, and a lower bound for all mechanisms.
 
 A momentum shows the noise of gradients through the workload A_ts = α (1 − α)^{t−s} (``MomentumAverage``).  Its square
 root is ν-DP-FTRL with ν = α, and what decides about the noise is
@@ -24,7 +24,7 @@ from corrnoise.theory.participation import Participation
 def noise_limit(alpha: float) -> float:
     """S, the standard deviation of the least noise in a momentum of a long run at ρ = ½ and clip norm 1, 0 < α <= 1.
 
-    Relative error below 1e-14.  The square root mechanism ``NuFTRL(alpha)`` attains it if examples take part once.
+    Relative error below 1e-14.  The square root mechanism ``NuFTRL(alpha)`` attains it if examples are used once.
     """
     alpha = checks.real("alpha", alpha, "(0, 1]")
     return float(alpha / agm(1.0, math.sqrt(alpha * (2 - alpha))))

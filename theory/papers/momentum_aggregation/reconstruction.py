@@ -15,7 +15,7 @@ Lemma 17 says that G_[1, T] equals
 
 with the windows W_i = [T − iN + 1, T − (i − 1)N].
 
-This is true if all epochs have the same order.  With a new order in each epoch ``lemma_17_defect`` is what must be
+This is true if all epochs have the same order.  With a new order in each epoch ``lemma_17_defect`` must be
 added to the right side.  One tree of the combined leaves (1 − γ) D + γ G is enough, and the right side obeys a
 recursion over epochs (``momentum_sums``), which needs O(log N) nodes a step.
 

@@ -13,7 +13,7 @@ levels is c_0, by the recursion c_b = max(1 + (1 − α)^{2^{b+1}} c_{b+1}, c_{b
 
     U <= c_0 E + Σ_{m=0}^j max(E/2^{m+1}, 1) w_m²,
 
-all nodes of two epochs 2 (k + 1), and those of the others (E − 1)(k + 1).
+all nodes of two epochs 2 (k + 1), and the nodes of the others (E − 1)(k + 1).
 
 The variances that reach the momentum of Algorithm 2 are bounded by Σ_i K_i² <= 1/(γ (2 − γ)(1 − a)²), by at most
 floor(log2(N + 1)) + floor(log2(N/2 + 1)) nodes in a window (Proposition 18), and by Proposition 16 for prefixes.

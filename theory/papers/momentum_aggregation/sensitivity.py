@@ -2,7 +2,7 @@
 
 Step t uses one example.  Every epoch of N steps uses each of the N examples once: in the same order in every epoch, or
 in a new order in each.  If the leaf of a step changes by at most 1, a node that ends at z changes by at most its
-*weight*, the sum of (1 − α)^{z − t} over the steps t at which the example occurs in it.  The noise that covers all
+*weight*, the sum of (1 − α)^{z − t} over the steps t of the example in it.  The noise that covers all
 released nodes follows from
 
     U = max over the occurrences of one example of Σ_nodes weight².
@@ -12,7 +12,7 @@ for adaptive gradients (Theorem 10 of the paper, with weights of each node).  Fo
 positions of the example, for reshuffled orders a dynamic program over epochs (``theory.mechanisms.tree_orders``).  Both
 are exact.
 
-Here are the nodes of Algorithm 2, which reads windows, and all nodes of a tree, on which the published noise rests.
+Here are the nodes of Algorithm 2, which reads windows, and all nodes of a tree, the basis of the published noise.
 Algorithm 1 reads the nodes of prefixes alone: these are ``BinaryTree(T, decoder="binary", decay=α)``, whose squared
 sensitivity is their U.
 
@@ -125,7 +125,7 @@ def node_count(steps: int, examples: int) -> int:
     """
     steps = checks.integer("steps", steps, 1)
     examples = checks.integer("examples", examples, 1)
-    last = np.zeros(1, dtype=np.int64)  # the last occurrence; 0 where there is none
+    last = np.zeros(1, dtype=np.int64)  # the last occurrence; 0 without one
     counts = np.zeros(1, dtype=np.int64)
     for start in range(0, steps, examples):
         t = np.arange(start + 1, min(start + examples, steps) + 1)
@@ -139,7 +139,7 @@ def node_count(steps: int, examples: int) -> int:
 
 
 def _new_nodes(t: NDArray[np.int64], last: NDArray[np.int64], steps: int) -> NDArray[np.int64]:
-    """The number of nodes that hold step t but not the earlier step ``last``; 0 for ``last`` where there is none."""
+    """The number of nodes that hold step t but not the earlier step ``last``; 0 for ``last`` without one."""
     complete = np.zeros_like(t)
     for level in range(levels(steps)):
         complete += (((t - 1) >> level) + 1) << level <= steps

@@ -1,4 +1,4 @@
-"""Dyadic nodes: the sums that tree aggregation releases with noise, and those that a momentum is made of.
+"""Dyadic nodes: the sums that tree aggregation releases with noise, and the parts of a momentum.
 
 Steps are counted from 1.  A *node* [s 2^b + 1, (s + 1) 2^b] holds a sum over 2^b steps.  An interval is the disjoint
 union of few nodes (Algorithm 3, COMPOSE).  An interval that starts at step 1 uses *prefix nodes* only, those with even

@@ -1,7 +1,7 @@
 r"""The privacy of clients whose messages the server sees as sums only, by secure aggregation.
 
 In round t the server learns the sum of the messages that arrive.  With the noising matrix W_i of client i over its n_i
-participations, and S_i, T × n_i, whose column k is 1 in the round in which message k arrives, the noise of the sums has
+participations, and S_i, T × n_i, whose column k is 1 in the round when message k arrives, the noise of the sums has
 the covariance σ²K, K = Σ_i S_i W_i W_iᵀ S_iᵀ over the honest clients.  An example that is used once, in a message that
 arrives in round t, has the energy (K⁻¹)_tt in place of e_k of a lone client, and spends Δ² (K⁻¹)_tt/(2σ²).
 
@@ -26,14 +26,14 @@ from corrnoise.theory.numerics.checks import Array, ArrayLike
 
 
 def aggregated_energies(noise: Mechanism, arrivals: Sequence[ArrayLike], rounds: int) -> Array:
-    """The energies (K⁻¹)_tt of the rounds t = 1, …, T, shape (T,); 0 for rounds in which nothing arrives.
+    """The energies (K⁻¹)_tt of the rounds t = 1, …, T, shape (T,); 0 for rounds without arrivals.
 
     Parameters
     ----------
     noise : Mechanism
         Of every client, over its participations.
     arrivals : sequence of array_like
-        For each honest client the rounds in [1, T] in which its messages 1, 2, … arrive, not decreasing: a message that
+        For each honest client the rounds in [1, T] when its messages 1, 2, … arrive, not decreasing: a message that
         is merged into a later one arrives with it.
     rounds : int
         T >= 1.
@@ -67,10 +67,10 @@ def clipping_range(
 ) -> float:
     """The range r for a quantiser that cuts each coordinate of a message to [−r, r] before it is masked.
 
-    What is cut no longer cancels: noise that is taken back must have been sent whole.  The range is the largest over
-    the replies of g j + σ ‖P_k − P_{k−j}‖ Φ⁻¹(1 − β/(2 d n)), with j <= ``merged`` messages in a reply and the rows P_k
-    of the prefix sums of the noising matrix.  By the union bound over d coordinates and n replies, a client has one cut
-    with a probability of at most β.
+    Noise that is cut no longer cancels: noise that is taken back must have been sent whole.  The range is the largest
+    over the replies of g j + σ ‖P_k − P_{k−j}‖ Φ⁻¹(1 − β/(2 d n)), with j <= ``merged`` messages in a reply and the
+    rows P_k of the prefix sums of the noising matrix.  By the union bound over d coordinates and n replies, a client
+    has one cut with a probability of at most β.
 
     Parameters
     ----------

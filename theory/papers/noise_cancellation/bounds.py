@@ -47,7 +47,7 @@ METHODS = ("coupling", "cauchy-schwarz")
 def sampling_variance(deviation: float, heterogeneity: float, *, machines: int, participants: int) -> float:
     """(σ² + ξ² (M−m)/(M−1))/m, the bound of Lemma 2.1; with the mean variance and ξ² at a point, its exact value.
 
-    For M = 1 there is no heterogeneity.
+    One machine alone has ξ = 0.
     """
     big = checks.integer("machines", machines, 1)
     m = checks.integer("participants", participants, 1)
@@ -63,12 +63,12 @@ def sampling_variance(deviation: float, heterogeneity: float, *, machines: int, 
 class Bound(Record):
     """A bound of the excess loss by its sources, which ``total`` adds up."""
 
-    #: what the distance and the gradient at the optimum, the samples and the noise contribute
+    #: contributions of the distance and the gradient at the optimum, of the samples and of the noise
     optimisation: float
     sampling: float
     noise: float
     learning_rate: float  #: the η that it is for
-    factor: float = 1.0  #: Φ or Φ' of the coupling, 1 where there is none
+    factor: float = 1.0  #: Φ or Φ' of the coupling, 1 without coupling
 
     @property
     def total(self) -> float:
@@ -90,7 +90,7 @@ class FederatedRun(Record):
     machines, participants, rounds, dimension : int
         M >= m >= 1, T >= 1 and d >= 1.
     deviation, heterogeneity : float, optional
-        σ̃ = σ + 2σ_L D and ξ̃ = ξ + 2ξ_L D, >= 0; None for the worst case, in which sqrt(σ̃² + ξ̃²) is 2S as printed
+        σ̃ = σ + 2σ_L D and ξ̃ = ξ + 2ξ_L D, >= 0; None for the worst case, where sqrt(σ̃² + ξ̃²) is 2S as printed
         and G + LD as corrected (the variance of s_t about its mean over examples and machines is at most R_t²).
     optimum_gradient : float, optional
         G* = ‖∇f(x*)‖ in [0, G]; None for G.
@@ -134,11 +134,11 @@ class FederatedRun(Record):
             interval = f"[0, {self.family.lipschitz!r}]"
             self._set(optimum_gradient=checks.real("optimum_gradient", self.optimum_gradient, interval))
 
-    # -- what the bounds share -----------------------------------------------------------------------------------------
+    # -- parts of all bounds -------------------------------------------------------------------------------------------
 
     @property
     def probability(self) -> float:
-        """P = m/M, with which a machine takes part in a round."""
+        """P = m/M, the probability that a machine is in a round."""
         return self.participants / self.machines
 
     @property
@@ -333,7 +333,7 @@ class FederatedRun(Record):
             The number of participations after which a machine refuses; None for T.  Refusals cost G D times their
             probability.
         learning_rate : float, optional
-            η in (0, 1/(4LT)]; None for the best of a few: the largest ones, and those that minimise the bound with the
+            η in (0, 1/(4LT)]; None for the best of a few: the largest ones, and minimisers of the bound with the
             factor Φ held fixed.
         method : {"coupling", "cauchy-schwarz"}, default "coupling"
             ``"coupling"``, for ``cancelling_noise`` with share 1 and growth 0 or 1, or ``"cauchy-schwarz"``, for any
@@ -378,7 +378,7 @@ class FederatedRun(Record):
         return calibrated_scale(noise, self.budget, min(cap, self.rounds), self.family, losses=losses)
 
     def _coupled(self, noise: Mechanism, scale: float, learning_rate: float) -> tuple[float, float]:
-        """(C)/η, and the factor: that of the coupling, or 1/p where it is smaller and η <= 1/(8LT)."""
+        """(C)/η, and the factor: from the coupling, or 1/p where it is smaller and η <= 1/(8LT)."""
         p, t = self.probability, self.rounds
         step = learning_rate * self.family.smoothness
         other = 1 / p if learning_rate <= self._smooth_rate(8) else math.inf
@@ -433,7 +433,7 @@ class FederatedRun(Record):
         return scale * (1 / math.sqrt(n) + math.sqrt(held) / (self._mu * n))
 
     def break_even_rounds(self) -> float:
-        """T at which the noise terms of Theorem 5.2 and of noisy SGD are equal: T/(1 + log T) = 32 (S/G)² M/m.
+        """The T where the noise terms of Theorem 5.2 and of noisy SGD are equal: T/(1 + log T) = 32 (S/G)² M/m.
 
         Returns
         -------

@@ -11,11 +11,11 @@ published noise of Theorem 5.2 has a = 1 and g = 1.
 
 The energy e_j of a participation, the squared norm of its column of the strategy, sets how much noise privacy takes: a
 shift Δ_j of the j-th message spends Δ_j² e_j/(2σ²) of zero-concentrated differential privacy.  The variance of y_k is
-what the server's estimate carries.
+the noise in the server's estimate.
 
 The mean variance of y_k at equal privacy is the squared ``mean_error`` of the prefix sums for one participation, and J
-is that of ``regret_workload``, times its rows.  A machine may take part less often than its noise is made for; N is
-triangular, so that its noise is that of the first participations (``Mechanism.leading``).
+has the noise of ``regret_workload``, times its rows.  A machine may have fewer participations than its noise; N is
+triangular, so that it has the noise of the first participations (``Mechanism.leading``).
 
 Source: Reshef and Levy, ICML 2025: equations (13) and (14), Section 4.1 (Alternative 2), Theorem 5.2.
 """
@@ -38,7 +38,7 @@ from corrnoise.theory.objectives.workloads import MatrixWorkload
 
 @usual_float_errors
 def cancelling_noise(participations: int, *, share: float = 1.0, growth: float = 0.0) -> Mechanism:
-    """Noise with the prefix noise y_k = (1 − a) y_{k−1} + k^{g/2} z_k, of which a machine keeps one vector, or none.
+    """Noise with the prefix noise y_k = (1 − a) y_{k−1} + k^{g/2} z_k; a machine keeps one vector of it, or none.
 
     e_j = j^{−g} + a² Σ_{k>j} k^{−g}.  For g = 0, e_1 = 1 + a²(n − 1) and Var y_k → 1/(a(2 − a)), so a = n^{−½} has
     server noise of order sqrt(n), where a = 1 has n.
@@ -46,7 +46,7 @@ def cancelling_noise(participations: int, *, share: float = 1.0, growth: float =
     Parameters
     ----------
     participations : int
-        n >= 1, for which the draws grow; noise with ``growth=0`` is for any number.
+        n >= 1, for draws that grow; noise with ``growth=0`` is for any number.
     share : float, default 1.0
         A in [0, 1], the share of its last noise that a machine takes back.  1: all of it, as published; 0: none.
     growth : float, default 0.0
@@ -94,7 +94,7 @@ def cancelling_parameters(noise: Mechanism) -> tuple[float, float]:
 
 
 def regret_workload(participations: int) -> MatrixWorkload:
-    """The prefix sums of a machine and the sum of all of them, n + 1 rows, for n >= 1 participations.
+    """The prefix sums of a machine and their sum, n + 1 rows, for n >= 1 participations.
 
     For linear losses, without projection and over whole holding times, which are geometric, the term Σ_t E ⟨Y_t, x* −
     w_{t+1}⟩ of the regret is η M d J/(2 m² p²), p = m/M, with the regret energy J = 1ᵀΣ1 + tr Σ of noise with largest

@@ -1,8 +1,8 @@
 """How far one noise vector can move a run: the coupling behind the corrected Theorem 5.2.
 
-The repaired proof compares the run with the same run in which the noise y of one participation is zero
-(docs/noise-cancellation.md).  Until the machine takes part again the two are after n steps at most (η/m) ‖y‖ u_n apart,
-with
+The repaired proof compares the run with the same run where the noise y of one participation is zero
+(docs/noise-cancellation.md).  Until the next participation of the machine the two are after n steps at most (η/m) ‖y‖
+u_n apart, with
 
     u_0 = 0,   u_{n+1} = u_n + 1 + 2ηL Σ_{k<=n} (A_k + A_{k−1}),   A_k = u_0 + … + u_k,   A_{−1} = 0.
 
@@ -58,7 +58,7 @@ def held_displacements(rounds: int, probability: float, step_smoothness: float) 
 def growing_noise_factor(rounds: int, probability: float, step_smoothness: float) -> float:
     """Φ(T, p, ηL): how much larger the term of noise with v_k = c k is than η c d T(T+1)/(2mp).
 
-    Its third argument is ηL, so that of the published learning rates is at most 1/(8T).
+    Its third argument is ηL, at most 1/(8T) for the published learning rates.
     """
     held = held_displacements(rounds, probability, step_smoothness)
     expected = 1 + probability * np.arange(rounds)  # E[k | a participation in round s] = 1 + p(s − 1)

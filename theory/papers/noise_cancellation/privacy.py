@@ -105,13 +105,13 @@ def worst_schedule_zcdp(
 def calibrated_scale(
     noise: Mechanism, budget: Budget, participations: int, family: LossClass, *, losses: Losses
 ) -> float:
-    """The scale σ with which a machine keeps to its budget for every schedule of at most ``participations`` rounds.
+    """The scale σ that keeps a machine to its budget for every schedule of at most ``participations`` rounds.
 
     Returns 2R sqrt(max_j e_j)/sqrt(2ρ), R the supremum of the half shifts, rounded up.  The budget is for replace-one
     adjacency, and its clip norm is not used: the shifts are those of ``family``.
     """
     gamma = covered_sensitivity(noise, participations)
-    # R = Δ/2 with one rounding; the excess of the multiplier outweighs that of the product.
+    # R = Δ/2 with one rounding; the excess of the multiplier outweighs the rounding of the product.
     return family.largest_shift(losses=losses) / 2 * of_machine(budget).multiplier(gamma) * _ROUNDING_FACTOR
 
 
@@ -139,7 +139,7 @@ def published_zcdp(stds: ArrayLike, family: LossClass) -> float:
 
 
 def trusted_zcdp(stds: ArrayLike, family: LossClass, participants: int, *, losses: Losses) -> float:
-    """The ρ of Algorithm 2, in which the server adds fresh noise of standard deviation ``stds``, shape (T,), to q_t.
+    """The ρ of Algorithm 2, where the server adds fresh noise of standard deviation ``stds``, shape (T,), to q_t.
 
     Theorem F.1 has 2S²/m² Σ 1/σ_t².  An example of round j is in q_t for all t >= j, which gives
     max_j Δ_j²/(2m²) Σ_{t>=j} 1/σ_t²; rounded up.

@@ -36,7 +36,7 @@ from corrnoise.theory.papers.noise_cancellation.cancelling import cancelling_par
 class QuadraticExcess(Record):
     """An excess loss by its sources, which ``total`` adds up."""
 
-    #: what the distance of the first point, the samples and the noise contribute
+    #: contributions of the distance of the first point, of the samples and of the noise
     start: float
     sampling: float
     noise: float
@@ -154,7 +154,7 @@ def _curvature(run: FederatedRun, curvature: float) -> float:
 def largest_noise(run: FederatedRun, noise: Mechanism, scale: float) -> Array:
     """Bounds of |Y_t|, t = 1, …, T − 1, for noise ±σ of the same variances in one dimension, shape (T − 1,).
 
-    Every machine holds at most (1 + (1 − a) + …) times the largest of its draws, of which it has had at most t.
+    Every machine holds at most (1 + (1 − a) + …) times the largest of its draws, at most t so far.
     """
     share, growth = cancelling_parameters(noise)
     t = np.arange(1.0, run.rounds)

@@ -1,6 +1,6 @@
 """Private shuffled gradient methods with public data (Jiang, Sharma, Wu and Joshi, arXiv 2502.03652).
 
-What a run is (``run``, ``schedules``), how private it is (``accountants``, ``amplification``, and ``exact_runs``, the
+Runs (``run``, ``schedules``), how private it is (``accountants``, ``amplification``, and ``exact_runs``, the
 exact divergences that these bound), and how far it comes (``convergence``, ``dissimilarity``, ``task_constants``,
 ``table_rates``).
 """

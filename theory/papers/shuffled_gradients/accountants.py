@@ -6,7 +6,7 @@ stands where its amplification sum is A_m, and then the run hides it like one Ga
 of a step.  For zero-out adjacency it is G, so that z/2 gives the same budget.
 
 =============================  ========================================================================================
-accountant                     what it does
+accountant                     method
 =============================  ========================================================================================
 ``"per-step"``                 composes all steps that use the record: A is the number of epochs that do; needs nothing
                                of the losses
@@ -126,16 +126,16 @@ class Accountant(Record):
         return np.asarray(self.compositions * np.where(small, gain, whole) / a)
 
     def zcdp(self, noise_multiplier: float) -> float:
-        """The zCDP budget ρ that the run spends at most: that of the worst position."""
+        """The zCDP budget ρ that the run spends at most, at the worst position."""
         return self.compositions * float(self._budgets(noise_multiplier).max())
 
     def noise_multiplier_of_zcdp(self, rho: float) -> float:
-        """The noise multiplier z = σ/G at which the run spends at most the zCDP budget ρ > 0, never too small."""
+        """The noise multiplier z = σ/G of a run that spends at most the zCDP budget ρ > 0, never too small."""
         budget = checks.real("rho", rho, "(0, inf)")
         return math.sqrt(2 * self.compositions * float(self.sums.max()) / budget) * (1 + _SAFETY_MARGIN)
 
     def delta(self, epsilon: float, *, noise_multiplier: float) -> float:
-        """A δ for which the released iterates are (ε, δ)-DP: Σ p_m δ_m(ε) of the Gaussian mechanisms, rounded up.
+        """A δ such that the released iterates are (ε, δ)-DP: Σ p_m δ_m(ε) of the Gaussian mechanisms, rounded up.
 
         The hockey-stick divergence is jointly convex.  Of composed mixtures no curve is known: use ``epsilon`` with the
         conversion ``"zcdp"``.
@@ -165,7 +165,7 @@ class Accountant(Record):
         return choice
 
     def epsilon(self, delta: float, *, noise_multiplier: float, conversion: Conversion = "gaussian") -> float:
-        """The ε at which the released iterates are (ε, δ)-DP, never too small.
+        """The ε such that the released iterates are (ε, δ)-DP, never too small.
 
         The ``conversion`` is ``"gaussian"``, by the curves of the Gaussian mechanisms (shifted interpolation),
         ``"zcdp"``, from the Rényi divergences, at the best order (Canonne, Kamath and Steinke), or ``"published"``:
@@ -230,7 +230,7 @@ class Accountant(Record):
         return self.compositions * slope - a * float(self._renyi(np.array([a]), budgets)[0])
 
     def noise_multiplier(self, *, epsilon: float, delta: float, conversion: Conversion = "gaussian") -> float:
-        """The noise multiplier z = σ/G at which the released iterates are (ε, δ)-DP, never too small.
+        """The noise multiplier z = σ/G that makes the released iterates (ε, δ)-DP, never too small.
 
         Relative excess below 1e-8, where z lies in [1e-100, 1e100].  ``inf`` where no noise suffices, or none whose
         budget is a positive float.
@@ -268,7 +268,7 @@ class Accountant(Record):
 
 
 def published_epsilon(rho: float, delta: float) -> float:
-    """The ε = ρ + 2 sqrt(ρ log(1/δ)) at which a ρ-zCDP mechanism is (ε, δ)-DP as published, never too small.
+    """The published ε = ρ + 2 sqrt(ρ log(1/δ)) such that a ρ-zCDP mechanism is (ε, δ)-DP, never too small.
 
     That is Proposition C.4 at its best order, 1 + sqrt(log(1/δ)/ρ).  ``corrnoise.theory.privacy`` has sharper ones.
     """
@@ -278,7 +278,7 @@ def published_epsilon(rho: float, delta: float) -> float:
 
 
 def published_rho(epsilon: float, delta: float) -> float:
-    """The ρ to which ``published_epsilon`` gives ε >= 0, 0 < δ < 1, never too large.
+    """The ρ with the ``published_epsilon`` ε >= 0 at 0 < δ < 1, never too large.
 
     It is (sqrt(log(1/δ) + ε) − sqrt(log(1/δ)))², without its cancellation.
     """

@@ -30,7 +30,7 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.papers.shuffled_gradients.schedules import Schedule
 
-_MAX_LOG_WEIGHT = 100.0  #: largest logarithm of a weight relative to that of the last arrival
+_MAX_LOG_WEIGHT = 100.0  #: largest logarithm of a weight relative to the weight of the last arrival
 _TINY_WEIGHT = 1e-100  #: weights below which sums are taken relative to the last arrival
 _RELATIVE_ROUNDING = 1e-10  #: relative, of products of the contractions of many steps
 _MIN_SUM = 1e-300  #: of an amplification sum: what underflows is not 0
@@ -151,8 +151,8 @@ class _Epoch:
 
     ``weights[j]``: what its later steps leave of step j + 1, shape (n,).  ``before[j]`` and ``after[j]``: the noise of
     steps 1, …, j and j + 1, …, n that is left, squared and added up, shape (n + 1,); all of it is "after" in a linear
-    epoch.  ``noise``: their sum.  ``decay``: the logarithm of what the whole epoch and a proximal map
-    leave.  ``excess``: a factor for rounding, where larger contractions are not on the safe side.
+    epoch.  ``noise``: their sum.  ``decay``: the logarithm of the factor of the whole epoch and a proximal
+    map.  ``excess``: a factor for rounding, where larger contractions are not on the safe side.
     """
 
     weights: Array
@@ -193,9 +193,9 @@ class _Epoch:
 class _Run:
     """A run as its differences see it: a taut string with one vertex for each use of the record.
 
-    ``kinds``: its epochs by their number of private records.  ``scales``: what the epochs after epoch k leave of its
-    end, up to the last epoch with private records, after which there is no noise.  ``starts``: the noise before epoch k
-    that is left, squared and added up.
+    ``kinds``: its epochs by their number of private records.  ``scales``: the part of its end that the epochs after
+    epoch k leave, up to the last epoch with private records, the end of the noise.  ``starts``: the noise before epoch
+    k that is left, squared and added up.
     """
 
     schedule: Schedule

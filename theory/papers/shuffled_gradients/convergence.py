@@ -56,7 +56,7 @@ class Bound(Record):
 
 @record
 class ConvergenceConstants(Record):
-    """The constants of a run that the bounds need; ``task_constants.convergence_constants`` finds those of a task."""
+    """The constants of a run in the bounds; ``task_constants.convergence_constants`` finds them for a task."""
 
     _: KW_ONLY
     #: n, K, d >= 1
@@ -75,8 +75,8 @@ class ConvergenceConstants(Record):
     #: c_k = n ‖∇H_k‖ >= 0, a scalar or shape (K,), H_k the mean difference of private and public losses of epoch k
     total_dissimilarity: ArrayLike = 0.0
     partial_dissimilarity: ArrayLike = 0.0  #: D_k = (1/n) Σ_{n_k < i < n} C_i² >= 0, a scalar or shape (K,)
-    beta: float = 0.0  #: 0 < β <= μ_ψ − (smoothness of H_k); not needed, and 0, where there is no dissimilarity
-    #: δ > 0 of a set to which ψ confines x, which makes β unnecessary; None for none.  The total dissimilarities then
+    beta: float = 0.0  #: 0 < β <= μ_ψ − (smoothness of H_k); not needed, and 0, without dissimilarity
+    #: δ > 0 of a set that ψ confines x to, which makes β unnecessary; None for none.  The total dissimilarities then
     #: are suprema over that set.
     diameter: float | None = None
     #: ``"smooth"``, ``"lasso"`` or ``"projection"``: which published theorem is meant; the corrected one is for all
@@ -113,7 +113,7 @@ class ConvergenceConstants(Record):
         return max(float(np.max(self.smoothness)), 0.0 if private is None else private)
 
     def largest_learning_rate(self, *, printed: bool = False) -> float:
-        """The learning rate up to which the bounds hold.
+        """The largest learning rate of the bounds.
 
         Returns 1/(2 n sqrt(10 L̄ max_k L*_k (1 + log K))), L̄ the larger of L and max_k L_k; printed G.7 has L̄ + 1 for
         L̄.
@@ -129,7 +129,7 @@ class ConvergenceConstants(Record):
     def excess_risk_upper_bound(self, *, printed: bool = False) -> Bound:
         """The bound of Theorem D.14 corrected, or as published (D.14, G.3, G.7, after ``regulariser``).
 
-        Returns the bound by its sources: the parts of M are those of the epoch s that maximises their sum.
+        The bound is given by its sources: the parts of M belong to the epoch s that maximises their sum.
 
         Raises
         ------

@@ -4,9 +4,9 @@ If the first n_d steps of an epoch use private records and the others public one
 
     v_i(z) = Σ_{j = n_d+1}^{i} (∇f(z; d_{π_j}) − ∇f(z; p_{j − n_d})),    n_d < i <= n,
 
-bound what the public records do to the run: C_i² >= E ‖v_i(z)‖² (published with E ‖v_i‖, where the proofs need the
-square).  Over a fresh permutation this is exact at every z: with m = i − n_d, the mean ḡ of the private gradients and
-their variance, E ‖v_i‖² = ‖P_m − m ḡ‖² + m (n − m)/(n − 1) var, P_m the sum of the first m public gradients.
+bound the effect of the public records on the run: C_i² >= E ‖v_i(z)‖² (published with E ‖v_i‖, where the proofs need
+the square).  Over a fresh permutation this is exact at every z: with m = i − n_d, the mean ḡ of the private gradients
+and their variance, E ‖v_i‖² = ‖P_m − m ḡ‖² + m (n − m)/(n − 1) var, P_m the sum of the first m public gradients.
 
 Source: Jiang, Sharma, Wu and Joshi, 2026: Assumption 3.6, Section 5.
 """
@@ -79,7 +79,7 @@ def worst_order_dissimilarity_bounds(private_gradients: ArrayLike, public_gradie
 
 
 def _all_directions(g: Array) -> Array | None:
-    """Directions in which the records come in every order that a direction can give; None where there are too many."""
+    """Directions that sort the records in every order that a direction can give; None where there are too many."""
     n, d = g.shape
     if d == 1:
         return np.array([[1.0], [-1.0]])

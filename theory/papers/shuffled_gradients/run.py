@@ -1,14 +1,14 @@
 """A run of shuffled private gradient steps: one description for its accountants, its bounds and its simulator.
 
 Which accountant holds depends on facts that no code can see, so the caller states them: whether the losses are convex,
-the clipping, the order, and what is released.  docs/shuffled-gradients.md says which accountant assumes what.
+the clipping, the order, and the releases.  docs/shuffled-gradients.md says which accountant assumes what.
 
-The order is that of the participation: any ``fixed_epochs`` or ``reshuffled`` of n steps an epoch, reshuffled with
-``reshuffled(…, secret=True)``, shuffled once with ``fixed_epochs(…, secret=True)``: uniform permutations that nobody
-knows.
+The participation gives the order: any ``fixed_epochs`` or ``reshuffled`` of n steps an epoch, reshuffled with
+``reshuffled(…, secret=True)``, shuffled once with ``fixed_epochs(…, secret=True)``: uniform permutations that are
+unknown.
 
-A run that releases less is covered by what covers more: an accountant for every epoch covers the last iterate.  What a
-run does not meet is refused with the reason.
+An accountant for more releases covers fewer: one for every epoch covers the last iterate.  A run that violates an
+assumption is refused with the reason.
 
 A step of learning rate η on a μ-strongly convex and L-smooth loss shrinks distances by max(|1 − ημ|, |1 − ηL|), so
 later steps forget a record.  If μ = L, as for mean estimation, noise before the record's use counts as well.
@@ -63,7 +63,7 @@ _MULTIPLIER_INTERVAL = "[1e-99, 1e99]"
 
 @record
 class ShuffledGradients(Record):
-    """A run of K epochs of n noisy gradient steps, and the facts on which its privacy rests.
+    """A run of K epochs of n noisy gradient steps, and the facts that its privacy rests on.
 
     All records are private, with noise at every step, until ``interleaved``, ``private_then_public``,
     ``public_then_private`` or ``noise_at`` says otherwise.
@@ -71,18 +71,18 @@ class ShuffledGradients(Record):
     Parameters
     ----------
     budget : Budget
-        What may be spent.  Its adjacency is zero-out, which needs half the noise, or replace-one: neighbours differ in
+        The privacy budget.  Its adjacency is zero-out, which needs half the noise, or replace-one: neighbours differ in
         one record, which a gradient of zero or another one replaces.  Its clip norm is G.
     participation : Participation
         n K steps in K epochs of n steps, one for each private record: ``fixed_epochs`` or ``reshuffled``, secret where
-        the permutations are uniform and nobody knows them.
+        the permutations are uniform and unknown.
     learning_rate : float
         η > 0 of private steps.
     public_learning_rate : float, optional
         η > 0 of public steps; None for ``learning_rate``.  The noise of a public step shrinks with it.
     smoothness : float
         L > 0: an upper bound of the smoothness of the loss of *every admissible record*, private or public It must be
-        known without looking at the private records: their largest constant is no such bound.  ``math.inf`` where none
+        known without looking at the private records: their largest constant is not a bound.  ``math.inf`` where none
         is known.
     strong_convexity : float, default 0.0
         0 <= μ <= L: a lower bound of the strong convexity of the loss of every admissible record Positive ones are for
@@ -90,13 +90,13 @@ class ShuffledGradients(Record):
     clipping : {"none", "cocoercive", "general"}
         ``"none"``: nothing is clipped.  Then G bounds the gradients of all admissible private records at all points;
         for replace-one adjacency it suffices that any two of them differ by at most 2G.  ``"cocoercive"``: gradients
-        are clipped to the norm G, and the losses are such that clipped gradients are those of a convex function with
-        the same smoothness (mean estimation, generalised linear models).  ``"general"``: gradients of other losses are
+        are clipped to the norm G, and clipped gradients are gradients of a convex function with the same smoothness
+        (mean estimation, generalised linear models).  ``"general"``: gradients of other losses are
         clipped to the norm G.
     convex : bool
         Whether the losses of all admissible records, private and public, are convex.
     released : {"last iterate", "every epoch", "every iterate"}
-        What leaves the run: ``"last iterate"``, the iterate of ``"every epoch"``, or ``"every iterate"``.
+        The releases: ``"last iterate"``, the iterate of ``"every epoch"``, or ``"every iterate"``.
     regulariser_convexity : float, default 0.0
         μ_ψ >= 0, strong convexity of the regulariser, which is public.
     private : array_like, optional
@@ -162,7 +162,7 @@ class ShuffledGradients(Record):
         if self.strong_convexity > 0 and self.clipping != "none":
             raise ValueError(
                 f"strong_convexity must be 0 for clipping {self.clipping!r}, got {self.strong_convexity!r}: clipped "
-                "gradients are not those of a strongly convex function"
+                "gradients are not gradients of a strongly convex function"
             )
 
         if self.strong_convexity > 0 and self.budget.adjacency == "zero-out":
@@ -343,7 +343,7 @@ class ShuffledGradients(Record):
         Raises
         ------
         ValueError
-            If the run does not meet what the accountant assumes; the message says what, and which accountants hold.
+            If the run violates an assumption of the accountant; the message names it, and the accountants that hold.
         """
         method = checks.choice("accountant", method, METHODS)
         if (refusal := self._refusal(method)) is not None:
@@ -375,14 +375,14 @@ class ShuffledGradients(Record):
     def noise_multiplier(
         self, accountant: Method | Literal["tightest"] = "tightest", *, conversion: Conversion | None = None
     ) -> float:
-        """The noise multiplier σ/G with which the run keeps to its budget, never too small.
+        """The noise multiplier σ/G that keeps the run to its budget, never too small.
 
         It is for the noise N(0, σ² I) that is added to gradients.  Relative excess below 1e-8.
 
         Parameters
         ----------
         accountant : str, default "tightest"
-            ``"tightest"``: the smallest of those that hold.  Or one of them.
+            The name of an accountant; ``"tightest"`` for the smallest multiplier of all that hold.
         conversion : {"gaussian", "zcdp", "published"}, optional
             Of an accountant to (ε, δ), see ``Accountant.epsilon``; None for the sharpest.
 
@@ -393,7 +393,7 @@ class ShuffledGradients(Record):
         Raises
         ------
         ValueError
-            If the accountant does not hold, or none promises anything.
+            If the accountant does not hold, or no accountant gives a finite bound.
         """
         rho = self.budget.rho
         if rho is not None:
@@ -415,7 +415,7 @@ class ShuffledGradients(Record):
         accountant: Method | Literal["tightest"] = "tightest",
         conversion: Conversion | None = None,
     ) -> float:
-        """The ε at which what the run releases is (ε, δ)-DP, never too small.
+        """The ε such that the run is (ε, δ)-DP, never too small.
 
         Accountant and conversion as for ``noise_multiplier``, which is here in [1e-99, 1e99].
 
@@ -443,7 +443,7 @@ class ShuffledGradients(Record):
     def delta_at(
         self, epsilon: float, *, noise_multiplier: float, accountant: Method | Literal["tightest"] = "tightest"
     ) -> float:
-        """A δ for which what the run releases is (ε, δ)-DP, never too small.
+        """A δ such that the run is (ε, δ)-DP, never too small.
 
         The arguments are those of ``epsilon_at``.  Of ``"epochs reshuffled"`` no curve is known: ``"tightest"`` leaves
         it out.

@@ -23,7 +23,7 @@ from corrnoise.theory.participation import Participation
 
 Placement = Literal["every", "private", "tail", "end"]
 PLACEMENTS: tuple[str, ...] = get_args(Placement)
-#: Participation by the words of the paper, from n and K: permutations are uniform, and nobody knows them.
+#: Participation by the words of the paper, from n and K: permutations are uniform and unknown.
 ORDERS: dict[str, Callable[[int, int], Participation]] = {
     "given": lambda n, epochs: Participation.fixed_epochs(n * epochs, period=n),
     "shuffled once": lambda n, epochs: Participation.fixed_epochs(n * epochs, period=n, secret=True),

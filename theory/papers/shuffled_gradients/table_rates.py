@@ -1,4 +1,4 @@
-"""Rates: what the excess risk bounds of shuffled gradient methods say at the best learning rate, at equal privacy.
+"""Rates of the excess risk bounds of shuffled gradient methods at the best learning rate and equal privacy.
 
 With noise of variance σ² = 2 G² A/ρ, A the amplification sum and ρ the zCDP budget of (ε, δ), the corollaries bound the
 excess risk of all algorithms, less what dissimilarity adds, by a/η + b η + c η² with
@@ -8,7 +8,7 @@ excess risk of all algorithms, less what dissimilarity adds, by a/η + b η + c 
 
 The minimum over η of the first two is 2 sqrt(ab) = 2 R sqrt(2 ℓ d σ²/(nK)): the privacy term is of order R G sqrt(d
 A/(nK))/ε, and the third term vanishes as K grows.  So the rate is decided by A/(nK).  docs/shuffled-gradients.md has
-the table of the rates of all algorithms, beside those that are published.  These rest on a noise term that is too
+the table of the rates of all algorithms, in addition to the published ones.  These rest on a noise term that is too
 small: with it the bound tends to 0 as K grows, for any fixed n, d and ε.
 
 Source: Jiang, Sharma, Wu and Joshi, 2026: Tables 1 and 5, Appendices E.3 and F.3.
@@ -51,7 +51,7 @@ def table_amplification(
 
 
 def _require_accounting(algorithm: str, accounting: str) -> None:
-    """Refuse what is none of ``TABLE_ACCOUNTING``, and ``"published"`` for noise at the end: it is not in the paper."""
+    """Refuse unknown words, and ``"published"`` for noise at the end: it is not in the paper."""
     checks.choice("accounting", accounting, TABLE_ACCOUNTING)
     if algorithm == "Noise at the end" and accounting == "published":
         raise ValueError("accounting must be 'per-epoch' or 'whole-run' for noise at the end, got 'published'")

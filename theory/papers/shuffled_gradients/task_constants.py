@@ -1,4 +1,4 @@
-"""Constants of tasks with public records: what the convergence theorem asks of losses, records and schedule.
+"""Constants of tasks with public records: the assumptions of the convergence theorem on losses, records and schedule.
 
 If the first n_d steps of an epoch use private records and the others public ones, the epoch follows a surrogate of the
 objective, and H, the objective less the surrogate, has the gradient v_n/n with v_i as in ``dissimilarity``.  The
@@ -203,7 +203,7 @@ def convergence_constants(
 ) -> ConvergenceConstants:
     """The constants of a run on a task, for the convergence theorem.
 
-    β is what the regulariser has to spare, μ_ψ − L_H; a regulariser that is a ball supplies its diameter instead.  The
+    β is the margin of the regulariser, μ_ψ − L_H; a regulariser that is a ball supplies its diameter instead.  The
     published theorem is the one for the regulariser: D.14, G.3 (lasso, with B = r + η n λ) or G.7 (ball).
 
     The optimality of x*, the ``minimiser``, is checked.  The ``radius`` r bounds ‖x*‖ and the root mean square norms of
@@ -215,7 +215,7 @@ def convergence_constants(
     Raises
     ------
     ValueError
-        If an assumption of the theorem is not met, ``minimiser`` is no minimiser, or ``radius`` is too small for x*,
+        If an assumption of the theorem is not met, ``minimiser`` does not minimise, or ``radius`` is too small for x*,
         for x_1 or for the regulariser's ball.
     """
     schedule = checks.instance("run", run, ShuffledGradients).schedule
