@@ -1,14 +1,15 @@
 """The noise of a program by operations on arrays, in PyTorch and JAX on any device, with the bits of the host.
 
 ``following`` is one step of a recurrence.  A product that feeds a sum has ν = −0.0 added to it, an argument of the
-compiled program, so that no compiler rounds product and sum once (``array_normals``).  ``DeviceNoiseMaker`` is what the
-two libraries share where a run has its noise on a device.
+compiled program, so that no compiler rounds product and sum once (``array_normals``).  The two libraries
+share ``DeviceNoiseMaker``, for runs whose noise is on a device.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -21,17 +22,11 @@ from corrnoise.theory.mechanisms.program import Form, Program
 from corrnoise.theory.numerics.checks import Array
 
 FORMS: tuple[Form, ...] = ("cascade", "delay line", "buffers", "time-varying buffers")
-_COMPARED = 4096  # coordinates of the first step of a device that the host makes, too
+_COMPARED_COORDINATES = 4096  # coordinates of the first step of a device that the host makes, too
 
 
 def numbers(program: Program) -> tuple[Array, ...]:
-    """The numbers of the recurrence of a program, of its type; arrays with two axes have a row for each step.
-
-    Parameters
-    ----------
-    program
-        Of one of ``FORMS``.
-    """
+    """The numbers of the recurrence of a program, of its type; arrays with two axes have a row for each step."""
     found: tuple[Any, ...]
     if program.form == "cascade":
         zeros, poles = program.unscaled.sections()
@@ -148,12 +143,21 @@ class DeviceNoiseMaker(NoiseMaker):
 
     def made(self, secret: bytes, step: int, nonce: bytes, scale: float, *, wide: bool = False) -> Any:
         """The noise of a step as an array on the device, as ``ModelNoise.made`` makes it."""
+        with self._computing():
+            return self._verified(secret, step, nonce, scale, wide)
+
+    def _computing(self) -> AbstractContextManager[Any]:
+        """A block where the library computes with the precision of the noise."""
+        return nullcontext()
+
+    def _verified(self, secret: bytes, step: int, nonce: bytes, scale: float, wide: bool) -> Any:
+        """The noise of a step; the noise of the first step is compared with the host."""
         factor = step_scale(self._program, scale, step)
         if self._compared or not self.size:
             return self._made(secret, step, nonce, factor, wide)
         first, length = self.spans[0].tolist()
         starts = range(0, length, self._part)
-        places = [slice(start, min(start + min(_COMPARED, self._part), length)) for start in starts]
+        places = [slice(start, min(start + min(_COMPARED_COORDINATES, self._part), length)) for start in starts]
         before = [self._memory_of(place) for place in places]
         found = self._made(secret, step, nonce, factor, wide)
         for place, memory in zip(places, before, strict=True):
@@ -161,7 +165,7 @@ class DeviceNoiseMaker(NoiseMaker):
             host.memory = memory
             if not np.array_equal(self.on_host(found[place]), host.made(secret, step, nonce, scale, wide=wide)):
                 raise RuntimeError(
-                    f"{self.device} makes other numbers than the host, whose noise the run is promised: train on the "
+                    f"{self.device} makes other numbers than the host, whose noise the run guarantees: train on the "
                     "CPU"
                 )
         self._compared = True
@@ -178,7 +182,8 @@ class DeviceNoiseMaker(NoiseMaker):
 
     def _memory_of(self, place: slice) -> Array:
         """The memory of some coordinates, on the host."""
-        some = [self.on_host(row[place]) for row in self._rows]
+        with self._computing():
+            some = [self.on_host(row[place]) for row in self._rows]
         return np.array(some, self.dtype).reshape(self.rows, len(range(self.spans[:, 1].sum())[place]))
 
     @property
@@ -192,15 +197,21 @@ class DeviceNoiseMaker(NoiseMaker):
 
     def noisy(self, total: Any, noise: Any, grid: Grid | None, *, on_grid: bool) -> Any:
         """The noisy sum of a step."""
-        if grid is None:
-            return total + noise
-        if not on_grid:
-            return self._values(total, grid) + noise
-        if not self.size:
-            return self.on_device(np.empty(0, np.float32))
-        found, farthest = self._released(total, noise, grid)
-        check_farthest(float(farthest), grid)
-        return found
+        with self._computing():
+            if grid is None:
+                return total + noise
+            if not on_grid:
+                return self._values(total, grid) + noise
+            if not self.size:
+                return self.on_device(np.empty(0, np.float32))
+            found, farthest = self._released(total, noise, grid)
+            check_farthest(float(farthest), grid)
+            return found
+
+    def extremes(self, total: Any) -> tuple[int, int]:
+        """The smallest and the largest number of a vector of integers that is not empty."""
+        with self._computing():
+            return int(total.min()), int(total.max())
 
     @abstractmethod
     def _values(self, total: Any, grid: Grid) -> Any:
@@ -212,13 +223,7 @@ class DeviceNoiseMaker(NoiseMaker):
 
 
 def where_possible(make: Callable[..., NoiseMaker]) -> Callable[..., NoiseMaker]:
-    """The maker of the noise of a run on a device, and on the host where its form runs there alone.
-
-    Parameters
-    ----------
-    make
-        Makes a ``DeviceNoiseMaker`` of a program.
-    """
+    """The maker of the noise of a run on a device, and on the host where its form runs there alone."""
 
     def maker(program: Program, size: int, threads: int | None, **options: Any) -> NoiseMaker:
         possible = program.form in FORMS and options["memory"] == "ring"

@@ -1,4 +1,4 @@
-"""The draws by operations on arrays, in PyTorch and JAX on any device: the same bits as those of the host.
+"""The draws by operations on arrays, in PyTorch and JAX on any device: the same bits as on the host.
 
 ``normals`` forms each coordinate by itself, of operations that IEEE 754 defines to the last bit.  Three things keep its
 bits those of ``run/normals.py``, in eager and in compiled programs:
@@ -7,7 +7,7 @@ bits those of ``run/normals.py``, in eager and in compiled programs:
   fused operation, which returns the rounded product, and cannot fuse the sum that follows.  It would leave out a
   constant.
 - Products of two words of 32 bits wrap in int64; shifts are masked.
-- The root is wrong in the last place on some processors, and gets one step of Newton's method, for which the square of
+- The root is wrong in the last place on some processors, and gets one step of Newton's method, where the square of
   the root is an exact sum of two floats (Dekker).
 
 Devices without float64 are refused by the libraries themselves.
@@ -19,12 +19,14 @@ from typing import Any
 
 from corrnoise.simulations.run import normals as host
 
-_LOW = 0xFFFFFFFF
-_PAIRS = 1024
-_MULTIPLIERS = tuple(int(each) for each in host._MULTIPLIERS)
-_INCREMENTS = tuple(int(each) for each in host._INCREMENTS)
+_LOW_WORD = 0xFFFFFFFF
+_BLOCK_PAIRS = 1024
+_ROUND_MULTIPLIERS = tuple(int(each) for each in host._ROUND_MULTIPLIERS)
+_KEY_INCREMENTS = tuple(int(each) for each in host._KEY_INCREMENTS)
 _ROOT_HALF = int(host._ROOT_HALF)
-_ATANH, _SIN, _COS = (each.tolist() for each in (host._ATANH, host._SIN, host._COS))
+_ATANH_COEFFICIENTS, _SINE_COEFFICIENTS, _COSINE_COEFFICIENTS = (
+    each.tolist() for each in (host._ATANH_COEFFICIENTS, host._SINE_COEFFICIENTS, host._COSINE_COEFFICIENTS)
+)
 
 
 def normals(xp: Any, seed: Any, index: Any, nu: Any) -> Any:
@@ -41,26 +43,26 @@ def normals(xp: Any, seed: Any, index: Any, nu: Any) -> Any:
     nu
         An array of float64 that holds −0.0, an argument of the compiled program.
     """
-    place = index & (2 * _PAIRS - 1)
-    radial, angular = _philox(seed, (index >> 11) * _PAIRS + (place & (_PAIRS - 1)))
+    place = index & (2 * _BLOCK_PAIRS - 1)
+    radial, angular = _philox(seed, (index >> 11) * _BLOCK_PAIRS + (place & (_BLOCK_PAIRS - 1)))
     squared = _logarithms(xp, radial, nu)
-    return _turned(xp, _root(squared, xp.sqrt(squared), nu), angular, place >= _PAIRS, nu)
+    return _turned(xp, _root(squared, xp.sqrt(squared), nu), angular, place >= _BLOCK_PAIRS, nu)
 
 
 def _philox(seed: Any, counter: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     """Two words of 64 bits of each counter, as halves (low, high)."""
     k0, k1, c2, c3 = seed[0], seed[1], seed[2], seed[3]
-    c0, c1 = counter & _LOW, counter >> 32
-    for _ in range(host._ROUNDS):
-        p0, p1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
-        c0, c1, c2, c3 = _high(p1) ^ c1 ^ k0, p1 & _LOW, _high(p0) ^ c3 ^ k1, p0 & _LOW
-        k0, k1 = (k0 + _INCREMENTS[0]) & _LOW, (k1 + _INCREMENTS[1]) & _LOW
+    c0, c1 = counter & _LOW_WORD, counter >> 32
+    for _ in range(host._PHILOX_ROUNDS):
+        p0, p1 = c0 * _ROUND_MULTIPLIERS[0], c2 * _ROUND_MULTIPLIERS[1]
+        c0, c1, c2, c3 = _high(p1) ^ c1 ^ k0, p1 & _LOW_WORD, _high(p0) ^ c3 ^ k1, p0 & _LOW_WORD
+        k0, k1 = (k0 + _KEY_INCREMENTS[0]) & _LOW_WORD, (k1 + _KEY_INCREMENTS[1]) & _LOW_WORD
     return (c0, c1), (c2, c3)
 
 
 def _high(product: Any) -> Any:
     """The upper 32 bits of a product that may have wrapped."""
-    return (product >> 32) & _LOW
+    return (product >> 32) & _LOW_WORD
 
 
 def _real(xp: Any, whole: Any, nu: Any) -> Any:
@@ -80,13 +82,13 @@ def _logarithms(xp: Any, word: tuple[Any, Any], nu: Any) -> Any:
     power = (bits - _ROOT_HALF) >> 52
     fraction = (bits - (power << 52)).view(nu.dtype)
     exponent = _real(xp, power, nu)
-    missing = _unit(xp, low ^ _LOW, high ^ _LOW, nu)
+    missing = _unit(xp, low ^ _LOW_WORD, high ^ _LOW_WORD, nu)
     excess = xp.where(power == 0, -missing, fraction - 1.0)
     s = excess / (excess + 2.0)
     z = s * s
-    tail = _ATANH[10]
+    tail = _ATANH_COEFFICIENTS[10]
     for k in range(9, 0, -1):
-        tail = (z * tail + nu) + _ATANH[k]
+        tail = (z * tail + nu) + _ATANH_COEFFICIENTS[k]
     rest = (s * z * tail + nu) + (exponent * host._LOG2_LOW + nu)
     return -2.0 * (exponent * host._LOG2_HIGH + (2.0 * s + rest))  # both products are exact
 
@@ -106,15 +108,15 @@ def _turned(xp: Any, radius: Any, word: tuple[Any, Any], sines: Any, nu: Any) ->
     low, high = word
     angle = low | (high << 32)
     quarter = ((angle + 2**61) >> 62) & 3
-    x = _real(xp, angle - (quarter << 62), nu) * host._TURN + nu
+    x = _real(xp, angle - (quarter << 62), nu) * host._WORD_RADIANS + nu
     z = x * x
-    sine = _SIN[7]
+    sine = _SINE_COEFFICIENTS[7]
     for k in range(6, 0, -1):
-        sine = (z * sine + nu) + _SIN[k]
+        sine = (z * sine + nu) + _SINE_COEFFICIENTS[k]
     sine = x + (x * z * sine + nu)
-    cosine = _COS[8]
+    cosine = _COSINE_COEFFICIENTS[8]
     for k in range(7, 1, -1):
-        cosine = (z * cosine + nu) + _COS[k]
+        cosine = (z * cosine + nu) + _COSINE_COEFFICIENTS[k]
     cosine = 1.0 - (0.5 * z - (z * z * cosine + nu))
     swapped = (quarter & 1) != sines  # the cosine of an odd quarter turn is a sine
     negative = xp.where(sines, quarter >> 1, ((quarter + 1) >> 1) & 1)

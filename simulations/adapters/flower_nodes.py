@@ -21,7 +21,7 @@ from corrnoise.simulations.federation.messages import Presence, Refusal, Reply, 
 
 EXTRA = "flower"
 Message = Request | Reply | Refusal | Presence
-_KINDS: dict[str, type[Message]] = {kind.__name__: kind for kind in (Request, Reply, Refusal, Presence)}
+_MESSAGE_KINDS: dict[str, type[Message]] = {kind.__name__: kind for kind in (Request, Reply, Refusal, Presence)}
 _PAUSE_SECONDS = 1.0  # between two looks at the nodes
 _log = logging.getLogger("flwr.corrnoise")  # shown where Flower's own lines are
 
@@ -69,7 +69,7 @@ def unpacked(content: Any) -> tuple[Any, Any]:
     """
     try:
         words = dict(content["words"])
-        kind, signature = _KINDS[words.pop("kind")], words.pop("signature", None)
+        kind, signature = _MESSAGE_KINDS[words.pop("kind")], words.pop("signature", None)
         thing = kind(**words, **{name: array.numpy() for name, array in content["vectors"].items()})
         if not well_formed(thing):
             raise TypeError(f"{kind.__name__} with fields of other types")

@@ -1,4 +1,4 @@
-"""Signs by which a restart knows the data and the loss of a run again: types, shapes, names and digests.
+"""The facts about data and loss that a restart compares: types, shapes, names and digests.
 
 They guard against mistakes, not against deceit: of a function its name and text are compared, and not the values that
 it refers to; of a large set of data some rows.  A digest tells whoever knows all examples but one what this one is, so
@@ -20,39 +20,23 @@ from numpy.typing import NDArray
 
 from corrnoise.simulations.extras import extra_module
 
-_MOST = 2**30  # bytes of an array that are all read
-_ROWS = 256  # of a larger one, or of examples that are read one by one
-_BYTES = 16  # of a digest
-_SIMPLE = (bool, int, float, str, type(None))
+_MAX_WHOLE_BYTES = 2**30  # bytes of an array that are all read
+_SAMPLED_ROWS = 256  # of a larger one, or of examples that are read one by one
+_DIGEST_BYTES = 16  # of a digest
+_SIMPLE_TYPES = (bool, int, float, str, type(None))
 
 
 def of_arrays(arrays: tuple[Any, ...]) -> dict[str, Any]:
-    """Types, shapes, and a digest of arrays: of all numbers up to 1 GiB an array, and beyond of 256 rows.
-
-    Parameters
-    ----------
-    arrays
-        Of NumPy, JAX or PyTorch.
-    """
-    hashed = hashlib.blake2b(digest_size=_BYTES)
+    """Types, shapes, and a digest of arrays: of all numbers up to 1 GiB an array, and beyond of 256 rows."""
+    hashed = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     for each in arrays:
-        large = int(np.prod(each.shape)) * each.dtype.itemsize > _MOST
+        large = int(np.prod(each.shape)) * each.dtype.itemsize > _MAX_WHOLE_BYTES
         _feed(hashed, each[_some(len(each))] if large else each)
     return {"data": ", ".join(_described(each) for each in arrays), "data digest": hashed.hexdigest()}
 
 
 def of_examples(kind: str, read: Callable[[int], Any], count: int) -> dict[str, Any]:
-    """The types of the first of some examples that are read one by one, and a digest of 256 of them.
-
-    Parameters
-    ----------
-    kind
-        A name of what has the examples.
-    read
-        An example by its number.
-    count
-        How many there are.
-    """
+    """The types of the first of some examples that are read one by one, and a digest of 256 of them."""
     found: dict[str, Any] = {"data": f"{kind}: {_described(read(0))}"}
     if _digest([read(0)]) == _digest([read(0)]):  # and not another picture of the example at each time
         found["data digest"] = _digest([read(number) for number in _some(count).tolist()])
@@ -65,7 +49,7 @@ def of_function(name: str, function: Any) -> dict[str, Any]:
     Parameters
     ----------
     name
-        What the function is in the run.
+        The role of the function in the run, such as ``"loss"``.
     function
         A function, a ``functools.partial``, or an object that can be called.
     """
@@ -74,13 +58,7 @@ def of_function(name: str, function: Any) -> dict[str, Any]:
 
 
 def in_words(thing: Any) -> str:
-    """The name of a function, or the class of an object and those of its attributes that are simple.
-
-    Parameters
-    ----------
-    thing
-        Anything.
-    """
+    """The name of a function, or the class of an object and its simple attributes."""
     if isinstance(thing, partial):
         given = [*map(_value, thing.args), *(f"{name}={_value(each)}" for name, each in thing.keywords.items())]
         return f"{in_words(thing.func)}({', '.join(given)})"
@@ -90,19 +68,13 @@ def in_words(thing: Any) -> str:
 
 
 def simple(values: Mapping[str, Any]) -> str:
-    """The named values that are numbers, strings or tuples of them, as one string, without private names.
-
-    Parameters
-    ----------
-    values
-        Values by their names.
-    """
+    """The named values that are numbers, strings or tuples of them, as one string, without private names."""
     shown = {name: value for name, value in sorted(values.items()) if _is_simple(value) and not name.startswith("_")}
     return ", ".join(f"{name}={value!r}" for name, value in shown.items())
 
 
 def _is_simple(value: Any) -> bool:
-    return isinstance(value, _SIMPLE) or (isinstance(value, tuple) and all(map(_is_simple, value)))
+    return isinstance(value, _SIMPLE_TYPES) or (isinstance(value, tuple) and all(map(_is_simple, value)))
 
 
 def _value(value: Any) -> str:
@@ -129,18 +101,18 @@ def _source(function: Any) -> str | None:
 
 def _some(count: int) -> NDArray[np.int64]:
     """At most 256 numbers below ``count``, from the first to the last."""
-    return np.unique(np.linspace(0, count - 1, _ROWS).astype(np.int64))
+    return np.unique(np.linspace(0, count - 1, _SAMPLED_ROWS).astype(np.int64))
 
 
 def _digest(things: list[Any]) -> str:
-    hashed = hashlib.blake2b(digest_size=_BYTES)
+    hashed = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     for each in things:
         _feed(hashed, each)
     return hashed.hexdigest()
 
 
 def _feed(hashed: Any, thing: Any) -> None:
-    """Hash an array, or an example: an array, a picture, a number, a string, or several of them."""
+    """Hash an array, a picture, a number, a string, or a list or dictionary of such parts."""
     if isinstance(thing, Mapping):
         thing = [part for name in sorted(thing) for part in (name, thing[name])]
     if isinstance(thing, tuple | list):

@@ -1,4 +1,4 @@
-"""The noise of a run on a device of JAX, or cut among several, with its memory there (the extra ``jax``).
+"""The noise of a run on a device of JAX, or sharded across several, with its memory there (the extra ``jax``).
 
     run = PrivateRun(budget, epochs, mechanism, size, batches=order, maker=partial(JaxNoise, device=jax.devices()[0]))
     gradient = private_gradient(run, loss, parameters, *batch)
@@ -23,7 +23,6 @@ from corrnoise.simulations.run.engines import Memory
 from corrnoise.simulations.run.noise import ModelNoise, NoiseMaker
 from corrnoise.simulations.run.sums import Grid
 from corrnoise.theory.mechanisms.program import Program
-from corrnoise.theory.numerics.checks import Array
 
 
 class JaxNoise(array_noise.DeviceNoiseMaker):
@@ -73,14 +72,8 @@ class JaxNoise(array_noise.DeviceNoiseMaker):
     def _part(self) -> int:
         return self.size // self.device.num_devices if is_cut(self.device) else self.size
 
-    def _memory_of(self, place: slice) -> Array:
-        with in_64_bits(self.device):
-            return super()._memory_of(place)
-
-    def made(self, secret: bytes, step: int, nonce: bytes, scale: float, *, wide: bool = False) -> Any:
-        """The noise of a step as an array on the device, as ``ModelNoise.made`` makes it."""
-        with in_64_bits(self.device):
-            return super().made(secret, step, nonce, scale, wide=wide)
+    def _computing(self) -> ExitStack:
+        return in_64_bits(self.device)
 
     def _made(self, secret: bytes, step: int, nonce: bytes, factor: float, wide: bool) -> Any:
         jnp = extra_module("jax.numpy", "jax")
@@ -97,16 +90,6 @@ class JaxNoise(array_noise.DeviceNoiseMaker):
         """The norm of a vector, formed in float64."""
         with in_64_bits(self.device) as jnp:
             return float(jnp.sqrt(jnp.square(total.astype(jnp.float64)).sum()))
-
-    def extremes(self, total: Any) -> tuple[int, int]:
-        """The smallest and the largest number of a vector of integers that is not empty."""
-        with in_64_bits(self.device):
-            return int(total.min()), int(total.max())
-
-    def noisy(self, total: Any, noise: Any, grid: Grid | None, *, on_grid: bool) -> Any:
-        """The noisy sum of a step."""
-        with in_64_bits(self.device):
-            return super().noisy(total, noise, grid, on_grid=on_grid)
 
     def _values(self, total: Any, grid: Grid) -> Any:
         return total.astype(float) * grid.unit
@@ -126,7 +109,7 @@ class JaxNoise(array_noise.DeviceNoiseMaker):
 
 
 class in_64_bits(ExitStack):  # noqa: N801
-    """A block in which JAX computes with 64 bits; gives ``jax.numpy``.
+    """A block where JAX computes with 64 bits; gives ``jax.numpy``.
 
     Parameters
     ----------
@@ -155,22 +138,14 @@ def is_cut(device: Any) -> bool:
 
 
 def filled_up(size: int, device: Any) -> int:
-    """The length of vectors of a run on its device, of which several devices have equal parts.
-
-    Parameters
-    ----------
-    size
-        Number of parameters of the model.
-    device
-        As for ``JaxNoise``.
-    """
+    """The length of vectors of a run on its device; several devices have equal parts."""
     count = device.num_devices if is_cut(device) else 1
     return -(-size // count) * count
 
 
 @lru_cache(maxsize=8)
 def _step(form: Any, size: int, wide: bool, device: Any) -> Callable[..., Any]:
-    """The compiled program of a step, of the type in which the noise is made."""
+    """The compiled program of a step, of the type of the noise."""
     jax = extra_module("jax", "jax")
     jnp = jax.numpy
     dtype = jnp.float64 if wide else jnp.float32
@@ -194,18 +169,18 @@ def _on_grid() -> Callable[..., Any]:
 
 
 def sharding_of(leaf: Any) -> Any:
-    """How an array is cut among several devices; None for other arrays."""
+    """How an array is sharded across several devices; None for other arrays."""
     found: Any = getattr(leaf, "sharding", None)
     return found if is_cut(found) and found.num_devices > 1 else None
 
 
 def maker_for(leaves: list[Any]) -> Callable[..., NoiseMaker]:
-    """The maker of the noise of a run of some parameters: on one other device, cut among those of a mesh, or the host.
+    """The maker of the noise of a run of some parameters: on another device, on the devices of a mesh, or on the host.
 
     Parameters
     ----------
     leaves
-        The arrays; those that were put nowhere go along with the others.
+        The arrays; arrays that were put nowhere follow the others.
     """
     put = [leaf for leaf in leaves if getattr(leaf, "committed", True)] or leaves
     devices = {device for leaf in put for device in leaf.devices()}

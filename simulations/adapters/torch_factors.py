@@ -36,7 +36,7 @@ FEATURE_BLOCK = 1024  #: features whose products are added in float32
 ROUNDING_SHARE = 5e-4  #: largest r, of the clipping norm
 UNDERFLOW_SHARE = 1e-6  #: of the clipping norm, what products that underflow may add
 PRECISE_SHARE = 0.01  #: of N⁺, above which an example takes its norm from float64
-_UNITS = {"float32": 2.0**-24, "float64": 2.0**-53}
+_UNIT_ROUNDOFFS = {"float32": 2.0**-24, "float64": 2.0**-53}
 
 
 class Factors(NamedTuple):
@@ -119,7 +119,7 @@ def gamma(count: int, dtype: str = "float64") -> float:
     dtype : {"float32", "float64"}
         The arithmetic.
     """
-    unit = _UNITS[dtype]
+    unit = _UNIT_ROUNDOFFS[dtype]
     if not count * unit < 1:
         raise ValueError(f"count must be below {1 / unit:.3g} operations of {dtype}, got {count}")
     return count * unit / (1 - count * unit)
@@ -192,7 +192,7 @@ def _norms_in(factors: Factors, dtype: str) -> _Computed:
     squares_b = of_outputs.diagonal(dim1=1, dim2=2) + (tau_b if isinstance(tau_b, float) else tau_b[:, None])
     kappa = (squares_a * squares_b).sqrt().sum(1).square()
     least_share = (1 - gamma_a) * (1 - gamma_b)
-    error = ((1 + gamma_a) * (1 + gamma_b) - 1) / least_share + (positions**2 + 4) * 2 * _UNITS["float64"]
+    error = ((1 + gamma_a) * (1 + gamma_b) - 1) / least_share + (positions**2 + 4) * 2 * _UNIT_ROUNDOFFS["float64"]
     found = (of_inputs * of_outputs).sum((1, 2))
     largest = torch.maximum(largest_b, torch.as_tensor(largest_a, dtype=torch.float64, device=b.device))
     return _Computed(found + error * kappa + alpha, kappa / least_share * (1 + error), largest, found)
@@ -328,17 +328,7 @@ def clip_factors(
 
 
 def summed(gradient: Factors, factors: Any, blocks: Blocks) -> Any:
-    """The sum of clipped gradients at a weight matrix, float64.
-
-    Parameters
-    ----------
-    gradient : Factors
-        The factors.
-    factors : tensor
-        f_i, shape (B,), float32.
-    blocks : Blocks
-        How it is added.
-    """
+    """The sum of clipped gradients at a weight matrix, float64."""
     torch = extra_module("torch", "torch")
     like = gradient.weight
     total = torch.zeros(like.shape, dtype=torch.float64, device=like.device)

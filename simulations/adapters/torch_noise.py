@@ -84,10 +84,6 @@ class TorchNoise(array_noise.DeviceNoiseMaker):
         wide = total.double()
         return float(wide.dot(wide).sqrt())
 
-    def extremes(self, total: Any) -> tuple[int, int]:
-        """The smallest and the largest number of a vector of integers that is not empty."""
-        return int(total.min()), int(total.max())
-
     def _values(self, total: Any, grid: Grid) -> Any:
         return total.double() * grid.unit
 
@@ -113,11 +109,5 @@ def _following(form: Any, of_step: list[Any], draw: Any, memory: list[Any], fact
 
 
 def maker_for(device: Any) -> Callable[..., NoiseMaker]:
-    """The maker of the noise of a run whose model is on a device; the host for CPUs, and for forms that it alone runs.
-
-    Parameters
-    ----------
-    device
-        A device of PyTorch.
-    """
+    """The maker of the noise of a model on a device: the host for CPUs and for other forms than ``FORMS``."""
     return array_noise.where_possible(partial(TorchNoise, device=device)) if device.type == "cuda" else ModelNoise

@@ -22,21 +22,13 @@ from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run import normals as host
 from corrnoise.simulations.run.spans import Spans
 
-_AT_ONCE = 2**21  # coordinates whose intermediate results are kept
-_COMPILED_AT_ONCE = 2**24  # coordinates, which are kept, and no intermediate result
+_EAGER_COORDINATES = 2**21  # coordinates whose intermediate results are kept
+_COMPILED_COORDINATES = 2**24  # coordinates, which are kept, and no intermediate result
 
 
 @lru_cache(maxsize=16)
 def program(function: Callable[..., Any], compiled: bool) -> Callable[..., Any]:
-    """A function of tensors of any length, compiled; as it is where not, or beyond the kinds that PyTorch compiles.
-
-    Parameters
-    ----------
-    function
-        Of this package.
-    compiled
-        Whether it is compiled, which takes seconds once.
-    """
+    """A function of tensors of any length, compiled; as it is where not, or beyond the kinds that PyTorch compiles."""
     made: Callable[..., Any] = extra_module("torch", "torch").compile(function, dynamic=True) if compiled else function
     return made
 
@@ -46,10 +38,6 @@ def compiles(device: Any) -> bool:
 
     Triton compiles C, against the headers of Python, which many machines lack.
 
-    Parameters
-    ----------
-    device
-        A device of PyTorch.
     """
     if device.type != "cuda" or find_spec("triton") is None:
         return False
@@ -93,7 +81,7 @@ def fill_by_elements(values: Any, seed: NDArray[np.uint32], spans: Spans, each: 
     rows = torch.from_numpy(spans).to(values.device)
     ends = rows[:, 1].cumsum(0)
     shifts = rows.sum(1) - ends
-    at_once = _AT_ONCE if each is normals else _COMPILED_AT_ONCE
+    at_once = _EAGER_COORDINATES if each is normals else _COMPILED_COORDINATES
     for first in range(0, len(values), at_once):
         place = torch.arange(first, min(first + at_once, len(values)), device=values.device)
         one = shifts[0] if len(rows) == 1 else shifts[torch.searchsorted(ends, place, right=True)]

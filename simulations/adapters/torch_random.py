@@ -65,13 +65,7 @@ def seed_generators(seed: int) -> None:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """A block that draws from a seed, and after which the generators are as before.
-
-    Parameters
-    ----------
-    seed : int
-        In [0, 2⁶⁴).
-    """
+    """A block that draws from a seed, and after which the generators are as before."""
     with generators_kept():
         seed_generators(seed)
         yield

@@ -1,12 +1,13 @@
-"""Private runs over several processes of PyTorch, each of which makes the noise of its own part (the extra ``torch``).
+"""Private runs over several processes of PyTorch: each process makes the noise of its own part (the extra ``torch``).
 
     group = Group(model.parameters())                       # after ``fully_shard(model)``, or before ``DDP(model)``
     with PrivateRun(budget, epochs, mechanism, group.size, batches=…, folder="digits", ranks=group) as run:
         for batch in run:
             noisy = add_noise(run, sums_of_clipped_gradients(model, batch[group.rank :: group.count]))
 
-Parameters that are cut among the processes (``DTensor``: FSDP2, tensor parallelism) have sums that are cut in the same
-way and are summed over the examples of all processes; each process adds the noise of its shards, without communication.
+Parameters that are sharded across the processes (``DTensor``: FSDP2, tensor parallelism) have sums that are sharded in
+the same way and are summed over the examples of all processes; each process adds the noise of its shards, without
+communication.
 Parameters that each process has as a whole (data parallelism) have sums over the examples of one process.  A process
 adds the noise of its own span to them, and then the sums are added over all.  Either way a coordinate has its noise
 exactly once, with the bits of one process.
@@ -28,7 +29,7 @@ from corrnoise.simulations.run.spans import checked, rectangle, tiled
 
 Told = TypeVar("Told")
 
-_ALIGNED = 2048  # coordinates of a block of draws
+_BLOCK_COORDINATES = 2048  # coordinates of a block of draws
 
 
 class Group(Ranks):
@@ -37,9 +38,9 @@ class Group(Ranks):
     Parameters
     ----------
     parameters : iterable
-        Those that are trained: all of them ``DTensor`` whose placements are ``Shard``, or all of them whole.
+        The trained parameters: only ``DTensor`` whose placements are ``Shard``, or only whole tensors.
     group : object, optional
-        A process group; None for that of all processes.
+        A process group; None for the group of all processes.
 
     Attributes
     ----------
@@ -69,7 +70,9 @@ class Group(Ranks):
         elif any(placements for *_, placements in self.layouts):
             raise ValueError("parameters must be all DTensors or all whole, got some of each")
         else:
-            share = -(-self.size // (self.count * _ALIGNED)) * _ALIGNED  # so that no block is drawn twice
+            share = (
+                -(-self.size // (self.count * _BLOCK_COORDINATES)) * _BLOCK_COORDINATES
+            )  # so that no block is drawn twice
             ends = range(share * self.rank, self.size)[:share]
             self.spans = checked([(ends.start, len(ends))] if ends else [], self.size)
         shards = [None] * self.count
@@ -107,17 +110,12 @@ class Group(Ranks):
 
 
 def group_of(model: Any) -> Group | None:
-    """The processes of a job of several, of which each has the whole model; None for one process.
-
-    Parameters
-    ----------
-    model : object
-        A ``torch.nn.Module``.
+    """The processes of a job where each process has the whole model; None for one process.
 
     Raises
     ------
     ValueError
-        The parameters are cut among the processes, or the model adds gradients up itself.
+        The parameters are sharded across the processes, or the model adds gradients up itself.
     """
     module = extra_module("torch.distributed", "torch")
     if not (module.is_available() and module.is_initialized() and module.get_world_size() > 1):

@@ -18,8 +18,8 @@ from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.rounding import UNITS
 
-_SLACK = 1e-3  # of the norm of a sum, for the rounding errors of clipping and adding
-_COARSEST = 2.0**-10  # rounding error of a sum, in standard deviations of the noise
+_NORM_SLACK = 1e-3  # of the norm of a sum, for the rounding errors of clipping and adding
+_MAX_SUM_ERROR = 2.0**-10  # rounding error of a sum, in standard deviations of the noise
 
 
 class Arithmetic:
@@ -108,13 +108,13 @@ class Arithmetic:
             return values
         count = checks.integer("examples", examples, 0)
         longest = count * self._clip_norm
-        if norm > longest * (1 + _SLACK):
+        if norm > longest * (1 + _NORM_SLACK):
             raise ValueError(
                 f"total must have a norm of at most {longest:.6g}, as the sum of {count} clipped gradients has, got "
                 f"{norm:.6g}"
             )
         error = longest * UNITS[dtype] / step_scale(self._program, self._scale, step) if self.grid is None else 0.0
-        if error > _COARSEST:
+        if error > _MAX_SUM_ERROR:
             raise ValueError(
                 f"total must be of a type that is precise beside the noise, got {dtype}, whose rounding errors "
                 f"are up to {error:.2g} standard deviations: sum in float64"

@@ -30,8 +30,8 @@ from corrnoise.theory.numerics import checks
 KEY_BYTES = 32  #: of the key of a run
 NONCE_BYTES = 16  #: of a nonce
 
-_FEWEST, _MOST = 16, 64  # bytes of any key
-_LAST = 2**62  # coordinates and steps
+_MIN_KEY_BYTES, _MAX_KEY_BYTES = 16, 64  # bytes of any key
+_MAX_NUMBER = 2**62  # coordinates and steps
 
 
 def fresh(size: int) -> bytes:
@@ -51,9 +51,9 @@ def keyed(secret: Key, size: int, data: bytes = b"") -> hashlib.blake2b:
 def checked_key(name: str, key: object) -> Key:
     """Return a key of 16 to 64 bytes; ``ValueError`` for anything else."""
     if not isinstance(key, Key):
-        raise ValueError(f"{name} must be {_FEWEST} to {_MOST} bytes, got {type(key).__name__}")
-    if not _FEWEST <= len(_bytes_of(key)) <= _MOST:
-        raise ValueError(f"{name} must be {_FEWEST} to {_MOST} bytes, got {len(_bytes_of(key))}")
+        raise ValueError(f"{name} must be {_MIN_KEY_BYTES} to {_MAX_KEY_BYTES} bytes, got {type(key).__name__}")
+    if not _MIN_KEY_BYTES <= len(_bytes_of(key)) <= _MAX_KEY_BYTES:
+        raise ValueError(f"{name} must be {_MIN_KEY_BYTES} to {_MAX_KEY_BYTES} bytes, got {len(_bytes_of(key))}")
     return key
 
 
@@ -103,11 +103,11 @@ def seeds(
         Of the steps; None for empty ones.
     """
     checked_key("secret", secret)
-    places = [checks.integer("steps", step, 0, largest=_LAST) for step in steps]
+    places = [checks.integer("steps", step, 0, largest=_MAX_NUMBER) for step in steps]
     of_steps = [b""] * len(places) if nonces is None else nonces
     if len(of_steps) != len(places):
         raise ValueError(f"nonces must be one for each of the {len(places)} steps, got {len(of_steps)}")
-    number = checks.integer("draw", draw, 0, largest=_LAST)
+    number = checks.integer("draw", draw, 0, largest=_MAX_NUMBER)
     table = b"".join(_seed(secret, step, number, nonce) for step, nonce in zip(places, of_steps, strict=True))
     return np.frombuffer(table, "<u4").reshape(-1, 4).astype(np.uint32)
 
@@ -155,13 +155,13 @@ def normals(
     True
     """
     checked_key("secret", secret)
-    if not isinstance(nonce, bytes) or len(nonce) > _MOST:
-        raise ValueError(f"nonce must be at most {_MOST} bytes, got {type(nonce).__name__}")
-    start = checks.integer("first", first, 0, largest=_LAST)
-    values = np.empty(checks.integer("count", count, 0, largest=_LAST - start), dtype)
+    if not isinstance(nonce, bytes) or len(nonce) > _MAX_KEY_BYTES:
+        raise ValueError(f"nonce must be at most {_MAX_KEY_BYTES} bytes, got {type(nonce).__name__}")
+    start = checks.integer("first", first, 0, largest=_MAX_NUMBER)
+    values = np.empty(checks.integer("count", count, 0, largest=_MAX_NUMBER - start), dtype)
     if values.dtype not in (np.float32, np.float64):
         raise ValueError(f"dtype must be float32 or float64, got {values.dtype}")
-    place = (checks.integer("step", step, 0, largest=_LAST), checks.integer("draw", draw, 0, largest=_LAST))
+    place = (checks.integer("step", step, 0, largest=_MAX_NUMBER), checks.integer("draw", draw, 0, largest=_MAX_NUMBER))
     fill(values, *_halves(_seed(secret, *place, nonce)), start)
     return values
 

@@ -30,8 +30,8 @@ from corrnoise.theory.numerics.rounding import Dtype
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
-_MOST_KEPT = 256e6  # bytes of kept releases between two checkpoints
-_SAME = 1e-9  # relative excess of a multiplier that is computed again over the one in the folder
+_MAX_KEPT_BYTES = 256e6  # bytes of kept releases between two checkpoints
+_MULTIPLIER_SLACK = 1e-9  # relative excess of a multiplier that is computed again over the one in the folder
 
 
 class Carry(Protocol):
@@ -114,7 +114,7 @@ class Durable:
         if keeps is None and self._own.settings is not None:
             keeps = bool(self._own.settings.get("kept releases"))
         elif keeps is None:
-            keeps = covers and 4 * size * self._every <= _MOST_KEPT
+            keeps = covers and 4 * size * self._every <= _MAX_KEPT_BYTES
         if keeps and not covers:
             raise ValueError(
                 "carry must be given, ahead be 1, and the process be one, in a run that keeps its releases"
@@ -213,7 +213,7 @@ class Durable:
             if budget.delta is not None and found.upper <= budget.delta:
                 return stored
         needed = self._program.multiplier(budget)
-        if not needed <= stored * (1 + _SAME):
+        if not needed <= stored * (1 + _MULTIPLIER_SLACK):
             raise ValueError(
                 f"the multiplier of the run in {self.home.path} must be at least {needed!r}, got {stored!r}: its noise "
                 "is too small by what this version knows; begin a new run, and add its ρ"

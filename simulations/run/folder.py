@@ -53,15 +53,17 @@ Arrays = Mapping[str, NDArray[Any]]
 
 FORMAT = "corrnoise run 2"  #: of the folder
 
-_MAC = 32  # bytes at the end of a checkpoint and of a release
-_CHUNK = 2**22
+_HASH_BYTES = 32  # bytes at the end of a checkpoint and of a release
+_CHUNK_BYTES = 2**22
 _MAX_FILE_BYTES = 2**38  # of a checkpoint, whose arrays are read one by one
 _MAX_HEAD_BYTES = 2**26  # before the arrays
-_SETTINGS, _MARKER, _LOCK = "settings.json", "beginning", "lock"
+_SETTINGS_FILE, _MARKER_FILE, _LOCK_FILE = "settings.json", "beginning", "lock"
 _MARKER_CONTENT = b"corrnoise run 2 is begun here\n"
 _FIRST_FILES = frozenset({"key", "order", "noise.npz", "journal", "mark", "checkpoint-0"})  # before the settings
-_NUMBER = r"(0|[1-9]\d{0,17})"
-_NUMBERED = re.compile(rf"(?:(checkpoint|release)-{_NUMBER}|(shard)-{_NUMBER}-{_NUMBER})", re.ASCII)
+_NUMBER_PATTERN = r"(0|[1-9]\d{0,17})"
+_NUMBERED_FILE = re.compile(
+    rf"(?:(checkpoint|release)-{_NUMBER_PATTERN}|(shard)-{_NUMBER_PATTERN}-{_NUMBER_PATTERN})", re.ASCII
+)
 _MARKS_ADVICE = (
     "give cn.Folder(path, marks=…) a folder outside of that of the run, on the same volume if need be, or set "
     "XDG_STATE_HOME"
@@ -218,7 +220,7 @@ class Sealed:
         members = {label: _little_endian(label, array) for label, array in arrays.items()}
         described = {label: [array.dtype.str, list(array.shape)] for label, array in members.items()}
         text = json.dumps({"head": head, "arrays": described}).encode() + b"\n"
-        size = len(text) + sum(array.nbytes for array in members.values()) + _MAC
+        size = len(text) + sum(array.nbytes for array in members.values()) + _HASH_BYTES
         with guarded(f"{self.path / name} is not written, which"):
             if len(text) > _MAX_HEAD_BYTES or size > _MAX_FILE_BYTES:
                 raise ValueError(f"it has {len(members)} arrays of {size} bytes, whose names take {len(text)}")
@@ -253,7 +255,7 @@ class Sealed:
 
     def _hash(self, name: str) -> Any:
         purpose = name.partition("-")[0].encode()
-        return draws.keyed(Secret(draws.derived(self._secret, b"file", purpose, size=_MAC)), _MAC)
+        return draws.keyed(Secret(draws.derived(self._secret, b"file", purpose, size=_HASH_BYTES)), _HASH_BYTES)
 
     @contextmanager
     def _verified(self, path: Path) -> Iterator[tuple[BinaryIO, dict[str, Any], int]]:
@@ -263,7 +265,7 @@ class Sealed:
                 raise ValueError("its keyed hash is wrong")
             stream.seek(0)
             text = stream.readline(_MAX_HEAD_BYTES)
-            yield stream, json_value(text), size - _MAC - len(text)
+            yield stream, json_value(text), size - _HASH_BYTES - len(text)
 
     def read(self, path: Path, *needed: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """The head and the arrays of a file whose keyed hash is right; nothing is parsed before."""
@@ -278,8 +280,8 @@ class Sealed:
 
     def _is_whole(self, stream: BinaryIO, name: str) -> bool:
         mac = self._hash(name)
-        rest = os.fstat(stream.fileno()).st_size - _MAC
-        while rest > 0 and (chunk := stream.read(min(rest, _CHUNK))):
+        rest = os.fstat(stream.fileno()).st_size - _HASH_BYTES
+        while rest > 0 and (chunk := stream.read(min(rest, _CHUNK_BYTES))):
             mac.update(chunk)
             rest -= len(chunk)
         return rest == 0 and hmac.compare_digest(stream.read(), mac.digest())
@@ -326,7 +328,7 @@ class Home(Sealed):
         if begun:
             self._read_settings()  # names the version of an older format, whose files have other modes
         try:
-            self._lock(self.path / _LOCK)
+            self._lock(self.path / _LOCK_FILE)
             if not self._is_begun():
                 return
             self._secret = self._read_key()
@@ -357,29 +359,29 @@ class Home(Sealed):
             The folder holds anything else.
         """
         names = self._names()
-        if _SETTINGS in names:
+        if _SETTINGS_FILE in names:
             return True
-        others = {name.removesuffix(NEW) for name in names} - {_LOCK, _MARKER}
-        marker = self._marker() if _MARKER in names else b""
-        empty = _LOCK not in names or (self.path / _LOCK).lstat().st_size == 0
-        unfinished = marker == _MARKER_CONTENT and others <= _FIRST_FILES | {_SETTINGS}
+        others = {name.removesuffix(NEW) for name in names} - {_LOCK_FILE, _MARKER_FILE}
+        marker = self._marker() if _MARKER_FILE in names else b""
+        empty = _LOCK_FILE not in names or (self.path / _LOCK_FILE).lstat().st_size == 0
+        unfinished = marker == _MARKER_CONTENT and others <= _FIRST_FILES | {_SETTINGS_FILE}
         partial = marker is not None and _MARKER_CONTENT.startswith(marker) and not others
         if empty and (unfinished or partial):
             return False
         raise ValueError(
-            f"folder must be new, empty or that of a run (with {_SETTINGS}), got {self.path} with "
-            f"{min(names - {_LOCK}, default=_LOCK)}: take a folder in it"
+            f"folder must be new, empty or that of a run (with {_SETTINGS_FILE}), got {self.path} with "
+            f"{min(names - {_LOCK_FILE}, default=_LOCK_FILE)}: take a folder in it"
         )
 
     def _marker(self) -> bytes | None:
         """The content of the marker; None where the file is not of this user alone."""
         with suppress(OSError, ValueError):
-            return owned.read_bytes(self.path / _MARKER)
+            return owned.read_bytes(self.path / _MARKER_FILE)
         return None
 
     def _read_settings(self) -> dict[str, Any]:
         """Read the settings; ``ValueError`` where the folder has another format."""
-        path = self.path / _SETTINGS
+        path = self.path / _SETTINGS_FILE
         self._text = owned.read_bytes(path)
         with guarded(path):
             found = dict(json_value(self._text))
@@ -416,12 +418,12 @@ class Home(Sealed):
         self._text = json_bytes("settings", settings)
         owned.make_folder(self.path)
         if not self._locks:
-            self._lock(self.path / _LOCK)
+            self._lock(self.path / _LOCK_FILE)
         owned.close_to_others(self.path)
         if self._is_begun():
             raise RuntimeError(f"{self.path} has just been made by another process: start again to resume it")
         self._clear()
-        owned.create(self.path / _MARKER, _MARKER_CONTENT)
+        owned.create(self.path / _MARKER_FILE, _MARKER_CONTENT)
         sync_folder(self.path)
         self._secret = Secret(draws.fresh(draws.KEY_BYTES))
         self._lock(self._outside_lock)
@@ -433,23 +435,23 @@ class Home(Sealed):
             self.write_checked("order", {}, {"order": order})
         self.write_checked("checkpoint-0", _head(0, 0, mark.split()[1].decode(), 1), kept)
         write_whole(self._marks / self.identity, mark, secret=True)
-        write_whole(self.path / _SETTINGS, self._text, secret=True)
+        write_whole(self.path / _SETTINGS_FILE, self._text, secret=True)
         self.go_on()
 
     def _clear(self) -> None:
         """Remove the files of a process that was killed while it made the folder; the marker goes last."""
         names = self._names()
-        for name in sorted(names - {_LOCK, _MARKER}):
+        for name in sorted(names - {_LOCK_FILE, _MARKER_FILE}):
             (self.path / name).unlink()
         sync_folder(self.path)
-        (self.path / _MARKER).unlink(missing_ok=True)
+        (self.path / _MARKER_FILE).unlink(missing_ok=True)
 
     def go_on(self) -> None:
         """Open the journal of a run, and remove unfinished files of killed processes."""
         for name in self._names():
             stem = name.removesuffix(NEW)
-            if name == _MARKER or (
-                stem != name and (stem in _FIRST_FILES or stem == _SETTINGS or _NUMBERED.fullmatch(stem))
+            if name == _MARKER_FILE or (
+                stem != name and (stem in _FIRST_FILES or stem == _SETTINGS_FILE or _NUMBERED_FILE.fullmatch(stem))
             ):
                 (self.path / name).unlink()
         self.journal = Journal(
@@ -563,7 +565,7 @@ class Home(Sealed):
     def _numbered(self) -> Iterator[tuple[str, int, Path]]:
         """The files with numbers: their kind, their first number, and their path."""
         for name in sorted(self._names()):
-            if (found := _NUMBERED.fullmatch(name)) is not None:
+            if (found := _NUMBERED_FILE.fullmatch(name)) is not None:
                 yield found[1] or found[3], int(found[2] or found[4]), self.path / name
 
 

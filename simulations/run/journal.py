@@ -36,10 +36,10 @@ from corrnoise.support.files import write_whole
 from corrnoise.support.reading import LARGE
 from corrnoise.support.serialise import digest
 
-_LINE = re.compile(r"([bcfm]) (0|[1-9]\d{0,17}) (0|[1-9]\d{0,17}) ([0-9a-f]{32}) ([0-9a-f]{32})", re.ASCII)
-_MARK = re.compile(r"(0|[1-9]\d{0,17}) ([0-9a-f]{32}) ([0-9a-f]{8}) *\n", re.ASCII)
+_LINE_PATTERN = re.compile(r"([bcfm]) (0|[1-9]\d{0,17}) (0|[1-9]\d{0,17}) ([0-9a-f]{32}) ([0-9a-f]{32})", re.ASCII)
+_MARK_PATTERN = re.compile(r"(0|[1-9]\d{0,17}) ([0-9a-f]{32}) ([0-9a-f]{8}) *\n", re.ASCII)
 MOST_AHEAD = 10**6  #: steps that one record covers
-_SLOT = 64  # bytes of a slot of a mark, which is written at once
+_SLOT_BYTES = 64  # bytes of a slot of a mark, which is written at once
 _NO_NONCE = bytes(draws.NONCE_BYTES)
 
 
@@ -101,7 +101,7 @@ class Journal:
 
     def _read(self, whole: bytes) -> None:
         for number, line in enumerate(whole.split(b"\n") if whole else []):
-            found = _LINE.fullmatch(line.decode("ascii", "replace"))
+            found = _LINE_PATTERN.fullmatch(line.decode("ascii", "replace"))
             if found is None:
                 raise ValueError(f"{self.path} is damaged: line {number + 1} is no record")
             note = Note(found[1], int(found[2]), int(found[3]), bytes.fromhex(found[4]))
@@ -120,11 +120,11 @@ class Journal:
     def _number(self, mark: Path) -> int | None:
         """The number of records of a mark whose link is in the journal; None for any other."""
         text = owned.read_bytes(mark).decode("latin-1")
-        slots = [text[k : k + _SLOT] for k in (0, _SLOT)]
+        slots = [text[k : k + _SLOT_BYTES] for k in (0, _SLOT_BYTES)]
         whole = [
             (int(found[1]), found[2])
             for slot in slots
-            if (found := _MARK.fullmatch(slot)) and slot.encode("latin-1") == _slot(int(found[1]), found[2])
+            if (found := _MARK_PATTERN.fullmatch(slot)) and slot.encode("latin-1") == _slot(int(found[1]), found[2])
         ]
         if not whole:
             raise ValueError(f"{mark} is damaged: it is no mark of a run")
@@ -232,7 +232,7 @@ class Journal:
                 continue
             file = owned.opened(mark, os.O_RDWR)
             try:
-                os.lseek(file, number % 2 * _SLOT, os.SEEK_SET)
+                os.lseek(file, number % 2 * _SLOT_BYTES, os.SEEK_SET)
                 os.write(file, slot)
                 os.fsync(file)
             finally:
@@ -246,4 +246,4 @@ class Journal:
 def _slot(number: int, link: str) -> bytes:
     """A slot of a mark, with a checksum that tells one that was written in part."""
     text = f"{number} {link}"
-    return f"{text} {digest(text.encode())[:8]}".ljust(_SLOT - 1).encode() + b"\n"
+    return f"{text} {digest(text.encode())[:8]}".ljust(_SLOT_BYTES - 1).encode() + b"\n"

@@ -29,10 +29,10 @@ from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 
-_PART = 65_536
+_PART_COORDINATES = 65_536
 _LOOKED_AT = 256  # steps, and 16 coordinates, whose noise shows how large it is
 _FINGERPRINT_STEPS = 64  # of a fingerprint, at least
-_FEW_ROWS = 64  # of memory, at most, where a fingerprint has more than ``_PART`` coordinates
+_FEW_ROWS = 64  # of memory, at most, where a fingerprint has more than ``_PART_COORDINATES`` coordinates
 _BLOCK_ENDS = 4096 + 16  # coordinates that reach beyond the blocks of the draws and of the engines
 
 
@@ -132,7 +132,7 @@ class ModelNoise(NoiseMaker):
         one = engine(program, 1, memory)
         self.rows, self.dtype = len(one.memory), one.memory.dtype
         fits_into_memory("size", size, self.size * (4 + self.rows * self.dtype.itemsize))
-        self._parts = parts(self.spans, _PART)
+        self._parts = parts(self.spans, _PART_COORDINATES)
         lengths = [int(part[:, 1].sum()) for part in self._parts]
         self._places = [slice(end - length, end) for end, length in zip(accumulate(lengths), lengths, strict=True)]
         self._engines = [engine(program, length, memory) for length in lengths]
@@ -205,7 +205,10 @@ class ModelNoise(NoiseMaker):
 
     def norm(self, total: NDArray[Any]) -> float:
         """The norm of a vector, formed in float64 block by block; without BLAS, whose threads compete with others."""
-        blocks = (total[first : first + _PART].astype(float, copy=False) for first in range(0, total.size, _PART))
+        blocks = (
+            total[first : first + _PART_COORDINATES].astype(float, copy=False)
+            for first in range(0, total.size, _PART_COORDINATES)
+        )
         return math.sqrt(sum(float(np.einsum("i,i->", block, block)) for block in blocks))
 
     def extremes(self, total: NDArray[Any]) -> tuple[int, int]:
@@ -268,7 +271,7 @@ def fingerprint(program: Program, size: int, *, wide: bool) -> str:
         32 hexadecimal digits.
     """
     narrow = ModelNoise(program, 2056, 1, spans=[(2040, 16)])
-    ends = min(size, _PART + 16 if narrow.rows <= _FEW_ROWS else _BLOCK_ENDS)
+    ends = min(size, _PART_COORDINATES + 16 if narrow.rows <= _FEW_ROWS else _BLOCK_ENDS)
     pieces = ((narrow, max(narrow.rows + 2, _FINGERPRINT_STEPS)), (ModelNoise(program, ends, 1), 2))
     length = program.participation.steps
     found = [

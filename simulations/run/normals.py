@@ -17,18 +17,20 @@ import numpy as np
 
 from corrnoise.support.kernels import kernel
 
-_BLOCK = 1024  # pairs whose intermediate results stay in the first-level cache
-_TURN = 2 * math.pi * 2.0**-64
-_LOW = np.uint64(0xFFFFFFFF)
-_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
-_INCREMENTS = (np.uint64(0x9E3779B9), np.uint64(0xBB67AE85))
-_ROUNDS = 10
+_BLOCK_PAIRS = 1024  # pairs whose intermediate results stay in the first-level cache
+_WORD_RADIANS = 2 * math.pi * 2.0**-64
+_LOW_WORD = np.uint64(0xFFFFFFFF)
+_ROUND_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
+_KEY_INCREMENTS = (np.uint64(0x9E3779B9), np.uint64(0xBB67AE85))
+_PHILOX_ROUNDS = 10
 _ROOT_HALF = np.int64(np.float64(math.sqrt(0.5)).view(np.int64))  # the bits of sqrt(½)
 _LOG2_HIGH = float.fromhex("0x1.62e42feep-1")  # 32 bits of log 2: its multiples by exponents are exact
 _LOG2_LOW = 1.9082149292705877e-10  # log 2 − _LOG2_HIGH
-_ATANH = np.array([2.0 / (2 * k + 1) for k in range(11)])  # 2 artanh(s) = Σ _ATANH_k s^{2k+1}, s² <= 0.0295
-_SIN = np.array([(-1.0) ** k / math.factorial(2 * k + 1) for k in range(8)])  # up to x¹⁵, |x| <= π/4
-_COS = np.array([(-1.0) ** k / math.factorial(2 * k) for k in range(9)])  # up to x¹⁶
+_ATANH_COEFFICIENTS = np.array(
+    [2.0 / (2 * k + 1) for k in range(11)]
+)  # 2 artanh(s) = Σ _ATANH_k s^{2k+1}, s² <= 0.0295
+_SINE_COEFFICIENTS = np.array([(-1.0) ** k / math.factorial(2 * k + 1) for k in range(8)])  # up to x¹⁵, |x| <= π/4
+_COSINE_COEFFICIENTS = np.array([(-1.0) ** k / math.factorial(2 * k) for k in range(9)])  # up to x¹⁶
 
 
 @kernel
@@ -48,9 +50,9 @@ def _logarithms(words, radii):  # type: ignore[no-untyped-def]
         excess = -missing if exponent[j] == 0.0 else fraction[j] - 1.0
         s = excess / (2.0 + excess)
         z = s * s
-        tail = _ATANH[10]
+        tail = _ATANH_COEFFICIENTS[10]
         for k in (9, 8, 7, 6, 5, 4, 3, 2, 1):
-            tail = tail * z + _ATANH[k]
+            tail = tail * z + _ATANH_COEFFICIENTS[k]
         log = exponent[j] * _LOG2_HIGH + (2.0 * s + (s * z * tail + exponent[j] * _LOG2_LOW))
         radii[j] = -2.0 * log
 
@@ -60,15 +62,15 @@ def _turned(radii, words, cosines, sines):  # type: ignore[no-untyped-def]
     """The roots of ``radii`` times cosine and sine: of the nearest quarter turn, and of the rest in [−π/4, π/4]."""
     for j in range(words.size):
         quarter = (words[j] + np.uint64(1 << 61)) >> np.uint64(62)
-        x = np.float64(np.int64(words[j] - (quarter << np.uint64(62)))) * _TURN
+        x = np.float64(np.int64(words[j] - (quarter << np.uint64(62)))) * _WORD_RADIANS
         z = x * x
-        sine = _SIN[7]
+        sine = _SINE_COEFFICIENTS[7]
         for k in (6, 5, 4, 3, 2, 1):
-            sine = sine * z + _SIN[k]
+            sine = sine * z + _SINE_COEFFICIENTS[k]
         sine = x + x * z * sine
-        cosine = _COS[8]
+        cosine = _COSINE_COEFFICIENTS[8]
         for k in (7, 6, 5, 4, 3, 2):
-            cosine = cosine * z + _COS[k]
+            cosine = cosine * z + _COSINE_COEFFICIENTS[k]
         cosine = 1.0 - (0.5 * z - z * z * cosine)
         swapped = (quarter & np.uint64(1)) != np.uint64(0)
         one = sine if swapped else cosine
@@ -85,21 +87,21 @@ def philox(key, number, first, radial, angular):  # type: ignore[no-untyped-def]
     """Philox4x32-10 of the counters (first + j, number), whose four words are two words of 64 bits."""
     for j in range(radial.size):
         counter = first + np.uint64(j)
-        c0 = counter & _LOW
+        c0 = counter & _LOW_WORD
         c1 = counter >> np.uint64(32)
-        c2 = number & _LOW
+        c2 = number & _LOW_WORD
         c3 = number >> np.uint64(32)
-        k0 = key & _LOW
+        k0 = key & _LOW_WORD
         k1 = key >> np.uint64(32)
-        for _ in range(_ROUNDS):
-            p0 = c0 * _MULTIPLIERS[0]
-            p1 = c2 * _MULTIPLIERS[1]
+        for _ in range(_PHILOX_ROUNDS):
+            p0 = c0 * _ROUND_MULTIPLIERS[0]
+            p1 = c2 * _ROUND_MULTIPLIERS[1]
             c0 = (p1 >> np.uint64(32)) ^ c1 ^ k0
-            c1 = p1 & _LOW
+            c1 = p1 & _LOW_WORD
             c2 = (p0 >> np.uint64(32)) ^ c3 ^ k1
-            c3 = p0 & _LOW
-            k0 = (k0 + _INCREMENTS[0]) & _LOW
-            k1 = (k1 + _INCREMENTS[1]) & _LOW
+            c3 = p0 & _LOW_WORD
+            k0 = (k0 + _KEY_INCREMENTS[0]) & _LOW_WORD
+            k1 = (k1 + _KEY_INCREMENTS[1]) & _LOW_WORD
         radial[j] = c0 | (c1 << np.uint64(32))
         angular[j] = c2 | (c3 << np.uint64(32))
 
@@ -107,36 +109,36 @@ def philox(key, number, first, radial, angular):  # type: ignore[no-untyped-def]
 @kernel
 def fill(values, key, number, first):  # type: ignore[no-untyped-def]
     """Fill ``values`` with the normals of the coordinates first, first + 1, … of one key and upper half of counters."""
-    radial = np.empty(_BLOCK, np.uint64)
-    angular = np.empty(_BLOCK, np.uint64)
-    radii = np.empty(_BLOCK)
-    cosines = np.empty(_BLOCK)
-    sines = np.empty(_BLOCK)
+    radial = np.empty(_BLOCK_PAIRS, np.uint64)
+    angular = np.empty(_BLOCK_PAIRS, np.uint64)
+    radii = np.empty(_BLOCK_PAIRS)
+    cosines = np.empty(_BLOCK_PAIRS)
+    sines = np.empty(_BLOCK_PAIRS)
     done = 0
     while done < values.size:
-        block = (first + done) // (2 * _BLOCK)
-        low = (first + done) % (2 * _BLOCK)
-        high = min(low + values.size - done, 2 * _BLOCK)
+        block = (first + done) // (2 * _BLOCK_PAIRS)
+        low = (first + done) % (2 * _BLOCK_PAIRS)
+        high = min(low + values.size - done, 2 * _BLOCK_PAIRS)
         start = 0
-        end = _BLOCK
-        if high <= _BLOCK:  # cosines alone
+        end = _BLOCK_PAIRS
+        if high <= _BLOCK_PAIRS:  # cosines alone
             start = low
             end = high
-        elif low >= _BLOCK:  # sines alone
-            start = low - _BLOCK
-            end = high - _BLOCK
+        elif low >= _BLOCK_PAIRS:  # sines alone
+            start = low - _BLOCK_PAIRS
+            end = high - _BLOCK_PAIRS
         pairs = end - start
-        philox(key, number, np.uint64(block * _BLOCK + start), radial[:pairs], angular[:pairs])
+        philox(key, number, np.uint64(block * _BLOCK_PAIRS + start), radial[:pairs], angular[:pairs])
         _logarithms(radial[:pairs], radii[:pairs])
         _turned(radii[:pairs], angular[:pairs], cosines[:pairs], sines[:pairs])
-        if low < _BLOCK:
-            here = min(high, _BLOCK) - low
+        if low < _BLOCK_PAIRS:
+            here = min(high, _BLOCK_PAIRS) - low
             values[done : done + here] = cosines[low - start : low - start + here]
             done += here
-            low = _BLOCK
-        if high > _BLOCK:
+            low = _BLOCK_PAIRS
+        if high > _BLOCK_PAIRS:
             here = high - low
-            values[done : done + here] = sines[low - _BLOCK - start : high - _BLOCK - start]
+            values[done : done + here] = sines[low - _BLOCK_PAIRS - start : high - _BLOCK_PAIRS - start]
             done += here
 
 

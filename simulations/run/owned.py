@@ -20,16 +20,16 @@ from filelock import FileLock, Timeout
 from corrnoise.support import reading
 from corrnoise.support.files import sync_folder
 
-_POSIX = os.name == "posix"
-_SAFELY = 0
+_IS_POSIX = os.name == "posix"
+_SAFE_FLAGS = 0
 for _name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY", "O_NOINHERIT"):
-    _SAFELY |= getattr(os, _name, 0)
+    _SAFE_FLAGS |= getattr(os, _name, 0)
 
 
 def _opener(path: str, flags: int, *, any_mode: bool = False) -> int:
     """Open a file for ``reading``; the reason of a refusal has no name of the file yet."""
     try:
-        file = os.open(path, flags | _SAFELY, 0o600)
+        file = os.open(path, flags | _SAFE_FLAGS, 0o600)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR):  # a link, socket, pipe or folder
             raise ValueError("it is not a regular file") from error
@@ -38,7 +38,7 @@ def _opener(path: str, flags: int, *, any_mode: bool = False) -> int:
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode):
             raise ValueError("it is not a regular file")
-        if _POSIX:
+        if _IS_POSIX:
             _check_owner(path, found)
             if found.st_mode & 0o077 and not any_mode:
                 raise PermissionError(
@@ -129,7 +129,7 @@ def check_folder(path: Path) -> None:
     """
     if not path.is_dir():
         raise NotADirectoryError(f"{path} must be a folder")
-    if _POSIX:
+    if _IS_POSIX:
         found = path.stat()
         _check_owner(path, found)
         if found.st_mode & 0o022:
@@ -152,7 +152,7 @@ def make_folder(path: Path) -> None:
 
 def close_to_others(path: Path) -> None:
     """Give a folder of this user the mode 0700; ``PermissionError`` where it is of another user, or has no modes."""
-    if not _POSIX:
+    if not _IS_POSIX:
         return
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -188,7 +188,7 @@ def locked(path: Path, message: str, patience: float = 0.0) -> FileLock:
         try:
             if size := os.fstat(file).st_size:
                 raise ValueError(f"a lock must be empty, got {size} bytes: it is that of another program")
-            if _POSIX:
+            if _IS_POSIX:
                 os.fchmod(file, 0o600)
         finally:
             os.close(file)

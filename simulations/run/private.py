@@ -62,7 +62,7 @@ from corrnoise.theory.objectives.workloads import MomentumAverage
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget, gaussian_epsilon
 
-_TERMINATED = 143  # exit status after SIGTERM
+_TERMINATED_STATUS = 143  # exit status after SIGTERM
 
 
 class PrivateRun(Guarded):
@@ -501,7 +501,7 @@ class PrivateRun(Guarded):
         if self._ranks.share(lambda: self._termination.sent):
             self._termination.obey()
             self._end(saves=True)
-            raise SystemExit(_TERMINATED)
+            raise SystemExit(_TERMINATED_STATUS)
 
     def add_noise(self, total: Any, *, examples: int | None = None) -> NDArray[Any]:
         """The sum of the clipped gradients of a step plus its noise.

@@ -1,18 +1,18 @@
 """Exact sums: clipped gradients as integers on a binary grid, and releases on that grid.
 
-The gradient g of an example, of which a norm N >= (1 − η)|g| was computed, becomes the integers
+The gradient g of an example, with a computed norm N >= (1 − η)|g|, becomes the integers
 
     q = trunc(fl(s g)),  s = fl(f 2⁻ᵏ),  f = min(1, (1 − m) G/N),
 
 and a batch has the sum S = Σ q in integers.  Then |2ᵏ q| <= G in exact arithmetic where (1 − m)(1 + u)³ <= 1 − η,
 because truncation enlarges no number; and S is the same in every order, sharding and tree of additions, also where
 partial sums wrap around, because the exponent k keeps all of B such gradients within the integers.  So the sensitivity
-of 2ᵏ S is exactly G (2G for replace-one), whatever the precision in which the gradients were made.  S is short of the
+of 2ᵏ S is exactly G (2G for replace-one), whatever the precision of the gradients.  S is short of the
 sum of the clipped gradients by less than B 2ᵏ in each coordinate.
 
 A *release on the grid* is h (S + n) with h = 2ᵏ and n = ⌊y/h + ½⌋ for real noise y.  It is a function of h S + y, since
 the floor commutes with integers, and so is post-processing of the Gaussian mechanism, for all steps together.  A sum of
-floats plus noise in floats is not: it shows on which grid the sum lies.  The proofs are in docs/exact-sums.md.
+floats plus noise in floats is not: it shows the grid of the sum.  The proofs are in docs/exact-sums.md.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ Release = Literal["float", "grid"]
 Integer = Literal["int32", "int64"]
 
 MARGIN = 1 - 1e-4  #: 1 − m: gradients are clipped to this part of the clip norm
-_LARGEST = {"int32": 2**31 - 1, "int64": 2**63 - 1}
+_LARGEST_INTEGERS = {"int32": 2**31 - 1, "int64": 2**63 - 1}
 _LEAST_NORM = 2.0**-40  # so that s stays within float32
-_FARTHEST = 2.0**40  # of the noise, in units of the grid: float64 holds it to 2⁻¹³ units
-_FINEST = 2.0**-32  # of a grid, in standard deviations of the noise
-_COARSEST = 2.0**-10  # of the error of a clipped gradient, in clip norms
-_BLOCK = 4096  # coordinates whose sums stay in the cache
+_FARTHEST_UNITS = 2.0**40  # of the noise, in units of the grid: float64 holds it to 2⁻¹³ units
+_FINEST_DEVIATIONS = 2.0**-32  # of a grid, in standard deviations of the noise
+_COARSEST_NORMS = 2.0**-10  # of the error of a clipped gradient, in clip norms
+_BLOCK_COORDINATES = 4096  # coordinates whose sums stay in the cache
 
 
 @record
@@ -78,7 +78,7 @@ def grid_exponent(clip_norm: float, batch_size: int, dtype: Integer = "int32") -
         An argument is out of its range.
     """
     norm = Fraction(checks.real("clip_norm", clip_norm, f"[{_LEAST_NORM}, inf)"))
-    most = _LARGEST[checks.choice("dtype", dtype, get_args(Integer))]
+    most = _LARGEST_INTEGERS[checks.choice("dtype", dtype, get_args(Integer))]
     above = norm / (most // checks.integer("batch_size", batch_size, 1, largest=most) + 1)
     k = above.numerator.bit_length() - above.denominator.bit_length() - 1  # 2ᵏ <= above < 2ᵏ⁺²
     while Fraction(2) ** k <= above:
@@ -94,14 +94,14 @@ def grid_dtype(clip_norm: float, batch_size: int, size: int) -> Integer:
     clip_norm, batch_size : as for ``grid_exponent``
     size : d >= 1
     """
-    if batch_size > _LARGEST["int32"]:
+    if batch_size > _LARGEST_INTEGERS["int32"]:
         return "int64"
     lost = math.ldexp(1.0, grid_exponent(clip_norm, batch_size)) * math.sqrt(checks.integer("size", size, 1))
-    return "int32" if lost <= _COARSEST * clip_norm else "int64"
+    return "int32" if lost <= _COARSEST_NORMS * clip_norm else "int64"
 
 
 def grid_of(clip_norm: float, batch_size: int, size: int, deviation: float) -> Grid:
-    """The grid of a run: the finest one that its integers allow, and that is fine beside the noise.
+    """The grid of a run: the finest one that its integers allow, and that is fine compared with the noise.
 
     Parameters
     ----------
@@ -110,8 +110,10 @@ def grid_of(clip_norm: float, batch_size: int, size: int, deviation: float) -> G
         the noise, up to 2⁸ times this deviation, more finely than the grid
     """
     dtype = grid_dtype(clip_norm, batch_size, size)
-    k = max(grid_exponent(clip_norm, batch_size, dtype), math.ceil(math.log2(_FINEST * deviation)))
-    while (largest := batch_size * math.floor(Fraction(clip_norm) / Fraction(2) ** k)) + _FARTHEST >= _LARGEST["int64"]:
+    k = max(grid_exponent(clip_norm, batch_size, dtype), math.ceil(math.log2(_FINEST_DEVIATIONS * deviation)))
+    while (
+        largest := batch_size * math.floor(Fraction(clip_norm) / Fraction(2) ** k)
+    ) + _FARTHEST_UNITS >= _LARGEST_INTEGERS["int64"]:
         k += 1
     return Grid(k, dtype, largest)
 
@@ -127,8 +129,8 @@ def add_truncated(gradients, factors, total):  # type: ignore[no-untyped-def]
     total : shape (size,), int32 or int64
     """
     count, size = gradients.shape
-    for first in range(0, size, _BLOCK):
-        last = min(first + _BLOCK, size)
+    for first in range(0, size, _BLOCK_COORDINATES):
+        last = min(first + _BLOCK_COORDINATES, size)
         for i in range(count):
             if factors[i] > 0:
                 for j in range(first, last):
@@ -176,8 +178,10 @@ def check_farthest(farthest: float, grid: Grid) -> None:
     RuntimeError
         The noise is too large for its grid, whatever the data are.
     """
-    if not farthest < _FARTHEST:
-        raise RuntimeError(f"noise must be below {_FARTHEST:.3g} units of the grid {grid.unit:.3g}, got {farthest:.3g}")
+    if not farthest < _FARTHEST_UNITS:
+        raise RuntimeError(
+            f"noise must be below {_FARTHEST_UNITS:.3g} units of the grid {grid.unit:.3g}, got {farthest:.3g}"
+        )
 
 
 def values_of(total: NDArray[Any], grid: Grid) -> Array:

@@ -155,7 +155,7 @@ SPANS = np.array([[5000, 3000], [17, 1], [20, 4000], [2**40, 10]])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_spans_are_filled_one_after_the_other(device: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In chunks that end within a span."""
-    monkeypatch.setattr(torch_normals, "_AT_ONCE", 1500)
+    monkeypatch.setattr(torch_normals, "_EAGER_COORDINATES", 1500)
     seed = draws.seeds(SECRET, [3])[0]
     true = np.concatenate([draws.normals(SECRET, 3, *span, dtype=dtype) for span in SPANS.tolist()])
     values = torch.empty(len(true), dtype=getattr(torch, dtype), device=device)

@@ -107,3 +107,11 @@ def test_a_run_loads_no_solver() -> None:
         assert any(name.startswith("corrnoise.solvers") for name in modules) is loaded
         assert ("scipy.optimize" in modules) is loaded
         assert loaded or sum(name.startswith("corrnoise.") for name in modules) <= 75
+
+
+def test_the_package_alone_loads_little() -> None:
+    """In a process of its own; a run loads more, so that the test can fail."""
+    for work, little in (("", True), ("corrnoise.PrivateRun", False)):
+        code = f"import sys, corrnoise\n{work}\nprint(*sys.modules)"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert (len(done.stdout.split()) <= 110) is little
