@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.core import Row, Setting, benchmark
 from benchmarks.timing import Side
-from corrnoise.simulations.adapters.torch_probe import Clipping
+from corrnoise.simulations.adapters.options import Clipping
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.draws import filler
 from corrnoise.simulations.run.private import PrivateRun

@@ -165,8 +165,7 @@ class DeviceNoiseMaker(NoiseMaker):
             host.memory = memory
             if not np.array_equal(self.on_host(found[place]), host.made(secret, step, nonce, scale, wide=wide)):
                 raise RuntimeError(
-                    f"{self.device} makes other numbers than the host, whose noise the run guarantees: train on the "
-                    "CPU"
+                    f"{self.device} makes other numbers than the host, whose noise the run guarantees: train on the CPU"
                 )
         self._compared = True
         return found

@@ -167,11 +167,6 @@ class Layout:
     def arrays(self, vector: Array) -> Any:
         """The model of a vector.
 
-        Parameters
-        ----------
-        vector : ndarray
-            Shape (d,).
-
         Returns
         -------
         flwr.app.ArrayRecord

@@ -22,14 +22,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.adapters import array_noise, array_normals
 from corrnoise.simulations.adapters.jax_noise import filled_up, in_64_bits, is_cut, sharding_of
-from corrnoise.simulations.adapters.training import Unprotected, batches_of, chunks, due, unprotected_of
+from corrnoise.simulations.adapters.options import EngineName
+from corrnoise.simulations.adapters.training import Unprotected, batches_of, check_types, chunks, due, unprotected_of
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.batches import check_not_sampled
@@ -43,7 +44,6 @@ from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
 Memory = tuple[Any, ...]
-EngineName = Literal["auto", "vmap", "loop"]
 
 LOOP_SIZE = 2**14  #: parameters of a model that the loop computes faster on a CPU
 
@@ -153,13 +153,7 @@ def noisy_gradient(
     chunk_size: int | None,
     engine: EngineName,
 ) -> tuple[Any, Unprotected]:
-    """The gradient that ``private_gradient`` returns, and the loss and the norms of the batch, which are not private.
-
-    Parameters
-    ----------
-    run, loss, parameters, batch, chunk_size, engine : object
-        As for ``private_gradient``.
-    """
+    """The gradient of ``private_gradient``, and the loss and the norms of the batch, which are not private."""
     jax = extra_module("jax", "jax")
     leaves, tree = jax.tree.flatten(parameters)
     check_parameters(leaves, exact=run.grid is not None)
@@ -267,20 +261,9 @@ def check_parameters(leaves: list[Any], *, exact: bool) -> None:
     ValueError
         An array has another type than the sums of gradients would have.
     """
-    _check_types("parameters", leaves, ("float16", "bfloat16") if exact else ())
-    if not extra_module("jax", "jax").config.jax_enable_x64 and any(_type_of(leaf) == "float64" for leaf in leaves):
+    check_types("parameters", leaves, half=exact)
+    if not extra_module("jax", "jax").config.jax_enable_x64 and any(leaf.dtype == "float64" for leaf in leaves):
         raise ValueError("parameters must be of float32 unless jax_enable_x64 is set, got float64")
-
-
-def _check_types(name: str, leaves: list[Any], others: tuple[str, ...] = ()) -> None:
-    """Refuse arrays that are not float32, float64 or of others: rounding sums to fewer bits exceeds the clip norm."""
-    covered = ("float32", "float64", *others)
-    if refused := [_type_of(leaf) for leaf in leaves if _type_of(leaf) not in covered]:
-        raise ValueError(f"{name} must be of {' or '.join(covered)}, got {refused[0]}")
-
-
-def _type_of(leaf: Any) -> str:
-    return str(leaf.dtype) if hasattr(leaf, "dtype") else type(leaf).__name__
 
 
 class _Clipped(NamedTuple):
@@ -523,7 +506,7 @@ def noise_of_program(program: Program, budget: Budget, *, key: bytes | None = No
     def update(updates: Any, state: CorrelatedNoiseState, params: Any = None) -> tuple[Any, CorrelatedNoiseState]:
         del params
         leaves, tree = jax.tree.flatten(updates)
-        _check_types("sums", leaves)
+        check_types("sums", leaves)
         finite = jnp.stack([jnp.asarray(True), *(jnp.isfinite(leaf).all() for leaf in leaves)]).all()
         covered = jnp.where(state.step < steps, scale, jnp.nan).astype(jnp.float32)
         if scales is not None:

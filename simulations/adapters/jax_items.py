@@ -67,13 +67,7 @@ class Examples:
         return arguments_of(tree.map(lambda each: shape_of(each.shape, each.dtype), self._data))
 
     def rows(self, batch: NDArray[np.int64]) -> tuple[Any, ...]:
-        """The rows of some examples as arguments of the loss; those of cut arrays are on all their devices.
-
-        Parameters
-        ----------
-        batch : array of int
-            The numbers of the examples.
-        """
+        """The rows of some examples as arguments of the loss; those of cut arrays are on all their devices."""
         jax = extra_module("jax", "jax")
 
         def taken(each: Any) -> Any:
@@ -103,15 +97,7 @@ def arguments_of(row: Any) -> tuple[Any, ...]:
 
 
 def leaves_of(name: str, tree: Any) -> list[tuple[str, Any]]:
-    """The leaves of a tree with their names, such as ``data['image']``; a list is a leaf.
-
-    Parameters
-    ----------
-    name : str
-        The name of the tree.
-    tree : tree
-        Any tree.
-    """
+    """The leaves of a tree with their names, such as ``data['image']``; a list is a leaf."""
     util = extra_module("jax.tree_util", "jax")
     found, _ = util.tree_flatten_with_path(tree, is_leaf=lambda each: isinstance(each, list))
     return [(name + util.keystr(place), each) for place, each in found]

@@ -11,30 +11,22 @@ Rerun the script to start or resume the run, and to load the trained parameters 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from corrnoise.simulations.adapters.identity import of_function
-from corrnoise.simulations.adapters.jax import Engine, EngineName, check_parameters, engine_for, noisy_gradient
+from corrnoise.simulations.adapters.jax import Engine, check_parameters, engine_for, noisy_gradient
 from corrnoise.simulations.adapters.jax_items import Examples, of_item
 from corrnoise.simulations.adapters.jax_noise import maker_for
 from corrnoise.simulations.adapters.jax_probe import check_loss
+from corrnoise.simulations.adapters.options import JaxKeywords, JaxOptions, with_options
 from corrnoise.simulations.adapters.training import DataRun, Unprotected, source, warn_unprotected
 from corrnoise.simulations.extras import extra_module
+from corrnoise.simulations.run.batches import AnyBatches
 from corrnoise.simulations.run.durable import Carry
-from corrnoise.simulations.run.folder import Folder
-from corrnoise.simulations.run.sums import Release, Sums
-from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.numerics import checks
-from corrnoise.theory.participation import Participation
-from corrnoise.theory.privacy import Budget
-
-Clipping = Literal["auto", "example"]
 
 
 class JaxRun(DataRun):
@@ -42,14 +34,16 @@ class JaxRun(DataRun):
 
     Parameters
     ----------
-    parameters, optimizer, key, loss, item, carry, engine, chunk_size : object
+    parameters, optimizer : object
         As for ``make_private``.
     data : Examples
         The examples.
+    options : JaxOptions
+        The options.
+    order : batches
+        The batches of all steps.
     of_row : callable
         The loss of a row, with ``item``.
-    options : object
-        As for ``DataRun``.
 
     Attributes
     ----------
@@ -63,16 +57,10 @@ class JaxRun(DataRun):
         self,
         parameters: Any,
         optimizer: Any,
-        key: Any,
-        loss: Callable[..., Any],
         data: Examples,
-        chunk_size: int | None,
-        *,
+        options: JaxOptions,
+        order: AnyBatches,
         of_row: Callable[..., Any],
-        item: Callable[[Any], Any] | None,
-        carry: Mapping[str, Carry],
-        engine: EngineName,
-        **options: Any,
     ) -> None:
         jax = extra_module("jax", "jax")
         self.parameters = jax.tree.map(jax.numpy.asarray, parameters)
@@ -80,13 +68,11 @@ class JaxRun(DataRun):
         if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
             raise TypeError(f"optimizer must be an optax.GradientTransformation, got {optimizer!r:.80}")
         self.state = optimizer.init(self.parameters)
-        self.loss = loss
         self._of_row = of_row
-        self._key = key
-        self._engine: EngineName = engine
-        self._chunk_size = chunk_size
         self._update = jax.jit(optimizer.update)
         jax.eval_shape(self._update, self.parameters, self.state, self.parameters)  # which may ask for more than these
+        carry = _carried(options.carry, options.folder)
+        self._key = key = options.key
         parts = {"parameters": _Tree(self, "parameters"), "optimizer": _Tree(self, "state"), **carry}
         kinds = ", ".join(f"{name}: {type(each).__qualname__}" for name, each in sorted(carry.items()))
         about = {
@@ -94,16 +80,16 @@ class JaxRun(DataRun):
             **_described("optimizer", self.state),
             "key": None if key is None else np.asarray(_numbers(key)).tobytes().hex(),
             "carried": kinds or None,
-            **({"item": None} if item is None else of_function("item", item)),
         }
         size = sum(leaf.size for leaf in jax.tree.leaves(self.parameters))
         maker = maker_for(jax.tree.leaves(self.parameters))
-        super().__init__(loss, data, parts, about, size, maker=maker, **options)
+        super().__init__(options, data, order, parts, about, size, maker=maker)
 
     @property
     def engine(self) -> Engine:
         """How the gradients of examples are computed: ``kind``, and ``why``."""
-        return engine_for(extra_module("jax", "jax").tree.leaves(self.parameters), self._engine, self._chunk_size)
+        leaves = extra_module("jax", "jax").tree.leaves(self.parameters)
+        return engine_for(leaves, self._options.engine, self._options.chunk_size)
 
     def gradient(self, batch: ArrayLike, *, unprotected: bool = False) -> Any:
         """The mean of the clipped gradients of a batch, with the noise of its step: a tree like ``parameters``.
@@ -134,36 +120,20 @@ class JaxRun(DataRun):
         warn_unprotected()
         return gradient, found
 
-    def step(self, batch: ArrayLike, *, unprotected: bool = False) -> Unprotected | None:
-        """Take a step of the optimizer along the gradient of ``gradient``, to new ``parameters`` and ``state``.
-
-        Parameters
-        ----------
-        batch : array of int
-            The numbers of the examples, as the run has handed them out.
-        unprotected : bool
-            Whether the mean loss, the norms and the share of clipped gradients are returned, which are not private.
-
-        Returns
-        -------
-        Unprotected or None
-            These numbers, if asked for.
-        """
+    def _stepped(self, batch: ArrayLike) -> Unprotected:
         gradient, found = self._noisy_mean(batch)
         updates, self.state = self._update(gradient, self.state, self.parameters)
         self.parameters = extra_module("optax", "jax").apply_updates(self.parameters, updates)
-        if not unprotected:
-            return None
-        warn_unprotected()
         return found
 
     def _noisy_mean(self, batch: ArrayLike) -> tuple[Any, Unprotected]:
         rows = self.rows(batch)
+        options = self._options
         if self._key is not None:
             random = extra_module("jax.random", "jax")
             of_step = random.fold_in(self._key, self.position)
             rows = (*rows, extra_module("jax", "jax").vmap(partial(random.fold_in, of_step))(self.mine(batch)))
-        return noisy_gradient(self, self._of_row, self.parameters, rows, self._chunk_size, self._engine)
+        return noisy_gradient(self, self._of_row, self.parameters, rows, options.chunk_size, options.engine)
 
 
 class _Tree:
@@ -239,37 +209,8 @@ def _carried(carry: Mapping[str, Any] | None, folder: Any) -> dict[str, Carry]:
     return found
 
 
-def _check_clipping(clipping: str) -> None:
-    if clipping == "ghost":
-        raise ValueError(
-            "clipping must be 'auto' or 'example' in JAX, got 'ghost': a compiled loss does not show the calls whose "
-            "gradients have factors.  cn.torch has it"
-        )
-    checks.choice("clipping", clipping, get_args(Clipping))
-
-
-def make_private(
-    parameters: Any,
-    optimizer: Any,
-    data: Any,
-    *,
-    loss: Callable[..., Any],
-    budget: Budget,
-    batch_size: int,
-    epochs: int | None = None,
-    participation: Participation | None = None,
-    mechanism: Mechanism | None = None,
-    folder: str | os.PathLike[str] | Folder | None = None,
-    carry: Mapping[str, Carry] | None = None,
-    item: Callable[[Any], Any] | None = None,
-    key: Any = None,
-    sums: Sums = "exact",
-    release: Release = "grid",
-    clipping: Clipping = "auto",
-    engine: EngineName = "auto",
-    chunk_size: int | None = None,
-    example: Any = None,
-) -> JaxRun:
+@with_options(JaxOptions)
+def make_private(parameters: Any, optimizer: Any, data: Any, **options: Unpack[JaxKeywords]) -> JaxRun:
     """A private run that trains parameters; the same script starts and resumes it.
 
     The gradient of an example is the gradient of the loss of this example alone.  The loss is tried on made-up rows
@@ -287,43 +228,8 @@ def make_private(
     data : tree of arrays
         Arrays of NumPy or JAX with the n examples along the first axis: a tuple, such as ``(inputs, targets)``, a
         dictionary, or trees of them.
-    loss : callable
-        A function that returns a number: ``loss(parameters, *row)`` for a tuple, ``loss(parameters, row)`` for a
-        dictionary.  With a ``key`` it gets the key of the example as its last argument.
-    budget : Budget
-        The privacy budget of the whole run, and the clipping norm.
-    batch_size : int
-        B, 1 <= B <= n, the divisor of the sums; the expected size of sampled batches.
-    epochs : int, optional
-        How often each example is used, at least 1, in one random order.
-    participation : Participation, optional
-        Another data order in place of ``epochs``, also sampled batches.
-    mechanism : Mechanism, optional
-        The noise; None for ``cn.default_noise``, whose result the folder keeps.
-    folder : path or Folder, optional
-        Where the run is kept.  None for a run that ends with the process.
-    carry : dict, optional
-        Further content of checkpoints: objects by their names, with ``save()``, which returns arrays by their names,
-        and ``load(arrays)``.
-    item : callable, optional
-        A function that maps each row by itself.  It is traced with the loss, which gets its result: a tuple as several
-        arguments, any other tree as one.
-    key : key of JAX, optional
-        A key.  The loss gets another one for each example and step, for dropout, say; the same after a crash.  None for
-        a loss without random numbers.
-    sums, release : str
-        ``"exact"`` and ``"grid"``: sums are integers, and releases are on their grid.  ``"float32"`` and ``"float"``
-        for floats; parameters of half precision need exact sums.
-    clipping : {"auto", "example"}
-        Both form the gradient of each example.
-    engine : {"auto", "vmap", "loop"}
-        ``"vmap"`` computes the examples of a chunk at once, ``"loop"`` one after another.  ``"auto"`` takes the loop
-        for at least 2**14 parameters on one CPU, unless there is a ``chunk_size``; ``run.engine`` says which.
-    chunk_size : int, optional
-        How many examples ``"vmap"`` computes at once.  None for all, as far as their gradients fit into 1 GiB, and for
-        a quarter of the expected number of a sampled batch.
-    example : tree of arrays, optional
-        A public or made-up row to try the loss, if it does not take random numbers.
+    options : JaxOptions
+        Keywords: the options that ``JaxOptions`` documents.
 
     Returns
     -------
@@ -339,33 +245,11 @@ def make_private(
     BlockingIOError
         Another run uses the folder.
     """
+    given = JaxOptions(**options)
     leaves = extra_module("jax", "jax").tree.leaves(parameters)
-    check_parameters(leaves, exact=sums == "exact")
+    check_parameters(leaves, exact=given.sums == "exact")
     examples = Examples(data)
-    for name, function in (("loss", loss), ("item", item)):
-        if not callable(function) and not (name == "item" and item is None):
-            raise TypeError(f"{name} must be a function, got {function!r:.80}")
-    _check_clipping(clipping)
-    if chunk_size is not None:
-        checks.integer("chunk_size", chunk_size, 1)
-    engine_for(leaves, engine, chunk_size)
-    of_row = of_item(loss, item, data, keyed=key is not None)
-    check_loss(of_row, parameters, examples.template, key, example, alone=engine == "loop")
-    return JaxRun(
-        parameters,
-        optimizer,
-        key,
-        loss,
-        examples,
-        chunk_size,
-        of_row=of_row,
-        item=item,
-        carry=_carried(carry, folder),
-        engine=engine,
-        budget=budget,
-        mechanism=mechanism,
-        order=source(epochs, len(examples), batch_size, participation),
-        folder=folder,
-        sums=sums,
-        release=release,
-    )
+    engine_for(leaves, given.engine, given.chunk_size)
+    of_row = of_item(given.loss, given.item, data, keyed=given.key is not None)
+    check_loss(of_row, parameters, examples.template, given.key, given.example, alone=given.engine == "loop")
+    return JaxRun(parameters, optimizer, examples, given, source(given, len(examples)), of_row)

@@ -13,19 +13,25 @@ with one row, weights that functions use, and losses that depend on other exampl
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from corrnoise.simulations.adapters import torch_run
+from corrnoise.simulations.adapters.options import TorchKeywords, TorchOptions, with_options
 from corrnoise.simulations.adapters.torch_loops import Criterion, Loader, forward_module
 
 
-def make_private(model: Any, optimizer: Any, data: Any, **options: Any) -> tuple[Any, Any, Criterion, Loader]:
+@with_options(TorchOptions)
+def make_private(
+    model: Any, optimizer: Any, data: Any, **options: Unpack[TorchKeywords]
+) -> tuple[Any, Any, Criterion, Loader]:
     """A private run in the shape of a loop of Opacus; the same script starts and resumes it.
 
     Parameters
     ----------
-    model, optimizer, data, options : object
+    model, optimizer, data : object
         As for ``corrnoise.torch.make_private``.
+    options : TorchOptions
+        Keywords: the options that ``TorchOptions`` documents.
 
     Returns
     -------

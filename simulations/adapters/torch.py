@@ -33,13 +33,14 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from corrnoise.simulations.adapters import torch_factors, torch_normals
+from corrnoise.simulations.adapters.options import Clipping, EngineName
 from corrnoise.simulations.adapters.torch_engines import Engine, digest_of, trained_parameters
 from corrnoise.simulations.adapters.torch_factors import Blocks, Factors
 from corrnoise.simulations.adapters.torch_items import Loss, ModelError, chosen, leaves, mapped
-from corrnoise.simulations.adapters.torch_probe import Clipping, EngineName, Engines
+from corrnoise.simulations.adapters.torch_probe import Engines
 from corrnoise.simulations.adapters.torch_random import seeded
 from corrnoise.simulations.adapters.torch_shards import Group, layout_of
-from corrnoise.simulations.adapters.training import Unprotected, batches_of, chunks, due, unprotected_of
+from corrnoise.simulations.adapters.training import Unprotected, batches_of, check_types, chunks, due, unprotected_of
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.sums import Grid, add_truncated
@@ -47,8 +48,8 @@ from corrnoise.theory.numerics import checks
 
 NORM_BLOCK = 1024  #: numbers whose norm is taken in float32
 TRUNCATED_AT_ONCE = 2**24  #: numbers of gradients
-_WHOLE = Blocks(1, 1, "float32", math.inf, 0.0)  # of sums without factors
-_ENGINES: WeakKeyDictionary[PrivateRun, Engines] = WeakKeyDictionary()
+_NO_FACTORS = Blocks(1, 1, "float32", math.inf, 0.0)  # of sums without factors
+_RUN_ENGINES: WeakKeyDictionary[PrivateRun, Engines] = WeakKeyDictionary()
 
 
 def trainable_size(model: Any) -> int:
@@ -140,7 +141,7 @@ def clipped_sum(samples: Sequence[Any], clip_norm: float, grid: Grid | None = No
         float32, which no margin covers.
     """
     torch_factors.check_clip_norm(clip_norm)
-    return clipped(samples, clip_norm, grid, _WHOLE, len(samples[0])).sums
+    return clipped(samples, clip_norm, grid, _NO_FACTORS, len(samples[0])).sums
 
 
 def clipped(gradients: Sequence[Any], clip_norm: float, grid: Grid | None, blocks: Blocks, count: int) -> Clipped:
@@ -235,21 +236,6 @@ def _truncated_sum(gradients: Any, factors: Any, dtype: Any) -> Any:
     torch = extra_module("torch", "torch")
     wide = factors[:, None]
     return torch.where(wide > 0, (gradients * wide).trunc(), 0.0).to(dtype).sum(0, dtype=dtype)
-
-
-def check_types(name: str, tensors: Sequence[Any], *, half: bool = False) -> None:
-    """Refuse tensors that are not float32 or float64, or of half precision where this is covered.
-
-    Raises
-    ------
-    ValueError
-        A tensor is of another type.
-    """
-    torch = extra_module("torch", "torch")
-    names = ("float32", "float64", *(("bfloat16", "float16") if half else ()))
-    covered = [getattr(torch, each) for each in names]
-    if others := [str(each.dtype) for each in tensors if each.dtype not in covered]:
-        raise ValueError(f"{name} must be of {' or '.join(names)}, got {others[0]}")
 
 
 def check_products() -> None:
@@ -399,7 +385,7 @@ def private_gradient(
         No batch was handed out for this step, or the run is over.
     """
     check_parameters(run, list(trained_parameters(model).values()))
-    engines = _ENGINES.setdefault(run, Engines(clipping, engine, example))
+    engines = _RUN_ENGINES.setdefault(run, Engines(clipping, engine, example))
     template = mapped(lambda leaf: leaf.new_zeros(leaf.shape[1:]), rows)
     return noisy_gradient(run, model, loss, rows, engines.engine(model, loss, template), chunk_size)
 
@@ -407,21 +393,13 @@ def private_gradient(
 def noisy_gradient(
     run: PrivateRun, model: Any, loss: Loss, rows: Any, engine: Engine, chunk_size: int | None
 ) -> Unprotected:
-    """Set the gradients of a model as ``private_gradient`` does, with an engine that is known.
-
-    Parameters
-    ----------
-    run, model, loss, rows, chunk_size : object
-        As for ``private_gradient``.
-    engine : Engine
-        How the gradients of examples are computed.
-    """
+    """Set the gradients of a model as ``private_gradient`` does, with an engine that is known."""
     trained = trained_parameters(model)
     check_parameters(run, list(trained.values()))
     sizes = {len(leaf) for _, leaf in leaves(rows)}
     if sizes != {expected := due(run)}:
         raise ValueError(f"rows must be the {expected} examples of the batch, got {', '.join(map(str, sorted(sizes)))}")
-    blocks, clip_norm = _WHOLE, torch_factors.check_clip_norm(run.budget.clip_norm)
+    blocks, clip_norm = _NO_FACTORS, torch_factors.check_clip_norm(run.budget.clip_norm)
     if engine.uses:
         same_order = next(iter(trained.values())).device.type == "cpu" and not run.participation.sampled
         blocks = torch_factors.blocks_of(run.largest_batch, engine.positions, "float32" if same_order else "float64")

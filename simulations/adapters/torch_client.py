@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.simulations.adapters.torch_probe import EngineName, engine_for, example_gradients
+from corrnoise.simulations.adapters.options import EngineName
+from corrnoise.simulations.adapters.torch_probe import engine_for, example_gradients
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.federation.client import Corrections
 from corrnoise.support.serialise import digest

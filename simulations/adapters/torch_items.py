@@ -192,13 +192,6 @@ def _as_tensors(part: Any, name: str) -> Any:
 def stacked(items: Sequence[Item], template: Item) -> Any:
     """Items as rows; without items, tensors without rows.
 
-    Parameters
-    ----------
-    items : sequence
-        Items with the structure of the template.
-    template : tuple or dict
-        The first item of the data.
-
     Raises
     ------
     ValueError
@@ -239,15 +232,7 @@ def chosen(rows: Any, places: Any) -> Any:
 
 
 def outputs_of(model: Callable[..., Any], rows: Any) -> Any:
-    """The outputs of a model for rows.
-
-    Parameters
-    ----------
-    model : callable
-        The model, or a function that calls it with other parameters.
-    rows : tuple or dict
-        Pairs or dictionaries.
-    """
+    """The outputs of a model for rows."""
     inputs = rows if isinstance(rows, Mapping) else rows[0]
     if isinstance(inputs, Mapping):
         return model(**inputs)

@@ -57,13 +57,7 @@ class Guard:
             self._open.count -= 1
 
     def check(self, parameters: list[Any]) -> None:
-        """Refuse other parameters than the guarded ones.
-
-        Parameters
-        ----------
-        parameters : list
-            The trained parameters now.
-        """
+        """Refuse other parameters than the guarded ones."""
         same = len(parameters) == len(self._parameters)
         if not (same and all(one is other for one, other in zip(parameters, self._parameters, strict=True))):
             raise ModelError(
@@ -74,13 +68,6 @@ class Guard:
 
 def private_loss(run: Any, value: float) -> Any:
     """A scalar whose backward pass makes the noisy gradient of the batch that was handed out.
-
-    Parameters
-    ----------
-    run : TorchRun
-        The run.
-    value : float
-        The value that the scalar shows.
 
     Notes
     -----
@@ -112,13 +99,7 @@ def private_loss(run: Any, value: float) -> Any:
 
 
 class Loader:
-    """The rows of each batch to come, for loops that take a loader; ``len`` counts the steps to come.
-
-    Parameters
-    ----------
-    run : TorchRun
-        The run.
-    """
+    """The rows of each batch to come, for loops that take a loader; ``len`` counts the steps to come."""
 
     def __init__(self, run: Any) -> None:
         self._run = run
@@ -135,13 +116,7 @@ class Loader:
 
 
 def forward_module(run: Any) -> Any:
-    """The model of a run whose forward passes make no graph in training, and keep their inputs for ``Criterion``.
-
-    Parameters
-    ----------
-    run : TorchRun
-        The run.
-    """
+    """The model of a run whose forward passes make no graph in training, and keep their inputs for ``Criterion``."""
     torch = extra_module("torch", "torch")
 
     class Forward(torch.nn.Module):  # type: ignore[name-defined]
@@ -217,15 +192,7 @@ def _tensors(outputs: Any) -> list[Any]:
 
 
 class Criterion:
-    """The loss of a loop over the loader of ``cn.opacus``: its backward pass makes the noisy gradient.
-
-    Parameters
-    ----------
-    run : TorchRun
-        The run.
-    model : torch.nn.Module
-        The result of ``forward_module``.
-    """
+    """The loss of a loop over the loader of ``cn.opacus``: its backward pass makes the noisy gradient."""
 
     def __init__(self, run: Any, model: Any) -> None:
         self.run = run

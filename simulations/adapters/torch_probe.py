@@ -20,9 +20,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from corrnoise.simulations.adapters import torch_factors
+from corrnoise.simulations.adapters.options import Clipping, EngineName
 from corrnoise.simulations.adapters.torch_engines import (
     Engine,
     Gradients,
@@ -58,9 +59,6 @@ from corrnoise.simulations.adapters.torch_random import generators_kept, seed_ge
 from corrnoise.simulations.extras import extra_module
 from corrnoise.theory.numerics import checks
 
-Clipping = Literal["auto", "example", "ghost"]
-EngineName = Literal["auto", "vmap", "loop"]
-
 PROBE_SEED = 0
 CLASS_DRAWS = 64  #: of targets, for losses that weigh classes
 OUTPUT_TOLERANCE = 1e-4
@@ -73,13 +71,7 @@ KEPT_ENGINES = 8  #: of a run
 
 
 class Engines:
-    """The engines of a run, each found once for a structure of the model.
-
-    Parameters
-    ----------
-    clipping, engine, example : object
-        As for ``engine_for``.
-    """
+    """The engines of a run, each found once for a structure of the model."""
 
     def __init__(self, clipping: Clipping = "auto", engine: EngineName = "auto", example: Item | None = None) -> None:
         checks.choice("clipping", clipping, get_args(Clipping))

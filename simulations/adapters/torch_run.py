@@ -10,43 +10,25 @@ Rerun the script to start or resume the run, and to load the trained model of a 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Unpack
 
 from numpy.typing import ArrayLike
 
 from corrnoise.simulations.adapters import torch_state
-from corrnoise.simulations.adapters.identity import of_function
-from corrnoise.simulations.adapters.torch import (
-    noisy_gradient,
-    trainable_size,
-)
+from corrnoise.simulations.adapters.options import TorchKeywords, TorchOptions, with_options
+from corrnoise.simulations.adapters.torch import noisy_gradient, trainable_size
 from corrnoise.simulations.adapters.torch_engines import Engine, unchanged
-from corrnoise.simulations.adapters.torch_items import (
-    Examples,
-    Item,
-    Loss,
-    as_item,
-    loss_of,
-    mapped,
-    outputs_of,
-    stacked,
-)
+from corrnoise.simulations.adapters.torch_items import Examples, as_item, loss_of, mapped, outputs_of, stacked
 from corrnoise.simulations.adapters.torch_loops import Guard, Loader, private_loss
 from corrnoise.simulations.adapters.torch_noise import maker_for
-from corrnoise.simulations.adapters.torch_probe import Clipping, EngineName, Engines
+from corrnoise.simulations.adapters.torch_probe import Engines
 from corrnoise.simulations.adapters.torch_random import seeded
-from corrnoise.simulations.adapters.torch_shards import group_of
+from corrnoise.simulations.adapters.torch_shards import Group, group_of
 from corrnoise.simulations.adapters.training import DataRun, Unprotected, source, warn_unprotected
 from corrnoise.simulations.extras import extra_module
-from corrnoise.simulations.run.folder import Folder
-from corrnoise.simulations.run.sums import Release, Sums
-from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.numerics import checks
-from corrnoise.theory.participation import Participation
-from corrnoise.theory.privacy import Budget
+from corrnoise.simulations.run.batches import AnyBatches
 
 
 class TorchRun(DataRun):
@@ -54,35 +36,46 @@ class TorchRun(DataRun):
 
     Parameters
     ----------
-    model, optimizer, loss, chunk_size : object
+    model, optimizer : object
         As for ``make_private``.
+    data : Examples
+        The examples.
+    options : TorchOptions
+        The options.
+    order : batches
+        The batches of all steps.
     engines : Engines
         Finds the engine for each structure of the model.
-    template : tuple or dict
-        The first item of the data.
-    arguments, options : object
-        Of ``DataRun``, without the loss.
+    group : Group, optional
+        The processes of the job; None for one.
     """
 
     def __init__(
         self,
         model: Any,
         optimizer: Any,
-        loss: Loss,
+        data: Examples,
+        options: TorchOptions,
+        order: AnyBatches,
         engines: Engines,
-        template: Item,
-        *arguments: Any,
-        chunk_size: int | None = None,
-        **options: Any,
+        group: Group | None,
     ) -> None:
         self.model = model
         self.optimizer = optimizer
-        self.loss = loss
         self._engines = engines
-        self._template = template
-        self._chunk_size = chunk_size
+        self._template = data.template
         self._read: tuple[int, Any] = (-1, None)  # the step whose rows were read last, and these
-        super().__init__(loss, *arguments, **options)
+        super().__init__(
+            options,
+            data,
+            order,
+            torch_state.parts(model, optimizer, options.carry, group, options.changed),
+            {**torch_state.about(model, optimizer, options.carry), "clipping": options.clipping},
+            trainable_size(model),
+            ranks=group,
+            asked=options.asked,
+            maker=maker_for(next(model.parameters()).device),
+        )
         self._guard = Guard(self.trained)
 
     @property
@@ -144,26 +137,22 @@ class TorchRun(DataRun):
         RuntimeError
             No batch was handed out for this step, or the run is over.
         """
-        self._guard.check(self.trained)
-        rows = self._rows_of(batch)
-        found = noisy_gradient(self, self.model, self.loss, rows, self.engine, self._chunk_size)
+        found = self._noisy_mean(batch)
         if not unprotected:
             return None
         warn_unprotected()
         return found
 
-    def step(self, batch: ArrayLike, *, unprotected: bool = False) -> Unprotected | None:
-        """Set the gradients as ``gradient`` does, and take a step of each optimizer.
-
-        Parameters
-        ----------
-        batch, unprotected : array of int, bool
-            As for ``gradient``.
-        """
-        found = self.gradient(batch, unprotected=unprotected)
+    def _stepped(self, batch: ArrayLike) -> Unprotected:
+        found = self._noisy_mean(batch)
         for each in torch_state.as_optimizers(self.optimizer):
             each.step()
         return found
+
+    def _noisy_mean(self, batch: ArrayLike) -> Unprotected:
+        self._guard.check(self.trained)
+        rows = self._rows_of(batch)
+        return noisy_gradient(self, self.model, self.loss, rows, self.engine, self._options.chunk_size)
 
     def private_loss(self, *, unprotected: bool = False) -> Any:
         """A scalar whose ``backward`` makes the noisy mean gradient of the batch that was handed out.
@@ -194,29 +183,8 @@ class TorchRun(DataRun):
             yield
 
 
-def make_private(
-    model: Any,
-    optimizer: Any,
-    data: Any,
-    *,
-    loss: Loss,
-    budget: Budget,
-    batch_size: int,
-    epochs: int | None = None,
-    participation: Participation | None = None,
-    mechanism: Mechanism | None = None,
-    folder: str | os.PathLike[str] | Folder | None = None,
-    carry: Mapping[str, Any] | None = None,
-    item: Callable[[Any], Any] | None = None,
-    sums: Sums = "exact",
-    release: Release = "grid",
-    clipping: Clipping = "auto",
-    engine: EngineName = "auto",
-    chunk_size: int | None = None,
-    example: Any = None,
-    changed: Literal["optimizer"] | None = None,
-    asked: str | None = None,
-) -> TorchRun:
+@with_options(TorchOptions)
+def make_private(model: Any, optimizer: Any, data: Any, **options: Unpack[TorchKeywords]) -> TorchRun:
     """A private run that trains a model; the same script starts and resumes it.
 
     The gradient of an example is the gradient of the loss on a batch with this example alone.  Model and loss are tried
@@ -234,45 +202,8 @@ def make_private(
     data : tuple, dict or Dataset
         A pair ``(inputs, targets)`` or a dictionary of tensors with the n examples along the first axis; or a
         ``Dataset`` with a length and items by number, which are such pairs or dictionaries.
-    loss : callable
-        A function of outputs and targets that returns a number, such as ``torch.nn.functional.cross_entropy``; of
-        outputs and the item where items are dictionaries, such as ``cn.torch.model_loss``.
-    budget : Budget
-        The privacy budget of the whole run, and the clipping norm.
-    batch_size : int
-        B, 1 <= B <= n, the divisor of sums; the expected size of sampled batches.
-    epochs : int, optional
-        How often each example is used, at least 1, in one random order.
-    participation : Participation, optional
-        Another data order in place of ``epochs``, also sampled batches.
-    mechanism : Mechanism, optional
-        The noise; None for ``cn.default_noise``, whose result the folder keeps.
-    folder : path or Folder, optional
-        Where the run is kept.  None for a run that ends with the process.
-    carry : dict, optional
-        Further content of checkpoints: objects with ``state_dict`` and ``load_state_dict`` by their names, such as a
-        scheduler of learning rates.
-    item : callable, optional
-        A function that maps each item of the data by itself, such as ``cn.torch.pad_to(128)``.
-    sums, release : str
-        ``"exact"`` and ``"grid"``: sums are integers, and releases are on their grid.  ``"float32"`` and ``"float"``
-        for floats; models of half precision need exact sums.
-    clipping : {"auto", "example", "ghost"}
-        ``"example"`` forms the gradient of each example.  ``"ghost"`` leaves gradients at weight matrices in factors,
-        which takes less memory.  ``"auto"`` does so where it takes fewer operations.
-    engine : {"auto", "vmap", "loop"}
-        ``"vmap"`` computes all examples at once, ``"loop"`` one after another.  ``"auto"`` takes the fastest one that
-        agrees with the loop; ``run.engine`` says which.
-    chunk_size : int, optional
-        How many examples of a batch are computed at once.  None for all, as far as their gradients fit into 1 GiB, and
-        for a quarter of the expected number of a sampled batch.
-    example : object, optional
-        A public or made-up item that tries model and loss, if they do not take random numbers.
-    changed : {"optimizer"}, optional
-        Whether a resumed run may have other numbers of the optimizer, such as learning rates, which then win over those
-        of the checkpoint.
-    asked : str, optional
-        ``design.asked``, if ``mechanism`` comes from a search: a resumed run then takes the stored mechanism.
+    options : TorchOptions
+        Keywords: the options that ``TorchOptions`` documents.
 
     Returns
     -------
@@ -297,38 +228,15 @@ def make_private(
     and a whole model, and share each batch and the noise.  All see the folder, which the first holds; the others start
     with its model and optimizer, and their generators are not kept.
     """
-    torch_state.check_model(model, optimizer, sums)
-    examples = Examples(data, item)
-    if chunk_size is not None:
-        checks.integer("chunk_size", chunk_size, 1)
-    if changed not in (None, "optimizer"):
-        raise ValueError(f"changed must be 'optimizer' or None, got {changed!r:.80}")
-    of_item = {} if item is None else of_function("item", item)
+    given = TorchOptions(**options)
+    torch_state.check_model(model, optimizer, given.sums)
+    examples = Examples(data, given.item)
     group = group_of(model)
-    order = source(epochs, len(examples), batch_size, participation)
+    order = source(given, len(examples))
+    example = given.example
     if example is not None:
-        example = as_item(example if item is None else item(example))
+        example = as_item(example if given.item is None else given.item(example))
         stacked([example], examples.template)
-    engines = Engines(clipping, engine, example)
-    engines.engine(model, loss, examples.template)
-    return TorchRun(
-        model,
-        optimizer,
-        loss,
-        engines,
-        examples.template,
-        examples,
-        torch_state.parts(model, optimizer, carry, group, changed),
-        {**torch_state.about(model, optimizer, carry), "clipping": clipping, "item": None, **of_item},
-        trainable_size(model),
-        budget=budget,
-        mechanism=mechanism,
-        order=order,
-        folder=folder,
-        sums=sums,
-        release=release,
-        chunk_size=chunk_size,
-        ranks=group,
-        asked=asked,
-        maker=maker_for(next(model.parameters()).device),
-    )
+    engines = Engines(given.clipping, given.engine, example)
+    engines.engine(model, given.loss, examples.template)
+    return TorchRun(model, optimizer, examples, given, order, engines, group)

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.adapters.identity import simple
-from corrnoise.simulations.adapters.torch import check_optimizers, check_products, check_types
+from corrnoise.simulations.adapters.torch import check_optimizers, check_products
 from corrnoise.simulations.adapters.torch_random import TorchGenerators
 from corrnoise.simulations.adapters.torch_shards import Group
-from corrnoise.simulations.adapters.training import Parts
+from corrnoise.simulations.adapters.training import Parts, check_types
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.durable import Carry
 from corrnoise.simulations.run.sums import Sums
@@ -21,13 +21,7 @@ from corrnoise.theory.numerics import checks
 
 
 class State:
-    """A part of a checkpoint: the ``state_dict`` of a model, an optimizer, or a scheduler of learning rates.
-
-    Parameters
-    ----------
-    owner
-        What has the state.
-    """
+    """A part of a checkpoint: the ``state_dict`` of a model, an optimizer, or a scheduler of learning rates."""
 
     def __init__(self, owner: Any) -> None:
         self._owner = owner
@@ -97,11 +91,6 @@ def as_optimizers(optimizer: Any) -> list[Any]:
 def check_model(model: Any, optimizer: Any, sums: Sums) -> None:
     """Refuse a model that no run of PyTorch covers, before there is a folder.
 
-    Parameters
-    ----------
-    model, optimizer, sums : object
-        As for ``make_private``.
-
     Raises
     ------
     TypeError
@@ -146,13 +135,7 @@ def parts(
 
 
 def about(model: Any, optimizer: Any, carry: Mapping[str, Any] | None) -> dict[str, str]:
-    """The facts that a resumed run compares: parameters, the classes of the optimizers, and carried objects.
-
-    Parameters
-    ----------
-    model, optimizer, carry : object
-        As for ``make_private``.
-    """
+    """The facts that a resumed run compares: parameters, the classes of the optimizers, and carried objects."""
     named = [(name, each) for name, each in model.named_parameters() if each.requires_grad]
     return {
         **{f"parameter {name}": f"{str(each.dtype)[6:]} {tuple(each.shape)}" for name, each in named},

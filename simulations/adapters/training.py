@@ -10,30 +10,28 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import random
 import warnings
-from collections.abc import Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from corrnoise.simulations.adapters.identity import of_function
+from corrnoise.simulations.adapters.options import TrainingOptions
 from corrnoise.simulations.run.batches import AnyBatches, batches
 from corrnoise.simulations.run.durable import Carry
-from corrnoise.simulations.run.engines import Choice
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.solvers.default import default_noise
 from corrnoise.support.reading import json_value
-from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.privacy import Budget
 
-_AT_ONCE = 2**28  # floats, 1 GiB
-_FEWEST = 8  # rows of a chunk of a sampled batch
+_MAX_CHUNK_FLOATS = 2**28  # floats, 1 GiB
+_MIN_CHUNK_ROWS = 8  # rows of a chunk of a sampled batch
 
 
 class UnprotectedWarning(UserWarning):
@@ -85,37 +83,32 @@ class Data(Protocol):
         """The facts that a restart compares, of JSON types."""
 
 
-def source(
-    epochs: int | Participation | None, examples: int, batch_size: int, participation: Participation | None = None
-) -> AnyBatches:
-    """The batches of a run over some data.
+def source(options: TrainingOptions, examples: int) -> AnyBatches:
+    """The batches of a run over some data; for ``epochs`` those of floor(n/B) steps each, in one random order.
 
     Parameters
     ----------
-    epochs : int, optional
-        How often each example is used, in one random order for all epochs of floor(n/B) batches.
-    examples, batch_size : int
-        As for ``batches``.
-    participation : Participation, optional
-        Another data order, which may be sampled: then B is the expected size of a batch.
+    options : TrainingOptions
+        The options.
+    examples : int
+        n, the number of examples.
+
+    Returns
+    -------
+    batches
+        The batches of all steps.
 
     Raises
     ------
     ValueError, TypeError
-        Not exactly one of ``epochs`` and ``participation`` is given, or an argument is out of its range.
+        There are no examples, or ``batch_size``, ``epochs`` or ``participation`` is out of its range.
     """
-    if isinstance(epochs, Participation):
-        warnings.warn("pass a Participation as participation=; epochs= takes a number", FutureWarning, stacklevel=3)
-        epochs, participation = None, epochs
-    if (epochs is None) == (participation is None):
-        found = "neither" if epochs is None else "both"
-        raise ValueError(f"epochs (a number) or participation must be given, and not both, got {found}")
     if not examples:
         raise ValueError("data must have at least one example, got none")
-    size = checks.integer("batch_size", batch_size, 1, largest=examples)
-    if participation is not None:
-        return batches(checks.instance("participation", participation, Participation), examples, size)
-    times = checks.integer("epochs", epochs, 1)
+    size = checks.integer("batch_size", options.batch_size, 1, largest=examples)
+    if options.participation is not None:
+        return batches(checks.instance("participation", options.participation, Participation), examples, size)
+    times = checks.integer("epochs", options.epochs, 1)
     return batches(Participation.fixed_epochs(examples // size * times, epochs=times), examples, size)
 
 
@@ -151,13 +144,7 @@ def _plain(value: Any) -> Any:
 
 
 class Parts:
-    """Several things in one checkpoint.
-
-    Parameters
-    ----------
-    parts
-        The things by their names.
-    """
+    """Several things in one checkpoint."""
 
     def __init__(self, parts: Mapping[str, Carry]) -> None:
         self._parts = parts
@@ -178,70 +165,94 @@ class DataRun(PrivateRun):
 
     Parameters
     ----------
-    loss
-        The loss function, whose name and text a restart compares.
-    data
+    options : TrainingOptions
+        The options.
+    data : Data
         The examples.
-    parts
+    order : batches
+        The batches of all steps.
+    parts : dict
         What checkpoints hold of the library, by names.
-    about
+    about : dict
         Facts of the library that a resumed run compares, of JSON types.
-    size, budget, folder
-        As for ``PrivateRun``.
-    mechanism
-        As for ``PrivateRun``; None for ``cn.default_noise``.
-    order
-        The batches, from ``source``.
-    options
-        Further ones of ``PrivateRun``.
+    size : int
+        The number of parameters.
+    further : object
+        Further arguments of ``PrivateRun``.
+
+    Attributes
+    ----------
+    loss : callable
+        The loss function.
     """
 
     def __init__(
         self,
-        loss: Any,
+        options: TrainingOptions,
         data: Data,
+        order: AnyBatches,
         parts: Mapping[str, Carry],
         about: Mapping[str, Any],
         size: int,
-        *,
-        budget: Budget,
-        mechanism: Mechanism | Choice | None,
-        order: AnyBatches,
-        folder: str | os.PathLike[str] | Folder | None,
-        **options: Any,
+        **further: Any,
     ) -> None:
-        if not callable(loss):
-            raise TypeError(f"loss must be a function, got {loss!r:.80}")
-        self.data = data
+        self._options, self.loss, self.data = options, options.loss, data
         self._parts = Parts({**parts, "generators": HostGenerators()})
-        carry = settings = None
+        folder = options.folder
         if folder is not None:
             folder = folder if isinstance(folder, Folder) else Folder(folder)
             named = data.identity() if folder.data is None else {"data": folder.data}
-            settings = {**about, **named, **of_function("loss", loss)}
-            carry = self._parts
-        options |= {"batches": order, "folder": folder, "carry": carry, "settings": settings}
-        noise = default_noise if mechanism is None else mechanism
-        super().__init__(budget, order.participation, noise, size, **options)
+            item = {"item": None} if options.item is None else of_function("item", options.item)
+            further["settings"] = {**about, **item, **named, **of_function("loss", options.loss)}
+            further["carry"] = self._parts
+        super().__init__(
+            options.budget,
+            order.participation,
+            default_noise if options.mechanism is None else options.mechanism,
+            size,
+            batches=order,
+            folder=folder,
+            sums=options.sums,
+            release=options.release,
+            **further,
+        )
 
-    def rows(self, batch: ArrayLike) -> tuple[Any, ...]:
-        """The examples of this process in the batch that was handed out last; ``ValueError`` for another batch.
+    def step(self, batch: ArrayLike, *, unprotected: bool = False) -> Unprotected | None:
+        """Make the gradient of ``gradient``, and take a step of the optimizer along it.
 
         Parameters
         ----------
-        batch
-            The numbers of the examples.
+        batch : array of int
+            The numbers of the examples, as the run has handed them out.
+        unprotected : bool
+            Whether the mean loss, the norms and the share of clipped gradients are returned, which are not private.
+
+        Returns
+        -------
+        Unprotected or None
+            These numbers, if asked for.
+
+        Raises
+        ------
+        ValueError, RuntimeError
+            As for ``gradient``.
         """
+        found = self._stepped(batch)
+        if not unprotected:
+            return None
+        warn_unprotected()
+        return found
+
+    @abstractmethod
+    def _stepped(self, batch: ArrayLike) -> Unprotected:
+        """Take the step, and return the numbers that are not private."""
+
+    def rows(self, batch: ArrayLike) -> tuple[Any, ...]:
+        """The examples of this process in the batch that was handed out last; ``ValueError`` for another batch."""
         return self.data.rows(self.mine(batch))
 
     def mine(self, batch: ArrayLike) -> NDArray[np.int64]:
-        """The numbers of the examples of this process in the batch that was handed out last.
-
-        Parameters
-        ----------
-        batch
-            The numbers of all examples.
-        """
+        """The numbers of the examples of this process in the batch that was handed out last."""
         chosen = np.asarray(batch)
         order = batches_of(self)
         if self.position < order.steps and not np.array_equal(chosen, order.batch(self.position)):
@@ -270,6 +281,29 @@ def due(run: PrivateRun) -> int:
     return len(range(run.ranks.rank, order.batch(run.position).size, run.ranks.count))
 
 
+def check_types(name: str, arrays: Iterable[Any], *, half: bool = False) -> None:
+    """Refuse arrays that are not float32 or float64: rounding sums to fewer bits exceeds the clipping norm.
+
+    Parameters
+    ----------
+    name : str
+        What the arrays are.
+    arrays : iterable
+        Arrays or tensors; anything else is refused.
+    half : bool
+        Whether half precision is covered, because sums are integers.
+
+    Raises
+    ------
+    ValueError
+        An array has another type.
+    """
+    covered = ("float32", "float64", *(("bfloat16", "float16") if half else ()))
+    types = [str(getattr(each, "dtype", type(each).__name__)) for each in arrays]
+    if others := [each for each in types if each.removeprefix("torch.") not in covered]:
+        raise ValueError(f"{name} must be of {' or '.join(covered)}, got {others[0]}")
+
+
 def chunks(run: PrivateRun, chunk_size: int | None, numbers: int) -> Iterator[tuple[NDArray[np.int64], int]]:
     """The examples of this process in the batch whose noise comes next, in chunks that are computed one after another.
 
@@ -294,8 +328,8 @@ def chunks(run: PrivateRun, chunk_size: int | None, numbers: int) -> Iterator[tu
     sampled = order.participation.sampled
     if chunk_size is None:
         share = order.batch_size / run.ranks.count
-        usual = max(math.ceil(share / 4), _FEWEST) if sampled else math.ceil(share)
-        size = max(min(usual, _AT_ONCE // max(numbers, 1)), 1)
+        usual = max(math.ceil(share / 4), _MIN_CHUNK_ROWS) if sampled else math.ceil(share)
+        size = max(min(usual, _MAX_CHUNK_FLOATS // max(numbers, 1)), 1)
     else:
         size = checks.integer("chunk_size", chunk_size, 1)
     for first in range(0, count, size):

@@ -18,9 +18,9 @@ import pytest
 from corrnoise.simulations.adapters import jax as jax_loop
 from corrnoise.simulations.adapters import jax_run, opacus, torch_run, training
 from corrnoise.simulations.adapters import torch as torch_loop
+from corrnoise.simulations.adapters.options import Clipping
 from corrnoise.simulations.adapters.torch import private_gradient
-from corrnoise.simulations.adapters.torch_probe import Clipping
-from corrnoise.simulations.adapters.training import batches_of, source
+from corrnoise.simulations.adapters.training import batches_of
 from corrnoise.simulations.audit import audit
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder
@@ -65,7 +65,7 @@ Trained = tuple[np.ndarray, list[int]]
 def by_numpy(who: Participation, size: int, *, mean: bool = False) -> Trained:
     """Softmax regression; with ``mean``, over the actual batch."""
     with known_key():
-        run = PrivateRun(BUDGET, who, DPSGD(), 18, batches=source(None, EXAMPLES, size, who))
+        run = PrivateRun(BUDGET, who, DPSGD(), 18, batches=batches(who, EXAMPLES, size))
     model, sizes = np.zeros((3, 6)), []
     for batch in run:
         x = INPUTS[batch].astype(float)
@@ -208,9 +208,7 @@ def test_a_run_that_is_killed_goes_on_with_the_same_batches(
 def through_torch(data: Any, *, mean: bool = False) -> np.ndarray:
     """The gradient of an example is the example; what is released is the sum."""
     who, size = Participation.poisson(20, 0.1), data[0][[0]].shape[1]
-    run = PrivateRun(
-        BUDGET, who, DPSGD(), size, batches=source(None, len(data[0]), max(round(len(data[0]) / 10), 1), who)
-    )
+    run = PrivateRun(BUDGET, who, DPSGD(), size, batches=batches(who, len(data[0]), max(round(len(data[0]) / 10), 1)))
     model = torch.nn.Linear(size, 1, bias=False, dtype=torch.float64)
     released = []
     for batch, examples in zip(run, data, strict=True):

@@ -1,4 +1,4 @@
-"""A private run of a model of PyTorch: the same command begins it, goes on with it, and loads what it has trained."""
+"""A private run of a model of PyTorch: the same command starts it, resumes it, and loads the trained model."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ class Items(torch.utils.data.Dataset):  # type: ignore[name-defined]
 
 
 def test_a_stranger_is_told_what_is_wrong(tmp_path: Path) -> None:
-    """Before there is a folder where that can be; and the same with what is right, or next to it, is taken."""
+    """Before there is a folder, where possible; the same call with valid arguments is accepted."""
 
     def refused(
         model: Any, message: str, kind: Any = ValueError, optimizer: Any = torch.optim.SGD, **change: Any
@@ -218,7 +218,7 @@ def test_a_stranger_is_told_what_is_wrong(tmp_path: Path) -> None:
     refused(plain, "optimizer must take steps without a closure, got LBFGS", optimizer=torch.optim.LBFGS)
     refused(plain, "got ndarray in place of a tensor", TypeError, data=DATA)
     refused(plain, "data must have at least one example", data=(torch.zeros(0, 6), torch.zeros(0)))
-    refused(plain, "loss must be a function of outputs and targets, got None", TypeError, loss=None)
+    refused(plain, "loss must be a function, got None", TypeError, loss=None)
     none = torch.nn.CrossEntropyLoss(reduction="none")
     refused(plain, r"loss must return a number, a tensor without axes, got shape \(1,\)", loss=none)
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*data()), batch_size=5)
@@ -556,7 +556,7 @@ def refused() -> None:
 
 
 def test_two_processes_train_the_model_of_one(tmp_path: Path) -> None:
-    """They share batches of 12 and one of an odd number; the second begins with other parameters."""
+    """They share batches of 12 and one of an odd number; the second process has other parameters at the start."""
     made_by(JOB, *([str(tmp_path), str(rank)] for rank in range(2)))
     for name, options in (("exact", {}), ("floats", FLOATS), ("ghost", {"clipping": "ghost"})):
         one, two = (torch.load(tmp_path / f"{name} {rank}", weights_only=False) for rank in range(2))

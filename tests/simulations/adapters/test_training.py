@@ -1,24 +1,37 @@
-"""What the runs of all libraries share: their scripts are killed and go on, bit for bit."""
+"""Runs of all libraries: their options and batches; killed scripts resume, bit for bit."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import random
 import re
 import subprocess
 import sys
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Required, get_origin, get_type_hints
 
 import numpy as np
 import pytest
 
+from corrnoise.simulations.adapters import jax_run, opacus, torch_run
+from corrnoise.simulations.adapters.options import (
+    JaxKeywords,
+    JaxOptions,
+    TorchKeywords,
+    TorchOptions,
+    TrainingOptions,
+    with_options,
+)
 from corrnoise.simulations.adapters.training import HostGenerators, Parts, chunks, source
+from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
+from tests.test_docstrings import documented
 
 SCRIPT = Path(__file__).with_name("killed.py")
 ROOT = Path(__file__).parents[3]
@@ -26,7 +39,7 @@ LIBRARIES = {"PyTorch": "torch", "Sampled batches": "torch", "Opacus": "torch", 
 
 
 def killed(heading: str, place: Path, *numbers: int) -> list[dict[str, Any]]:
-    """What the starts of the example have found, one that is left alone first."""
+    """The results of the starts of the example; the first start is not killed."""
     if not hasattr(os, "fork"):
         pytest.skip("processes cannot be forked here")
     pytest.importorskip("sklearn")
@@ -44,7 +57,7 @@ def killed(heading: str, place: Path, *numbers: int) -> list[dict[str, Any]]:
 
 
 def agree(heading: str, place: Path, seed: int, kills: int, epochs: int) -> float:
-    """Kill the script and let it go on; the accuracy in the end, which is that of a run that was left alone."""
+    """Kill the script and resume it; the accuracy in the end, which equals the accuracy of a run that is not killed."""
     whole, *starts, resumed, again = killed(heading, place, seed, kills, epochs)
     assert starts[0] == {"signal": 9}
     to_come = [int(re.findall(r"(\d+) steps to come", each["printed"])[0]) for each in (whole, resumed, again)]
@@ -95,23 +108,90 @@ def test_generators_go_on_where_they_were() -> None:
     assert drawn() != first
 
 
+def options(**changed: Any) -> TrainingOptions:
+    return TrainingOptions(**{"loss": print, "budget": Budget(1.0), "batch_size": 4, **changed})
+
+
 def test_batches_are_those_of_whole_epochs_or_of_a_participation() -> None:
-    assert source(3, 17, 5).participation == Participation.fixed_epochs(9, epochs=3)
-    assert source(None, 17, 4, Participation.reshuffled(8, epochs=2)).orders.shape == (2, 17)  # type: ignore[union-attr]
+    who = Participation.reshuffled(8, epochs=2)
+    assert source(options(epochs=3, batch_size=5), 17).participation == Participation.fixed_epochs(9, epochs=3)
+    assert source(options(participation=who), 17).orders.shape == (2, 17)  # type: ignore[union-attr]
     for epochs, size, name in ((1, 18, "batch_size"), (1, 0, "batch_size"), (0, 4, "epochs")):
         with pytest.raises(ValueError, match=f"{name} must"):
-            source(epochs, 17, size)
-    who = Participation.reshuffled(8, epochs=2)
+            source(options(epochs=epochs, batch_size=size), 17)
     for times, order in ((None, None), (2, who)):
         with pytest.raises(ValueError, match="and not both"):
-            source(times, 17, 4, order)
-    with pytest.warns(FutureWarning, match="pass a Participation as participation="):
-        assert source(who, 17, 4).participation == who
+            options(epochs=times, participation=order)
+
+
+DOORS = [
+    (torch_run.make_private, TorchOptions),
+    (opacus.make_private, TorchOptions),
+    (jax_run.make_private, JaxOptions),
+]
+
+
+@pytest.mark.parametrize(("door", "kind"), DOORS)
+def test_a_door_shows_and_documents_each_option(door: Any, kind: Any) -> None:
+    shown = inspect.signature(door).parameters
+    assert {each.name for each in fields(kind)} <= set(shown)
+    assert "options" not in shown
+    assert all(shown[each.name].default == each.default for each in fields(kind) if each.default is not MISSING)
+    assert documented(door.__doc__) == list(shown)
+    assert documented(inspect.cleandoc(door.__wrapped__.__doc__))[-1] == "options"
+
+
+@pytest.mark.parametrize(("door", "kind"), DOORS)
+def test_a_door_refuses_other_names(door: Any, kind: Any) -> None:
+    with pytest.raises(TypeError, match=r"make_private\(\) has no option 'folders'; did you mean 'folder'\?"):
+        door(None, None, None, folders="run")
+    with pytest.raises(TypeError, match=r"make_private\(\) must be given budget, batch_size$"):
+        door(None, None, None, loss=print)
+
+
+@pytest.mark.parametrize(("keywords", "kind"), [(TorchKeywords, TorchOptions), (JaxKeywords, JaxOptions)])
+def test_type_checkers_see_the_fields_of_the_options(keywords: Any, kind: Any) -> None:
+    found = {name: get_type_hints(keywords)[name] for name in get_type_hints(kind) if name != "CLIPPINGS"}
+    assert found == {name: each for name, each in get_type_hints(kind).items() if name != "CLIPPINGS"}
+    assert set(found) == set(get_type_hints(keywords))
+    hints = get_type_hints(keywords, include_extras=True)
+    required = {name for name, each in hints.items() if get_origin(each) is Required}
+    assert required == {each.name for each in fields(kind) if each.default is MISSING}
+
+
+def test_a_participation_as_epochs_warns_the_caller() -> None:
+    @with_options(TorchOptions)
+    def door(**given: Any) -> Any:
+        return source(TorchOptions(**given), 17).participation
+
+    who = Participation.reshuffled(8, epochs=2)
+    with pytest.warns(FutureWarning, match="pass a Participation as participation=") as found:
+        assert door(loss=print, budget=Budget(1.0), batch_size=4, epochs=who) == who
+    assert found[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed", "message"),
+    [
+        (TrainingOptions, {"loss": None}, "loss must be a function, got None"),
+        (TrainingOptions, {"item": 3}, "item must be a function, got 3"),
+        (TrainingOptions, {"budget": 1.0}, "budget must be"),
+        (TrainingOptions, {"clipping": "flat"}, "clipping must be one of 'auto', 'example', 'ghost'"),
+        (TrainingOptions, {"engine": "fast"}, "engine must be"),
+        (TrainingOptions, {"chunk_size": 0}, "chunk_size must"),
+        (TorchOptions, {"changed": "model"}, "changed must be 'optimizer' or None, got 'model'"),
+        (JaxOptions, {"clipping": "ghost"}, r"clipping must be 'auto' or 'example' in JAX, got 'ghost'.*cn\.torch"),
+        (JaxOptions, {"clipping": "flat"}, "clipping must be one of 'auto', 'example'"),
+    ],
+)
+def test_options_out_of_their_range_are_refused(kind: Any, changed: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        kind(**{"loss": print, "budget": Budget(1.0), "batch_size": 4, "epochs": 1, **changed})
 
 
 def test_chunks_are_the_batch_in_order() -> None:
     once = Participation.single(3)
-    run = PrivateRun(Budget(0.5), once, DPSGD(), 10, batches=source(None, 12, 4, once))
+    run = PrivateRun(Budget(0.5), once, DPSGD(), 10, batches=batches(once, 12, 4))
     for size, lengths in ((None, [4]), (1, [1, 1, 1, 1]), (3, [3, 1]), (9, [4])):
         found = list(chunks(run, size, 10))
         assert np.concatenate([places for places, _ in found]).tolist() == [0, 1, 2, 3]
@@ -126,7 +206,7 @@ def test_chunks_are_the_batch_in_order() -> None:
 @pytest.mark.parametrize("capacity", [None, 100])
 def test_chunks_of_a_sampled_batch_have_one_shape(capacity: int | None) -> None:
     who = Participation.poisson(30, 0.1, capacity=capacity, examples=capacity and 400)
-    run = PrivateRun(Budget(epsilon=5.0, delta=1e-5), who, DPSGD(), 2, batches=source(None, 400, 40, who))
+    run = PrivateRun(Budget(epsilon=5.0, delta=1e-5), who, DPSGD(), 2, batches=batches(who, 400, 40))
     sizes = set()
     for batch in run:
         found = list(chunks(run, None, 2))
