@@ -180,7 +180,7 @@ def _sampled(
     if budget is None or budget.epsilon is None:
         raise ValueError(
             f"budget must be given by epsilon and delta where batches are sampled, got {budget!r}: give both, or "
-            "promise participation.worst, which needs no accountant"
+            "use participation.worst, which needs no accountant"
         )
     most = USUAL_MEMORY if memory is None else memory
     candidates = []

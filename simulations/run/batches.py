@@ -211,7 +211,7 @@ def check_not_sampled(participation: Participation) -> None:
         raise ValueError(
             f"participation must not be sampled in a loop that makes its own batches, got {participation!r}: sampled "
             "batches are independent of each other (H2) and secret (H4), so that a run draws them; take PrivateRun or "
-            "make_private, or promise participation.worst"
+            "make_private, or use participation.worst"
         )
 
 

@@ -144,5 +144,5 @@ def test_what_does_not_fit_is_refused(visits: Any, changes: dict[str, Any], mess
 def test_a_budget_by_rho_is_refused_with_the_next_step() -> None:
     with pytest.raises(ValueError, match="or give epsilon and delta"):
         design(Budget(0.5), "best", **DATA)
-    with pytest.raises(ValueError, match=r"give both, or promise participation\.worst"):
+    with pytest.raises(ValueError, match=r"give both, or use participation\.worst"):
         design(Budget(0.5), GROUPS)

@@ -93,7 +93,7 @@ def _refusal(who: Participation) -> str:
     if who.secret:
         return (
             f"participation must be of a sampled kind, got {who!r}: equal-size random batches violate H2, since the "
-            "steps of an example depend on those of all others; take balls_in_bins, or promise participation.worst"
+            "steps of an example depend on those of all others; take balls_in_bins, or use participation.worst"
         )
     return (
         f"participation must have an accountant, as {', '.join(ACCOUNTANTS)}, got {who!r}: amplification needs steps "
