@@ -14,7 +14,7 @@ Where batches are sampled an accountant takes the place of the sensitivity, and 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from corrnoise.solvers.families.band_mf import BandMF
@@ -31,6 +31,7 @@ from corrnoise.solvers.learning import (
 )
 from corrnoise.solvers.optimum import Optimum, label
 from corrnoise.solvers.sampled import NO_FLOOR, sampled_noises
+from corrnoise.support.progress import Progress
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.numerics.memory import return_free_memory
@@ -41,7 +42,6 @@ from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import QuadraticProblem
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
-Progress = Callable[[str], None]
 Families = str | Family | Sequence[str | Family]  #: what an argument ``family`` takes besides None
 USUAL_SLACK = 0.01  #: relative excess over the least error that is accepted for less memory, where none is asked for
 

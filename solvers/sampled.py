@@ -25,7 +25,7 @@ whatever is reported has a multiplier of the accountant.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +41,7 @@ from corrnoise.solvers.families.nu_dp_ftrl import NuDPFTRL
 from corrnoise.solvers.learning import TOLERANCE
 from corrnoise.solvers.objectives import RunObjective
 from corrnoise.solvers.optimum import INDEPENDENT, SAMPLERS, Optimum, label
+from corrnoise.support.progress import Progress
 from corrnoise.theory.amplification.gram import gram
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
@@ -50,8 +51,6 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.objectives.workloads import PrefixSums
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
-
-Progress = Callable[[str], None]
 
 NO_FLOOR = "no error is known that all noise for sampled batches is above"
 MAX_BINS = 2048  #: for which noise is searched

@@ -36,6 +36,7 @@ from corrnoise.solvers.tuning import (
     stationary_noise,
     stationary_nu,
 )
+from corrnoise.support.progress import Progress
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
@@ -47,8 +48,6 @@ from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import QuadraticProblem
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
-
-Progress = Callable[[str], None]
 
 INDEPENDENT = "independent noise, without sampling"
 ANTI = "anti-PGD, best damping"

@@ -43,13 +43,14 @@ from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
 if TYPE_CHECKING:
-    from corrnoise.designs.comparison import Comparison, Progress
+    from corrnoise.designs.comparison import Comparison
     from corrnoise.simulations.random_numbers import Seed
     from corrnoise.simulations.run.batches import AnyBatches
     from corrnoise.simulations.run.durable import Carry
     from corrnoise.simulations.run.folder import Folder
     from corrnoise.simulations.run.private import PrivateRun
     from corrnoise.simulations.run.stream import Stream
+    from corrnoise.support.progress import Progress
 
 Problem = LinearRegression | MeanEstimation | StronglyConvex
 Objective = SGD | Workload | Problem | LearningObjective

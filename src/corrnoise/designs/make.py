@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
@@ -15,6 +15,7 @@ from corrnoise.solvers.optimal_noise import check_stable
 from corrnoise.solvers.optimise import Families, choose, optimise
 from corrnoise.solvers.sampled import samplers
 from corrnoise.support.memory import memory as memory_of_this_machine
+from corrnoise.support.progress import Progress
 from corrnoise.support.serialise import digest, plain
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.float_errors import usual_float_errors
@@ -24,8 +25,6 @@ from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import QuadraticProblem
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
-
-Progress = Callable[[str], None]
 
 BEST: Literal["best"] = "best"  #: noise and sampler are chosen together
 LARGEST_DIMENSION = 1_000_000  #: largest dimension, whose errors take about a minute each

@@ -6,11 +6,13 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
 _PAUSE = 10.0  # seconds between two lines of the log that a user sees without asking for details
+
+Progress = Callable[[str], None]  #: a function that is told the work of the moment
 
 logger = logging.getLogger(__name__)
 
