@@ -31,7 +31,7 @@ import numpy as np
 from corrnoise.simulations.random_numbers import Seed, generator
 from corrnoise.theory.amplification import accountant
 from corrnoise.theory.amplification.bins import BinsCurve
-from corrnoise.theory.amplification.curve import DIRECTIONS, Amplified, Bound, Direction
+from corrnoise.theory.amplification.curve import DIRECTIONS, Amplified, DeltaBound, Direction
 from corrnoise.theory.amplification.orders import certainly_semidefinite
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
@@ -280,7 +280,7 @@ def sampled_bound(
     samples: int,
     rng: Seed,
     beta: float,
-) -> Bound:
+) -> DeltaBound:
     """A bracket of δ at ε, or of ε at δ, in one direction at the confidence 1 − β.
 
     Parameters
@@ -323,10 +323,10 @@ def sampled_bound(
     kind = f"confidence 1 - {beta:g}"
     name = f"Monte Carlo with bounded weights, {samples} samples"
     if epsilon is not None:
-        return Bound(at(0, epsilon, beta), at(1, epsilon, beta), kind, name)
+        return DeltaBound(at(0, epsilon, beta), at(1, epsilon, beta), kind, name)
     assert delta is not None
     lower, upper = (_verified(partial(at, end), delta, beta, end) for end in (0, 1))
-    return Bound(min(lower, upper), upper, kind, name)
+    return DeltaBound(min(lower, upper), upper, kind, name)
 
 
 def _verified(delta_at: Callable[[float, float], float], target: float, beta: float, end: int) -> float:
@@ -429,5 +429,5 @@ def amplified(
         for each in DIRECTIONS
     ]
     kind = f"confidence 1 - {chance:g}"  # of both directions together
-    remove, add = (Bound(one.lower, one.upper, kind, one.comparison) for one in found)
+    remove, add = (DeltaBound(one.lower, one.upper, kind, one.comparison) for one in found)
     return Amplified("delta" if delta is None else "epsilon", remove, add, curve.attained)

@@ -20,17 +20,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.simulations.auditing.layout import TOGETHER, Layout
+from corrnoise.simulations.auditing.layout import TOGETHER, AuditLayout
 from corrnoise.simulations.auditing.lone import coins_of, lone_scores
 from corrnoise.simulations.auditing.loops import (
+    AuditGradients,
     EndedError,
-    Gradients,
     Release,
     Stepwise,
     released,
     stepwise,
 )
-from corrnoise.simulations.auditing.plan import Plan, Steps, Whitening, planned
+from corrnoise.simulations.auditing.plan import AuditPlan, Steps, Whitening, planned
 from corrnoise.simulations.auditing.sampled import sampled_evidence
 from corrnoise.simulations.auditing.statistics import bounds, evidence
 from corrnoise.simulations.random_numbers import Seed, generator
@@ -159,7 +159,7 @@ def audit(
     signal = float(np.linalg.norm(Whitening(plan, np.arange(steps)).signal))
     canaries, runs = _sizes(plan, signal, factor, level, canaries, runs)
     try:
-        layout = Layout(canaries, plan.idle)
+        layout = AuditLayout(canaries, plan.idle)
         releases, membership, present = _main_runs(loop, plan, layout, runs, tuple(sorted(crashes)), random)
         whitening = Whitening(plan, present)
         lone = lone_scores(loop, plan, layout, level, random)
@@ -190,7 +190,7 @@ def audit(
 
 def _of_sampled(
     loop: Any,
-    plan: Plan,
+    plan: AuditPlan,
     factor: float | None,
     canaries: int | None,
     runs: int | None,
@@ -205,7 +205,7 @@ def _of_sampled(
     times = _SAMPLED_RUNS if runs is None else checks.integer("runs", runs, 1)
     delta = plan.budget.delta
     try:
-        found = sampled_evidence(loop, plan, Layout(number, plan.idle), times, crashes, level, random)
+        found = sampled_evidence(loop, plan, AuditLayout(number, plan.idle), times, crashes, level, random)
     except EndedError as end:
         verdict, cause = end.args
         return no_evidence(verdict, cause, plan.mu, delta, level)
@@ -262,7 +262,7 @@ def _clipped_sum(gradients: Array, clip_norm: float) -> Array:
 
 
 def _sizes(
-    plan: Plan, signal: float, factor: float | None, level: float, canaries: int | None, runs: int | None
+    plan: AuditPlan, signal: float, factor: float | None, level: float, canaries: int | None, runs: int | None
 ) -> tuple[int, int]:
     """Numbers of canaries of a run and of runs."""
     if runs is not None:
@@ -293,7 +293,7 @@ def _checked_canaries(canaries: int) -> int:
     return canaries
 
 
-def _best_effort(plan: Plan, signal: float, level: float, tried: Sequence[int]) -> tuple[int, int]:
+def _best_effort(plan: AuditPlan, signal: float, level: float, tried: Sequence[int]) -> tuple[int, int]:
     """As many canaries and runs as find the signal, or as the memory holds."""
     found = _FEWEST, tried[0]
     for number in tried:
@@ -307,14 +307,14 @@ def _best_effort(plan: Plan, signal: float, level: float, tried: Sequence[int]) 
     return found
 
 
-def _needed(plan: Plan, signal: float, level: float, runs: int, most: int) -> int:
+def _needed(plan: AuditPlan, signal: float, level: float, runs: int, most: int) -> int:
     """How many canaries find the signal, a multiple of four; more than ``most`` if these do not do."""
     needed = canaries_needed(plan.mu, signal, runs=runs, idle=plan.idle, level=level / len(TESTS), most=most)
     return TOGETHER * -(-needed // TOGETHER)
 
 
 def _main_runs(
-    loop: Any, plan: Plan, layout: Layout, runs: int, crashes: tuple[int, ...], random: np.random.Generator
+    loop: Any, plan: AuditPlan, layout: AuditLayout, runs: int, crashes: tuple[int, ...], random: np.random.Generator
 ) -> tuple[Array, NDArray[np.bool_], NDArray[np.intp]]:
     """Releases of the steps that all runs have, shape (runs, steps, d); coins; and these steps."""
     coins = coins_of(runs, layout.canaries, random)
@@ -332,17 +332,17 @@ def _main_runs(
     return np.array([[found[step] for step in present.tolist()] for found in made]), coins, present
 
 
-def _crowd(signs: Signs, plan: Plan, layout: Layout) -> Gradients:
+def _crowd(signs: Signs, plan: AuditPlan, layout: AuditLayout) -> AuditGradients:
     """The gradients of many canaries; ``signs``, shape (steps, canaries), says who is there, and with which sign."""
     length = _EXCESS * plan.budget.clip_norm
     rows = []
     for row in signs:
         there = np.repeat(np.flatnonzero(row), plan.who.members)
         rows.append((there, length * row[there]))
-    return Gradients(rows, layout)
+    return AuditGradients(rows, layout)
 
 
-def _signs(coins: NDArray[np.bool_], plan: Plan) -> Signs:
+def _signs(coins: NDArray[np.bool_], plan: AuditPlan) -> Signs:
     """Membership of canaries with these coins: in the steps of the pattern, or not; or with the opposite sign."""
     out = -1 if plan.budget.adjacency == "replace-one" else 0
     signs = np.zeros((plan.who.length, coins.size), dtype=np.int8)
@@ -350,6 +350,6 @@ def _signs(coins: NDArray[np.bool_], plan: Plan) -> Signs:
     return signs
 
 
-def _probe(signs: Signs, plan: Plan) -> Signs:
+def _probe(signs: Signs, plan: AuditPlan) -> Signs:
     """Other members for a step that comes again: who was not there, or with the opposite sign."""
     return np.where(signs == 0, 1, -signs if plan.budget.adjacency == "replace-one" else 0).astype(np.int8)

@@ -124,7 +124,7 @@ def relaxation_rate(problem: QuadraticProblem) -> float:
     return float(own[slowest]) - total * float(brentq(excess, weights[slowest] / 2, 2.0))
 
 
-class Engine(NamedTuple):
+class RationalEngine(NamedTuple):
     """The rational noise to run, as a record and as a filter."""
 
     noise: ToeplitzNoise
@@ -138,7 +138,7 @@ class Engine(NamedTuple):
 _rational = functools.lru_cache(maxsize=64)(rational)
 
 
-def rational_engine(problem: QuadraticProblem, noise: ToeplitzNoise) -> Engine:
+def rational_engine(problem: QuadraticProblem, noise: ToeplitzNoise) -> RationalEngine:
     """The cheapest rational noise whose averaged variances at the rates of the problem are right to ``_APPROXIMATION``.
 
     (At rates below the gaps of the noise they are less precise than the tolerance.)
@@ -151,10 +151,10 @@ def rational_engine(problem: QuadraticProblem, noise: ToeplitzNoise) -> Engine:
         if (np.abs(errors) <= _APPROXIMATION).all():
             break
     if isinstance(rational, FiniteNoise):
-        return Engine(rational, Filter(rational.values.copy(), np.empty(0), np.empty(0)))
+        return RationalEngine(rational, Filter(rational.values.copy(), np.empty(0), np.empty(0)))
     assert isinstance(rational, PoleNoise)
     zeros, poles = rational.sections()
-    return Engine(rational, Filter(np.ones(1), zeros - poles, poles))
+    return RationalEngine(rational, Filter(np.ones(1), zeros - poles, poles))
 
 
 class _Chains(NamedTuple):
@@ -166,18 +166,18 @@ class _Chains(NamedTuple):
     unit: float
 
 
-class _Setting(NamedTuple):
+class _ChainSetting(NamedTuple):
     """The numbers of the steps of a chain; the limit of the norm of a gradient is ``inf`` without clipping."""
 
     problem: QuadraticProblem
-    engine: Engine
+    engine: RationalEngine
     variance: float
     moments: InputMoments
     limit: float
 
 
 def _run_chains(
-    setting: _Setting,
+    setting: _ChainSetting,
     edges: NDArray[np.int64],
     *,
     burn_in: int,
@@ -333,7 +333,7 @@ def simulate(
     burn_in = checks.integer("burn_in", burn_in, 0)
     edges = _edges(steps, min(_BATCHES, steps))
     found = _run_chains(
-        _Setting(problem, engine, variance, moments, budget.clip_norm if clip else math.inf),
+        _ChainSetting(problem, engine, variance, moments, budget.clip_norm if clip else math.inf),
         edges,
         burn_in=burn_in,
         chains=chains,
@@ -435,7 +435,7 @@ def simulate_learning_curve(
         raise ValueError(f"noise must have a finite sensitivity, got {noise!r} for {participation!r}")
     edges = _edges(steps, points)
     found = _run_chains(
-        _Setting(problem, engine, variance, moments, budget.clip_norm if clip else math.inf),
+        _ChainSetting(problem, engine, variance, moments, budget.clip_norm if clip else math.inf),
         edges,
         burn_in=0,
         chains=chains,

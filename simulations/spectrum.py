@@ -38,7 +38,7 @@ _FLOOR = 1e-9  # of eigenvalues of a design, beside the largest
 
 
 @record
-class Spectrum(Record):
+class HessianSpectrum(Record):
     """The estimated distribution of the eigenvalues of a symmetric matrix; ``hessian_spectrum`` makes it.
 
     Parameters
@@ -113,7 +113,7 @@ class Spectrum(Record):
 
 def spectrum_of(
     product: Callable[[Array], ArrayLike], size: int, *, probes: int = 8, steps: int = 64, rng: Seed = None
-) -> Spectrum:
+) -> HessianSpectrum:
     """The spectrum of a symmetric matrix of which products with vectors are known.
 
     The Lanczos vectors of a probe, ``steps`` vectors of ``size`` numbers, are kept and made orthogonal twice.
@@ -154,7 +154,7 @@ def spectrum_of(
         values, vectors = eigh_tridiagonal(diagonal, others)
         nodes[number, : values.size] = values
         weights[number, : values.size] = vectors[0] ** 2 * float(probe @ probe)
-    return Spectrum(d, nodes, weights)
+    return HessianSpectrum(d, nodes, weights)
 
 
 def _lanczos(product: Callable[[Array], ArrayLike], probe: Array, steps: int) -> tuple[Array, Array]:
@@ -191,7 +191,7 @@ def hessian_spectrum(
     steps: int = 64,
     chunk_size: int | None = None,
     rng: Seed = None,
-) -> Spectrum:
+) -> HessianSpectrum:
     """The spectrum of the Hessian of the mean loss over data that are public or synthetic.
 
     Nothing of it is private: a spectrum of private data would need a budget of its own.
@@ -218,7 +218,7 @@ def hessian_spectrum(
 
     Returns
     -------
-    Spectrum
+    HessianSpectrum
         The spectrum: ``.eigenvalues(count)`` for ``cn.LinearRegression``, and ``.quantiles(levels)`` with error bars.
 
     Raises

@@ -223,3 +223,22 @@ def test_bytes_from_outside_have_one_reader(line: str) -> None:
     modules = sources()
     assert own_readers(modules) == []
     assert own_readers(modules | {"figures.simulation": f"{modules['figures.simulation']}\n{line}\n"})
+
+
+def several_homes(modules: Mapping[str, str]) -> set[str]:
+    """Names of classes that are defined in more than one module; a leading underscore does not count."""
+    homes: dict[str, set[str]] = {}
+    for module, source in modules.items():
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name.lstrip("_"), set()).add(module)
+    return {name for name, found in homes.items() if len(found) > 1}
+
+
+def test_a_class_name_has_one_home() -> None:
+    modules = sources()
+    found = several_homes(modules)
+    assert len(found) <= 12
+    assert not found & {"Run", "Plan", "Point", "Objective", "Spectrum", "Bound", "Progress"}
+    planted = f"{modules['theory.privacy']}\nclass _Plan:\n    pass\n"
+    assert several_homes(modules | {"theory.privacy": planted}) == found | {"Plan"}

@@ -96,7 +96,7 @@ def block_means(curve: Array, starts: NDArray[np.int64]) -> Array:
     return np.add.reduceat(curve[: starts[-1]], starts[:-1]) / np.diff(starts)
 
 
-class _Run(NamedTuple):
+class _CurveRun(NamedTuple):
     """One simulation of one curve."""
 
     panel: str
@@ -149,7 +149,7 @@ def simulate(run: SimulationRun) -> Simulated:
         budget = Budget((few.limiting_sensitivity() / few.sensitivity(ONCE)) ** 2)
         settings[curve] = (*curve, problems[curve[0]], few, budget)
     tasks = [curve for _ in range(RUNS * run.repeats) for curve in curves]
-    runs = [_Run(*settings[curve], seed) for curve, seed in zip(tasks, run.seeds(len(tasks)), strict=True)]
+    runs = [_CurveRun(*settings[curve], seed) for curve, seed in zip(tasks, run.seeds(len(tasks)), strict=True)]
     with ThreadPoolExecutor(os.cpu_count() if run.jobs == -1 else run.jobs) as pool:
         results = pool.map(lambda r: r.means(starts, run.directory), runs)
         found = list(counted(results, len(runs), run.progress))

@@ -130,7 +130,7 @@ LEAST_STEPS = 4_000_000
 
 def simulate(run: SimulationRun) -> Simulated:
     """Simulate the exact values of both methods at the settings of all panels; points that fail are left out."""
-    from corrnoise.simulations.sweeps.running import Point, sweep
+    from corrnoise.simulations.sweeps.running import SweepPoint, sweep
 
     axes = {panel: panel_problems(panel) for panel in SETTINGS}
     places: dict[tuple[LinearRegression, str], str] = {}  # a point that panels share is simulated once
@@ -141,7 +141,7 @@ def simulate(run: SimulationRun) -> Simulated:
     tasks = [(*place, label) for _ in range(run.repeats) for place, label in places.items()]
     seeds = run.seeds(len(tasks))
     points = [
-        Point(p, NOISES[method](p), seed, {"steps": _steps(p, method, run.effort), "chains": CHAINS}, label)
+        SweepPoint(p, NOISES[method](p), seed, {"steps": _steps(p, method, run.effort), "chains": CHAINS}, label)
         for (p, method, label), seed in zip(tasks, seeds, strict=True)
     ]
     outcomes = sweep(points, directory=run.directory, jobs=run.jobs, cluster=run.cluster, progress=run.progress)

@@ -25,7 +25,7 @@ PRECISION = 96  #: bits of the balls
 
 
 @dataclass(frozen=True, eq=False)
-class Certificate:
+class BoxCertificate:
     """``answer`` is ``"proved"``, ``"refuted"`` (on ``box``) or ``"open"`` (``box`` was the last of those allowed).
 
     ``box`` holds the lower and upper ends of a part of the cube, shape (2, dimension); None if all is proved.
@@ -127,7 +127,9 @@ class _Enclosures:
         return [lower, upper]
 
 
-def certify(sides: Callable[[Sequence[Any]], tuple[Any, Any]], dimension: int, *, boxes: int = 50_000) -> Certificate:
+def certify(
+    sides: Callable[[Sequence[Any]], tuple[Any, Any]], dimension: int, *, boxes: int = 50_000
+) -> BoxCertificate:
     """Prove smaller <= larger for (smaller, larger) = ``sides(balls)`` on all of [0, 1]^dimension, or say where not.
 
     At most so many boxes are treated.  Sides that are not balls are a ``TypeError``, and a ball that does not contain a
@@ -148,9 +150,9 @@ def certify(sides: Callable[[Sequence[Any]], tuple[Any, Any]], dimension: int, *
             if smaller <= larger:
                 continue
             if smaller > larger:
-                return Certificate("refuted", done, box)
+                return BoxCertificate("refuted", done, box)
             halves = enclosures.halves(box)
             if done + len(waiting) >= boxes or not halves:
-                return Certificate("open", done, box)
+                return BoxCertificate("open", done, box)
             waiting += halves
-    return Certificate("proved", done)
+    return BoxCertificate("proved", done)

@@ -42,7 +42,7 @@ from typing import Any
 import numpy as np
 
 from corrnoise.paper_checks.machinery import verdicts
-from corrnoise.paper_checks.machinery.certification import Certificate, certify
+from corrnoise.paper_checks.machinery.certification import BoxCertificate, certify
 from corrnoise.paper_checks.machinery.domains import Domain
 from corrnoise.paper_checks.machinery.margins import agreements, least, margin_of_runs, margins
 from corrnoise.paper_checks.machinery.names import Named
@@ -91,7 +91,7 @@ class Outcome:
     #: the numbers of points evaluated, and of those that lie in the domain
     tried: int = 0
     accepted: int = 0
-    certificate: Certificate | None = None  #: the answer of ball arithmetic, if the evidence is ``certified``
+    certificate: BoxCertificate | None = None  #: the answer of ball arithmetic, if the evidence is ``certified``
     #: the value of the constant in question at which the worst case found is an equality; None if there is none
     sharp: float | None = None
     #: the interval that holds the sharp constant: one end is ``sharp``, the other the constant that is proved
@@ -360,7 +360,7 @@ class Claim(Named):
                 if meaning != in_force:
                     yield symbol, meaning, not self.rejects({symbol: meaning}, evaluations)
 
-    def _certificate(self) -> Certificate | None:
+    def _certificate(self) -> BoxCertificate | None:
         if self.evidence != "certified":
             return None
         given = {} if self.proved_constant is None else {str(self.sharp): self.proved_constant}
@@ -391,7 +391,7 @@ class Claim(Named):
         verdict: str,
         true: bool,
         worst: Worst,
-        certificate: Certificate | None,
+        certificate: BoxCertificate | None,
         mutants: tuple[tuple[str, bool], ...],
     ) -> str:
         """Why the outcome differs from the record; empty if it does not."""

@@ -85,7 +85,7 @@ def sample_points(dimension: int, points: int, seed: int = 0) -> list[Array]:
     return [middle, *_corners(dimension, seed + 3), *faces, *_sample(dimension, points, seed)]
 
 
-class _Search:
+class _ClaimSearch:
     """The points evaluated so far, and whether a margin below ``enough`` is among them."""
 
     def __init__(
@@ -176,7 +176,7 @@ def worst_case(
     number of calls, which may exceed ``evaluations`` in many dimensions.  Of a finite domain only its ``points`` are
     evaluated.  ``cases`` says to which cases a point belongs, a bool for each.
     """
-    search = _Search(margin, enough, cases)
+    search = _ClaimSearch(margin, enough, cases)
     points = [np.empty(0)] if dimension == 0 else points
     if points is not None:
         for point in points:

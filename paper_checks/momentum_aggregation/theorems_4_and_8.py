@@ -11,7 +11,7 @@ from corrnoise.paper_checks.momentum_aggregation.paper import PAPER
 from corrnoise.theory.mechanisms.tree_orders import power
 from corrnoise.theory.papers.momentum_aggregation.sensitivity import (
     ALL_NODES,
-    Nodes,
+    ReleasedNodes,
     node_count,
     printed_node_count,
     squared_weights,
@@ -276,7 +276,7 @@ def reduced_curve(examples: int, epochs: int, alpha: float, order: str) -> float
     late = 4 * epochs * math.log2(examples)
     tree, first, differences = (
         squared_weights(ORDERS[order](steps, period=examples), alpha, nodes)
-        for nodes in (ALL_NODES, Nodes(last=2 * examples), Nodes(first=examples + 1))
+        for nodes in (ALL_NODES, ReleasedNodes(last=2 * examples), ReleasedNodes(first=examples + 1))
     )
     return first / (4 * early) + tree / (4 * late) + (differences + tree) / late
 

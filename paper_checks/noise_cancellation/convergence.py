@@ -11,7 +11,7 @@ from corrnoise.paper_checks.machinery.margins import twice
 from corrnoise.paper_checks.noise_cancellation.paper import PAPER
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.papers.noise_cancellation import quadratic_runs
-from corrnoise.theory.papers.noise_cancellation.bounds import Bound, FederatedRun
+from corrnoise.theory.papers.noise_cancellation.bounds import ExcessLossBound, FederatedRun
 from corrnoise.theory.papers.noise_cancellation.cancelling import cancelling_noise
 from corrnoise.theory.papers.noise_cancellation.coupling import growing_noise_factor
 from corrnoise.theory.papers.noise_cancellation.privacy import published_scale
@@ -314,7 +314,7 @@ QUADRATIC = {
 }
 
 
-def by_sources(excess: quadratic_runs.QuadraticExcess, bound: Bound, factor: float) -> Sides:
+def by_sources(excess: quadratic_runs.QuadraticExcess, bound: ExcessLossBound, factor: float) -> Sides:
     """Excess losses and bounds: in total, of the first point, of the samples and of the noise."""
     found = [excess.total, excess.start, excess.sampling, excess.noise]
     bounds = [bound.total, bound.optimisation, bound.sampling, bound.noise]

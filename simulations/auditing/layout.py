@@ -19,7 +19,7 @@ _SHARES = np.array([[1, 1, 1, -1], [1, 1, -1, 1], [1, -1, 1, 1], [-1, 1, 1, 1]])
 TOGETHER = len(_SHARES)  #: canaries that share coordinates
 
 
-class Layout:
+class AuditLayout:
     """The places of canaries, whose number is a multiple of 4, and of idle coordinates.
 
     The audit counts the coordinates of canaries first; ``place`` says which of the loop's coordinates each is.

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.simulations.auditing.layout import Layout
-from corrnoise.simulations.auditing.loops import EndedError, Gradients, released
-from corrnoise.simulations.auditing.plan import Plan, Whitening, disjoint_patterns
+from corrnoise.simulations.auditing.layout import AuditLayout
+from corrnoise.simulations.auditing.loops import AuditGradients, EndedError, released
+from corrnoise.simulations.auditing.plan import AuditPlan, Whitening, disjoint_patterns
 from corrnoise.theory.auditing import canaries as seen
 from corrnoise.theory.auditing.findings import TESTS
 from corrnoise.theory.numerics.checks import Array
@@ -44,7 +44,9 @@ class Lone(Record):
     runs: int
 
 
-def lone_scores(loop: Any, plan: Plan, layout: Layout, level: float, random: np.random.Generator) -> Lone | None:
+def lone_scores(
+    loop: Any, plan: AuditPlan, layout: AuditLayout, level: float, random: np.random.Generator
+) -> Lone | None:
     """Runs in which each batch holds an opponent and, by a coin, a canary of the opposite sign; zero-out alone.
 
     Clipped one by one the sums are 0 with the canary and −G without.  Clipped as a whole they are G and −G.
@@ -81,7 +83,9 @@ def lone_scores(loop: Any, plan: Plan, layout: Layout, level: float, random: np.
     return Lone(scores[coins], scores[~coins], idle.reshape(-1, each), runs)
 
 
-def _lone(coins: NDArray[np.bool_], patterns: list[NDArray[np.intp]], plan: Plan, layout: Layout) -> Gradients:
+def _lone(
+    coins: NDArray[np.bool_], patterns: list[NDArray[np.intp]], plan: AuditPlan, layout: AuditLayout
+) -> AuditGradients:
     norm = plan.budget.clip_norm
     rows = [(np.zeros(0, dtype=np.intp), np.zeros(0))] * plan.who.length
     for canary, (there, steps) in enumerate(zip(coins, patterns, strict=True)):
@@ -89,4 +93,4 @@ def _lone(coins: NDArray[np.bool_], patterns: list[NDArray[np.intp]], plan: Plan
         lengths = np.where(np.arange(examples.size) == 0, -EXCESS_OF_OPPONENT, EXCESS_OF_CANARY) * norm
         for step in steps.tolist():
             rows[step] = examples, lengths
-    return Gradients(rows, layout)
+    return AuditGradients(rows, layout)

@@ -13,7 +13,7 @@ from typing import Any, Protocol, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.simulations.auditing.layout import Layout
+from corrnoise.simulations.auditing.layout import AuditLayout
 from corrnoise.theory.numerics.checks import Array
 
 #: A loop: the gradients of the examples of each step, arrays of shape (examples, d), become releases, (steps, d).  A
@@ -31,7 +31,7 @@ class Stepwise(Protocol):
         """The release of the next step, shape (d,), for gradients (examples, d), or for ``Examples``."""
 
 
-class Examples:
+class AuditExamples:
     """The gradients that the examples of a data set have in one step; ``examples[batch]`` are those of a batch.
 
     Parameters
@@ -54,7 +54,7 @@ class Examples:
         return self._pool.rule(self._step, numbers)
 
 
-class Pool(Sequence[Examples]):
+class Pool(Sequence[AuditExamples]):
     """The data set of a sampled loop, ``pool[step][batch]``, which notes the batches that the loop draws.
 
     Parameters
@@ -63,7 +63,7 @@ class Pool(Sequence[Examples]):
         Their numbers.
     rule : callable
         The gradients of some examples in a step, shape (numbers, d).
-    layout : Layout
+    layout : AuditLayout
         Where they lie.
 
     Attributes
@@ -73,7 +73,7 @@ class Pool(Sequence[Examples]):
     """
 
     def __init__(
-        self, steps: int, examples: int, rule: Callable[[int, NDArray[np.intp]], Array], layout: Layout
+        self, steps: int, examples: int, rule: Callable[[int, NDArray[np.intp]], Array], layout: AuditLayout
     ) -> None:
         self.examples = examples
         self.rule = rule
@@ -85,20 +85,20 @@ class Pool(Sequence[Examples]):
 
     def __getitem__(self, step: Any) -> Any:
         steps = range(len(self))[step]
-        return [Examples(self, each) for each in steps] if isinstance(steps, range) else Examples(self, steps)
+        return [AuditExamples(self, each) for each in steps] if isinstance(steps, range) else AuditExamples(self, steps)
 
 
 class EndedError(Exception):
     """The audit ends before any test; the arguments are the verdict and its cause."""
 
 
-class Gradients(Sequence[Array]):
+class AuditGradients(Sequence[Array]):
     """The gradients of the examples of each step, made anew each time, so that a loop may overwrite them.
 
     ``rows`` holds for each step the canaries that take part and the lengths of their gradients.
     """
 
-    def __init__(self, rows: Sequence[tuple[NDArray[np.intp], Array]], layout: Layout) -> None:
+    def __init__(self, rows: Sequence[tuple[NDArray[np.intp], Array]], layout: AuditLayout) -> None:
         self._rows = rows
         self.layout = layout
 
@@ -117,7 +117,7 @@ class Gradients(Sequence[Array]):
         return self.layout.gradients(*self._rows[step])
 
 
-Given = Gradients | Pool
+Given = AuditGradients | Pool
 
 
 def stepwise(loop: object) -> bool:
@@ -141,13 +141,13 @@ def released(
     ----------
     loop : object
         A function or a class.
-    gradients : Gradients or Pool
+    gradients : AuditGradients or Pool
         Of each step.
     run : int
         Its number, for messages.
     crashes : sequence of int, optional
         Steps before which the object of the class is dropped and another one begins.
-    probe : Gradients or Pool, optional
+    probe : AuditGradients or Pool, optional
         Other gradients, for steps that come again.
     """
     if not inspect.isclass(loop):

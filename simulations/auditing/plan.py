@@ -25,7 +25,7 @@ _COARSEST = 1 / 64  # of the noise: steps of a grid for which the distributions 
 
 
 @record
-class Plan(Record):
+class AuditPlan(Record):
     """The claims about a loop, in the units of the audit."""
 
     budget: Budget
@@ -62,7 +62,7 @@ class Plan(Record):
         return both * self.who.members * self.budget.clip_norm / self.scale
 
 
-def planned(claim: Any, pattern: Steps | None, idle: int, grid: float) -> Plan:
+def planned(claim: Any, pattern: Steps | None, idle: int, grid: float) -> AuditPlan:
     """The plan for the arguments of ``audit``, checked."""
     budget, program = claim if isinstance(claim, tuple) and len(claim) == 2 else _parts(claim)
     checks.instance("the budget of claim", budget, Budget)
@@ -80,7 +80,7 @@ def planned(claim: Any, pattern: Steps | None, idle: int, grid: float) -> Plan:
     grid = checks.real("grid", grid, "[0, inf)")
     if grid > (coarsest := _COARSEST * program.scale(budget)):
         raise ValueError(f"grid must be at most {coarsest:.4g}, 1/64 of the noise, got {grid}")
-    return Plan(budget, program, steps, idle, grid)
+    return AuditPlan(budget, program, steps, idle, grid)
 
 
 def _parts(claim: Any) -> tuple[Any, Any]:
@@ -102,7 +102,7 @@ def _checked_pattern(pattern: Steps, who: Participation) -> NDArray[np.intp]:
 class Whitening:
     """L⁻¹ with L Lᵀ = K, the claimed covariance of the noise of the steps that were released."""
 
-    def __init__(self, plan: Plan, present: NDArray[np.intp]) -> None:
+    def __init__(self, plan: AuditPlan, present: NDArray[np.intp]) -> None:
         noising = plan.program.mechanism.noising_matrix(plan.who.length)[present]
         whole = noising.shape[0] == noising.shape[1] and not np.triu(noising, 1).any()
         factor = noising if whole else np.linalg.qr(noising.T)[1].T

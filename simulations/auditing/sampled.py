@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from corrnoise.simulations.auditing.layout import TOGETHER, Layout
+from corrnoise.simulations.auditing.layout import TOGETHER, AuditLayout
 from corrnoise.simulations.auditing.lone import EXCESS_OF_CANARY, EXCESS_OF_OPPONENT, MOST_RUNS, coins_of
 from corrnoise.simulations.auditing.loops import EndedError, Pool, released
-from corrnoise.simulations.auditing.plan import Plan, Whitening
+from corrnoise.simulations.auditing.plan import AuditPlan, Whitening
 from corrnoise.simulations.auditing.statistics import about_noise
 from corrnoise.theory.auditing import canaries as seen
 from corrnoise.theory.auditing import noise as idle_noise
@@ -37,7 +37,7 @@ _FEW = 2.0  # examples of a batch of the runs with few
 
 
 @record
-class Found(Record):
+class SampledEvidence(Record):
     """The evidence from runs of a sampled loop: by test, a lower bound of μ and μ, runs with few examples."""
 
     evidence: dict[str, Evidence]
@@ -49,13 +49,13 @@ class Found(Record):
 
 def sampled_evidence(
     loop: Any,
-    plan: Plan,
-    layout: Layout,
+    plan: AuditPlan,
+    layout: AuditLayout,
     runs: int,
     crashes: tuple[int, ...],
     level: float,
     random: np.random.Generator,
-) -> Found:
+) -> SampledEvidence:
     """Run a loop that draws its batches, and test what it draws and what it releases.
 
     Parameters
@@ -70,9 +70,9 @@ def sampled_evidence(
         As for ``audit``.
     random : Generator
         As for ``audit``.
-    plan : Plan
+    plan : AuditPlan
         The plan, and where the canaries lie, each of which is an example.
-    layout : Layout
+    layout : AuditLayout
         The plan, and where the canaries lie, each of which is an example.
     """
     steps = plan.who.length
@@ -94,14 +94,14 @@ def sampled_evidence(
     white = whitening.of_runs(raw)
     found |= dict(about_noise(plan, whitening, layout, releases, raw, white))
     if found["noise of all coordinates, near 0"].p <= each:
-        return Found(found, 0.0, 0.0, 0, steps - present.size)
+        return SampledEvidence(found, 0.0, 0.0, 0, steps - present.size)
     lower, mu = _canaries(plan, whitening, layout, white, taken, coins, each, found)
-    few = Layout(TOGETHER * -(-steps // TOGETHER), plan.idle)
+    few = AuditLayout(TOGETHER * -(-steps // TOGETHER), plan.idle)
     lone_runs = _few(loop, plan, few, each, random, found)
-    return Found(found, lower, mu, lone_runs, steps - present.size)
+    return SampledEvidence(found, lower, mu, lone_runs, steps - present.size)
 
 
-def _crowd(coins: NDArray[np.bool_], plan: Plan, layout: Layout) -> Pool:
+def _crowd(coins: NDArray[np.bool_], plan: AuditPlan, layout: AuditLayout) -> Pool:
     """A data set of canaries, there or not by their coins."""
 
     def rule(_: int, numbers: NDArray[np.intp]) -> Array:
@@ -111,9 +111,9 @@ def _crowd(coins: NDArray[np.bool_], plan: Plan, layout: Layout) -> Pool:
 
 
 def _canaries(
-    plan: Plan,
+    plan: AuditPlan,
     whitening: Whitening,
-    layout: Layout,
+    layout: AuditLayout,
     white: Array,
     taken: NDArray[np.bool_],
     coins: NDArray[np.bool_],
@@ -156,7 +156,12 @@ def _along(rest: Array, direction: Array, signals: Array) -> Evidence:
 
 
 def _few(
-    loop: Any, plan: Plan, layout: Layout, each: float, random: np.random.Generator, found: dict[str, Evidence]
+    loop: Any,
+    plan: AuditPlan,
+    layout: AuditLayout,
+    each: float,
+    random: np.random.Generator,
+    found: dict[str, Evidence],
 ) -> int:
     """Runs with few examples: lone pairs, and noise of batches that are small or empty; the number of runs."""
     steps = plan.who.length
@@ -198,7 +203,7 @@ def _few(
 class _Pairs(Pool):
     """A data set of few examples: of each batch one is an opponent and another a canary by a coin."""
 
-    def __init__(self, coins: NDArray[np.bool_], examples: int, plan: Plan, layout: Layout) -> None:
+    def __init__(self, coins: NDArray[np.bool_], examples: int, plan: AuditPlan, layout: AuditLayout) -> None:
         super().__init__(coins.size, examples, self._gradients, layout)
         self._lengths = plan.budget.clip_norm * np.where(coins, EXCESS_OF_CANARY, 0.0)
         self._opposite = -plan.budget.clip_norm * EXCESS_OF_OPPONENT

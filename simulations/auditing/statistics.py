@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.simulations.auditing.layout import Layout
+from corrnoise.simulations.auditing.layout import AuditLayout
 from corrnoise.simulations.auditing.lone import Lone
-from corrnoise.simulations.auditing.plan import Plan, Whitening
+from corrnoise.simulations.auditing.plan import AuditPlan, Whitening
 from corrnoise.theory.auditing import canaries as seen
 from corrnoise.theory.auditing import noise as idle_noise
 from corrnoise.theory.auditing.epsilon import epsilon_lower_bound, one_run_epsilon_lower_bound
@@ -22,9 +22,9 @@ _LAGS = 20
 
 
 def evidence(
-    plan: Plan,
+    plan: AuditPlan,
     whitening: Whitening,
-    layout: Layout,
+    layout: AuditLayout,
     releases: Array,
     coins: NDArray[np.bool_],
     lone: Lone | None,
@@ -54,7 +54,7 @@ def evidence(
 
 
 def about_noise(
-    plan: Plan, whitening: Whitening, layout: Layout, releases: Array, raw: Array, white: Array
+    plan: AuditPlan, whitening: Whitening, layout: AuditLayout, releases: Array, raw: Array, white: Array
 ) -> Iterator[tuple[str, Evidence]]:
     """The tests of the noise; canaries that take part in steps of their own show none of it."""
     runs, steps, size = white.shape
@@ -140,7 +140,7 @@ def _coordinates_of(direction: Array) -> Array:
 class _Filters:
     """Tests of the scores of canaries under filters."""
 
-    def __init__(self, plan: Plan, whitening: Whitening, coins: NDArray[np.bool_], level: float) -> None:
+    def __init__(self, plan: AuditPlan, whitening: Whitening, coins: NDArray[np.bool_], level: float) -> None:
         self._mu = plan.mu
         self._level = level / len(TESTS)
         self._coins = coins
@@ -190,7 +190,9 @@ def _mean_difference(white: Array, coins: NDArray[np.bool_]) -> Array:
     return np.asarray(columns[:, coins].mean(axis=1) - columns[:, ~coins].mean(axis=1))
 
 
-def _about_gradients(plan: Plan, whitening: Whitening, white: Array, coins: NDArray[np.bool_]) -> dict[str, Evidence]:
+def _about_gradients(
+    plan: AuditPlan, whitening: Whitening, white: Array, coins: NDArray[np.bool_]
+) -> dict[str, Evidence]:
     """The tests of the gradients of canaries, which do not refute privacy."""
     inside, outside = int(coins.sum()), int((~coins).sum())
     effective = seen.effective_number(inside, outside)

@@ -26,7 +26,7 @@ Algorithm = Literal["corrections", "gradients"]
 
 
 @dataclass(frozen=True, eq=False)
-class Simulated:
+class SimulatedFederation:
     """The end of a simulated run."""
 
     point: Array  #: x_{T+1}, shape (d,); the mean of the query points for ``"gradients"``
@@ -51,7 +51,7 @@ def simulate_federation(
     seed: int,
     algorithm: Algorithm = "corrections",
     scale: float | None = None,
-) -> Simulated:
+) -> SimulatedFederation:
     """Run a plan with a linear loss on data, from x_1 = 0.
 
     Parameters
@@ -70,7 +70,7 @@ def simulate_federation(
 
     Returns
     -------
-    Simulated
+    SimulatedFederation
 
     Raises
     ------
@@ -126,4 +126,4 @@ def simulate_federation(
         estimate = mean if sgd else estimate + mean
         before, (w, x) = x, moved(plan, t, x, w, estimate)
         x = w if sgd else x
-    return Simulated(total / plan.rounds if sgd else x, before, estimate, used)
+    return SimulatedFederation(total / plan.rounds if sgd else x, before, estimate, used)

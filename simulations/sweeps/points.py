@@ -46,7 +46,7 @@ def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @record
-class Point(Record):
+class SweepPoint(Record):
     """One simulation of a sweep."""
 
     #: as for ``simulate``
@@ -96,7 +96,7 @@ def grid(
     noises: Noises | Iterable[Noises] | Mapping[str, Noises],
     seeds: Iterable[int],
     **options: Any,
-) -> list[Point]:
+) -> list[SweepPoint]:
     """All combinations of problems, noises and seeds; the seed varies fastest, the problem slowest.
 
     Each is one, several, or a dictionary whose keys become labels.  In place of a noise stands also a function of the
@@ -104,10 +104,10 @@ def grid(
     """
     seeds = list(seeds)
 
-    def point(problem: tuple[str, Any], noise: tuple[str, Any], seed: int) -> Point:
+    def point(problem: tuple[str, Any], noise: tuple[str, Any], seed: int) -> SweepPoint:
         label = ", ".join(filter(None, [problem[0], noise[0]]))
         made = noise[1] if isinstance(noise[1], ToeplitzNoise) or not callable(noise[1]) else noise[1](problem[1])
-        return Point(problem[1], made, seed, options, label)
+        return SweepPoint(problem[1], made, seed, options, label)
 
     return [point(p, n, seed) for p in _labelled(problems) for n in _labelled(noises) for seed in seeds]
 

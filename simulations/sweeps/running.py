@@ -25,7 +25,7 @@ from time import perf_counter
 from typing import Any
 
 from corrnoise.simulations.quadratic import Simulation, heavy_tails_known, rational_engine, simulate
-from corrnoise.simulations.sweeps.points import Point, grid
+from corrnoise.simulations.sweeps.points import SweepPoint, grid
 from corrnoise.support.cache import keep, kept
 from corrnoise.support.cluster import client_of
 from corrnoise.support.progress import progress_line
@@ -37,7 +37,7 @@ from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 
-__all__ = ["Outcome", "Point", "grid", "simulate", "sweep"]
+__all__ = ["SweepOutcome", "SweepPoint", "grid", "simulate", "sweep"]
 
 Result = tuple[int, Simulation | None, str | None, float]  # index of the point, simulation or error, seconds
 
@@ -46,25 +46,25 @@ Result = tuple[int, Simulation | None, str | None, float]  # index of the point,
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SweepOutcome:
     """The outcome of a point."""
 
-    point: Point  #: the point
+    point: SweepPoint  #: the point
     simulation: Simulation | None  #: its result; None if it failed
     error: str | None  #: what went wrong, with the name of the point; None if nothing did
     seconds: float  #: how long it took when it was computed
 
 
-def _store(directory: Path, outcome: Outcome) -> None:
+def _store(directory: Path, outcome: SweepOutcome) -> None:
     result = {"simulation": vars(outcome.simulation), "seconds": outcome.seconds}
     keep(directory, outcome.point.description(), result)
 
 
-def _stored(directory: Path, point: Point) -> Outcome | None:
+def _stored(directory: Path, point: SweepPoint) -> SweepOutcome | None:
     """The finished point, or None without one; a damaged or foreign file does not count."""
     try:
         result = kept(directory, point.description())
-        return Outcome(point, _simulation(result["simulation"]), None, float(result["seconds"]))
+        return SweepOutcome(point, _simulation(result["simulation"]), None, float(result["seconds"]))
     except FileNotFoundError:
         return None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -82,7 +82,7 @@ def _simulation(record: dict[str, Any]) -> Simulation:
 # -- running -----------------------------------------------------------------------------------------------------------
 
 
-def _run(index: int, point: Point, noise: ToeplitzNoise, version: str) -> Result:
+def _run(index: int, point: SweepPoint, noise: ToeplitzNoise, version: str) -> Result:
     """Run one point in one thread, with ``noise``, the rational form of its noise; called on the workers."""
     start = perf_counter()
     simulation, error = None, None
@@ -101,12 +101,12 @@ def told(fault: BaseException) -> str:
     return f"{type(fault).__name__}: {' '.join(str(fault).split())}"
 
 
-def _task(index: int, point: Point) -> tuple[int, Point, ToeplitzNoise, str]:
+def _task(index: int, point: SweepPoint) -> tuple[int, SweepPoint, ToeplitzNoise, str]:
     """The arguments of ``_run``."""
     return index, point, _rational(point), __version__
 
 
-def _rational(point: Point) -> ToeplitzNoise:
+def _rational(point: SweepPoint) -> ToeplitzNoise:
     """The noise that ``simulate`` runs, or the noise itself if that fails: then ``simulate`` gives the reason."""
     try:
         return rational_engine(point.problem, point.noise).noise
@@ -114,10 +114,10 @@ def _rational(point: Point) -> ToeplitzNoise:
         return point.noise
 
 
-def _in_processes(points: list[Point], jobs: int) -> Iterator[Result]:
+def _in_processes(points: list[SweepPoint], jobs: int) -> Iterator[Result]:
     """Run the points in worker processes; when one dies, those under way are run again at the end, one by one."""
     left = deque(enumerate(points))
-    running = dict[int, Point]()
+    running = dict[int, SweepPoint]()
 
     def tasks() -> Iterator[tuple[Any, ...]]:
         while left:
@@ -139,7 +139,7 @@ def _in_processes(points: list[Point], jobs: int) -> Iterator[Result]:
             yield index, None, "the process that ran it died", 0.0
 
 
-def _on_cluster(points: list[Point], address: str) -> Iterator[Result]:
+def _on_cluster(points: list[SweepPoint], address: str) -> Iterator[Result]:
     """Run the points on the workers of a Dask scheduler."""
     with client_of(address) as client:
         from distributed import as_completed
@@ -153,7 +153,7 @@ def _on_cluster(points: list[Point], address: str) -> Iterator[Result]:
             del futures[future]
 
 
-def _results(points: list[Point], jobs: int, cluster: str | None) -> Generator[Result, None, None]:
+def _results(points: list[SweepPoint], jobs: int, cluster: str | None) -> Generator[Result, None, None]:
     if cluster is not None:
         yield from _on_cluster(points, cluster)
     elif process_count(jobs) == 1:
@@ -163,18 +163,18 @@ def _results(points: list[Point], jobs: int, cluster: str | None) -> Generator[R
 
 
 def sweep(
-    points: Iterable[Point],
+    points: Iterable[SweepPoint],
     *,
     directory: str | os.PathLike[str] | None = None,
     jobs: int = 1,
     cluster: str | None = None,
     progress: bool | None = None,
-) -> list[Outcome]:
+) -> list[SweepOutcome]:
     """Simulate ``points``, each different one once, and return what became of them in their order.
 
     Parameters
     ----------
-    points : iterable of Point
+    points : iterable of SweepPoint
         For example from ``grid``.
     directory : path, optional
         Where finished points are kept, one file each, and found again; made where it is missing.  None: nowhere.  A
@@ -190,7 +190,7 @@ def sweep(
 
     Returns
     -------
-    list of Outcome
+    list of SweepOutcome
         In the order of the points.
 
     Raises
@@ -207,11 +207,11 @@ def sweep(
     """
     points = list(points)
     for point in points:
-        if not isinstance(point, Point):
-            raise TypeError(f"points must be of type Point, got {point!r}")
+        if not isinstance(point, SweepPoint):
+            raise TypeError(f"points must be of type SweepPoint, got {point!r}")
     if jobs != -1:
         checks.integer("jobs", jobs, 1)
-    found: dict[str, Outcome] = {}
+    found: dict[str, SweepOutcome] = {}
     missing = {point.key: point for point in points}
     if directory is not None:
         directory = Path(directory)
@@ -224,16 +224,18 @@ def sweep(
         if left:
             show("points", 0, len(left))
         for done, (index, simulation, error, seconds) in enumerate(finished if left else (), 1):
-            outcome = found[left[index].key] = Outcome(left[index], simulation, error, seconds)
+            outcome = found[left[index].key] = SweepOutcome(left[index], simulation, error, seconds)
             if directory is not None and simulation is not None:
                 _store(directory, outcome)
             failed += error is not None
             show("points" + f", {failed} failed" * (failed > 0), done, len(left))
     outcomes = [(point, found[point.key]) for point in points]
-    return [Outcome(point, o.simulation, o.error and f"{point.name}: {o.error}", o.seconds) for point, o in outcomes]
+    return [
+        SweepOutcome(point, o.simulation, o.error and f"{point.name}: {o.error}", o.seconds) for point, o in outcomes
+    ]
 
 
-def _warn_of_heavy_tails(points: Iterable[Point]) -> None:
+def _warn_of_heavy_tails(points: Iterable[SweepPoint]) -> None:
     distinct = {(point.problem, point.options["inputs"], point.options["clip"]): point for point in points}
     heavy = [repr(point.problem) for point in distinct.values() if not point.has_standard_error()]
     if heavy:

@@ -42,13 +42,13 @@ _LEAST_LOGARITHM = -46.0
 Places = NDArray[np.intp]
 
 
-class Factors(NamedTuple):
+class EpochFactors(NamedTuple):
     """L_r L_rᵀ = R_r: rows of length sqrt(μ_r), shape (b, k, k); 0 at places that are no steps."""
 
     blocks: Array
 
     @classmethod
-    def of(cls, logarithms: Array, directions: Array, inside: NDArray[np.bool_]) -> Factors:
+    def of(cls, logarithms: Array, directions: Array, inside: NDArray[np.bool_]) -> EpochFactors:
         budgets = np.exp(np.maximum(logarithms - logarithms.max(), _LEAST_LOGARITHM))
         lengths = np.linalg.norm(directions, axis=2, keepdims=True)
         rows = (
@@ -110,7 +110,7 @@ class Roots(NamedTuple):
     blocks: Array
 
 
-def _roots_of_prefix_sums(ring: _Ring, factors: Factors, places: Places, steps: int) -> Roots:
+def _roots_of_prefix_sums(ring: _Ring, factors: EpochFactors, places: Places, steps: int) -> Roots:
     weights = factors.weights()
     gram = np.maximum(steps - np.maximum(places[:, :, np.newaxis], places[:, np.newaxis, :]), 0)
     least = np.linalg.eigvalsh(weights + np.where(gram == 0, 1.0, 0.0) * np.eye(places.shape[1]))[:, 0].min()
@@ -120,7 +120,7 @@ def _roots_of_prefix_sums(ring: _Ring, factors: Factors, places: Places, steps: 
     return Roots(float((weights * blocks).sum()), blocks)
 
 
-def _roots_of_matrix(matrix: Array, factors: Factors, places: Places) -> Roots:
+def _roots_of_matrix(matrix: Array, factors: EpochFactors, places: Places) -> Roots:
     n = matrix.shape[1]
     left, values, right = np.linalg.svd(matrix @ factors.matrix(places)[:n, :n], full_matrices=False)
     gradient = matrix.T @ (left @ right)
@@ -148,17 +148,17 @@ def _places(participation: Participation) -> Places:
 
 
 def ascend(
-    roots_of: Callable[[Factors], Roots], inside: NDArray[np.bool_], *, tolerance: float, max_iterations: int
-) -> Bracket[Factors]:
+    roots_of: Callable[[EpochFactors], Roots], inside: NDArray[np.bool_], *, tolerance: float, max_iterations: int
+) -> Bracket[EpochFactors]:
     """Maximise (tr S)²/Σ_r μ_r from all R_r = 1, for places ``inside`` the run, shape (b, k).
 
     ``roots_of`` gives the trace, which must be concave in R, and its derivative, the blocks X_rr.
     """
     b, k = inside.shape
 
-    def evaluate(state: Array) -> Evaluation[Factors]:
+    def evaluate(state: Array) -> Evaluation[EpochFactors]:
         logarithms = np.maximum(state[:b] - state[:b].max(), _LEAST_LOGARITHM)
-        factors = Factors.of(logarithms, state[b:].reshape(b, k, k), inside)
+        factors = EpochFactors.of(logarithms, state[b:].reshape(b, k, k), inside)
         trace, blocks = roots_of(factors)
         both = inside[:, :, np.newaxis] & inside[:, np.newaxis, :]
         upper = trace * float(np.abs(np.where(both, blocks, 0.0)).sum(axis=(1, 2)).max())
@@ -208,7 +208,7 @@ def fixed_epochs_bounds(
     inside = places < n
     ring = _Ring.of(places, n)
 
-    def roots_of(factors: Factors) -> Roots:
+    def roots_of(factors: EpochFactors) -> Roots:
         if fast:
             return _roots_of_prefix_sums(ring, factors, places, n)
         return _roots_of_matrix(matrix, factors, places)
@@ -235,7 +235,7 @@ def fixed_epochs_strategy(workload: Workload, participation: Participation, cert
     """
     n = dense_size(workload)
     places = _places(participation)
-    factor = Factors(np.asarray(certificate.arrays[0])).matrix(places)[:n, :n]
+    factor = EpochFactors(np.asarray(certificate.arrays[0])).matrix(places)[:n, :n]
     _, values, right = np.linalg.svd(workload.matrix() @ factor, full_matrices=False)
     half = np.linalg.solve(factor.T, right.T * np.sqrt(values))
     gram = half @ half.T
@@ -244,7 +244,7 @@ def fixed_epochs_strategy(workload: Workload, participation: Participation, cert
     return MatrixNoise(causal_strategy(gram / largest))
 
 
-def _lower_bound(matrix: Array, factors: Factors, places: Places) -> float:
+def _lower_bound(matrix: Array, factors: EpochFactors, places: Places) -> float:
     """(tr S)²/(budget × rows), rounding errors included, for the floats A and L."""
     rows, n = matrix.shape
     product, uncertainty = product_with_uncertainty(matrix, factors.matrix(places)[:n, :n])

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.solvers.certified.blocks import joined
-from corrnoise.solvers.certified.fixed_epochs import Factors, Roots, ascend, in_fixed_epochs
+from corrnoise.solvers.certified.fixed_epochs import EpochFactors, Roots, ascend, in_fixed_epochs
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 from corrnoise.theory.participation import Participation
@@ -102,7 +102,7 @@ def _share(weights: Array, others: Array) -> float:
     return (1.0 if math.isinf(least) else least) if least >= (1 - _WEIGHT_SHARE) * ratios.max(initial=0.0) else 0.0
 
 
-class Blocks:
+class PolynomialBlocks:
     """The blocks of a run, with at most ``count`` polynomials each.
 
     In a run with the same step everywhere, a block whose weights are nearly in proportion to those of an earlier one is
@@ -173,7 +173,7 @@ class _ShortRun(NamedTuple):
     places: NDArray[np.intp]  # of the inputs, shape (blocks, epochs, polynomials)
     inside: NDArray[np.bool_]  # whether a block is in the run, shape (blocks, epochs)
 
-    def roots(self, factors: Factors) -> Roots:
+    def roots(self, factors: EpochFactors) -> Roots:
         whole = np.zeros_like(self.gram)
         for block, places, inside in zip(factors.blocks, self.places, self.inside, strict=True):
             for place in places[inside].T:
@@ -239,7 +239,7 @@ def long_run_lower_bound(run: Recursion, participation: Participation, *, tolera
     chosen = np.argwhere(inside.T)
     spans = [(int(starts[r, e]), int(min(starts[r, e] + edges[r + 1] - edges[r], n))) for e, r in chosen]
     with ThreadPoolExecutor() as pool:
-        made = list(pool.map(lambda span: Blocks(run, count).of(*span), spans))
+        made = list(pool.map(lambda span: PolynomialBlocks(run, count).of(*span), spans))
     for i, (e, r) in enumerate(chosen):
         first, end = spans[i]
         steps = int(edges[r + 1] - edges[r]) // together  # that have this L_β

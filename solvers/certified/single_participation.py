@@ -78,7 +78,7 @@ def _decomposed(matrix: Array, v: Array, u: Array) -> tuple[Array, Array, Array]
     return left, values, right
 
 
-class _Roots(NamedTuple):
+class _RootDiagonals(NamedTuple):
     """The diagonals of S = (V^½AᵀUAV^½)^½ and of T = (U^½AVAᵀU^½)^½, and a bound of their relative errors."""
 
     steps: Array
@@ -86,11 +86,11 @@ class _Roots(NamedTuple):
     slack: float
 
 
-def _roots_of_prefix_sums(v: Array, u: Array) -> _Roots:
+def _roots_of_prefix_sums(v: Array, u: Array) -> _RootDiagonals:
     """For u constant (its T is not needed) or v reversed."""
     linear = _Bidiagonal.of(v, u)
     diagonal = linear.diagonal()
-    return _Roots(diagonal, diagonal[::-1], linear.relative_error())
+    return _RootDiagonals(diagonal, diagonal[::-1], linear.relative_error())
 
 
 class _Banded(NamedTuple):
@@ -104,7 +104,7 @@ class _Banded(NamedTuple):
         one = np.ones(1)
         return cls(inverse, banded_root(_squared(inverse), 0 * one, one))
 
-    def roots(self, v: Array) -> _Roots:
+    def roots(self, v: Array) -> _RootDiagonals:
         """For the mean error: with L = V^{−½} F sqrt(n), S is (L Lᵀ)^{−½}."""
         count, n = self.inverse.shape
         scaled = np.zeros((count, n))
@@ -117,7 +117,7 @@ class _Banded(NamedTuple):
             sums[: n - i] += np.abs(bands[i, : n - i])
         poles = inverse_square_root(n / (2 * float(v @ self.squares)), 1.001 * float(sums.max()))
         steps = np.asarray(banded_root(bands, poles.poles, poles.weights))
-        return _Roots(steps, steps, poles.error)
+        return _RootDiagonals(steps, steps, poles.error)
 
 
 def _squared(bands: Array) -> Array:
@@ -130,9 +130,9 @@ def _squared(bands: Array) -> Array:
     return product
 
 
-def _roots_of_matrix(matrix: Array, v: Array, u: Array) -> _Roots:
+def _roots_of_matrix(matrix: Array, v: Array, u: Array) -> _RootDiagonals:
     left, values, right = _decomposed(matrix, v, u)
-    return _Roots(np.square(right.T) @ values, np.square(left) @ values, 0.0)
+    return _RootDiagonals(np.square(right.T) @ values, np.square(left) @ values, 0.0)
 
 
 def _lower_bound_of_matrix(matrix: Array, v: Array, u: Array) -> float:

@@ -84,7 +84,7 @@ def merged(system: Recursion, period: int, shorter: int) -> Recursion:
 # -- the error and its gradient ----------------------------------------------------------------------------------------
 
 
-class _Point(NamedTuple):
+class _BufferPoint(NamedTuple):
     """The variables."""
 
     rates: Array  # log(−log θ), shape (d,)
@@ -92,7 +92,7 @@ class _Point(NamedTuple):
     columns: Array  # those that give the columns of the strategy, by the kind of saturation
 
 
-class _Search:
+class _BufferSearch:
     """The logarithm of the squared error of saturated buffers as a function of the variables."""
 
     def __init__(
@@ -109,16 +109,16 @@ class _Search:
         self.iterations = _ITERATIONS[1]
         self.work = _work(system)
 
-    def mechanism(self, point: _Point) -> TimeVaryingBuffers:
+    def mechanism(self, point: _BufferPoint) -> TimeVaryingBuffers:
         numbers, columns = self.strategy(point)
         return TimeVaryingBuffers(*numbers, 1 / columns)
 
-    def strategy(self, point: _Point) -> tuple[Numbers, Array]:
+    def strategy(self, point: _BufferPoint) -> tuple[Numbers, Array]:
         """The numbers and the columns."""
         numbers = self._numbers(point)
         return numbers, self.saturation.columns(numbers, point.columns)[0]
 
-    def _numbers(self, point: _Point) -> Numbers:
+    def _numbers(self, point: _BufferPoint) -> Numbers:
         halves = np.empty((2, self.knots.steps, point.rates.size))
         for k, half in enumerate(np.hsplit(point.values, 2)):
             halves[k] = self.knots.matrix @ half
@@ -126,7 +126,7 @@ class _Search:
         theta = np.exp(-np.exp(np.minimum(point.rates, _FASTEST)))
         return theta, halves[0], halves[1]
 
-    def __call__(self, point: _Point) -> tuple[float, _Point]:
+    def __call__(self, point: _BufferPoint) -> tuple[float, _BufferPoint]:
         """The value, and the gradient in the variables."""
         numbers = self._numbers(point)
         columns, gradient = self.saturation.columns(numbers, point.columns)
@@ -137,7 +137,7 @@ class _Search:
         kept = np.empty((segments, d, d)), np.empty((segments, groups, d, m))
         value, slopes = self._value(mine, kept)
         if slopes is None:
-            return value, _Point(*(np.zeros_like(one) for one in point))
+            return value, _BufferPoint(*(np.zeros_like(one) for one in point))
         of_numbers = np.empty(d), *np.empty((2, n, d))
         of_scales = np.empty(n)
         time_varying_errors.error_gradient(self.system, mine, slopes, kept, (*of_numbers, of_scales))
@@ -147,9 +147,9 @@ class _Search:
             of_numbers[k][:] *= numbers[k]
             of_values.append(self.knots.transposed @ of_numbers[k])
         of_rates = -of_numbers[0] * numbers[0] * np.exp(point.rates)
-        return value, _Point(of_rates, np.hstack(of_values), of_columns)
+        return value, _BufferPoint(of_rates, np.hstack(of_values), of_columns)
 
-    def value(self, point: _Point) -> float:
+    def value(self, point: _BufferPoint) -> float:
         """The value, in less than half of the time of both."""
         numbers, columns = self.strategy(point)
         d, (groups, m) = numbers[0].size, self.system[1].shape[1:]
@@ -164,7 +164,7 @@ class _Search:
             return _LARGE, None
         return _logarithm(errors, self.power)
 
-    def descent(self, start: _Point) -> Descent:
+    def descent(self, start: _BufferPoint) -> Descent:
         """The descent from a point."""
 
         def function(flat: Array) -> tuple[float, Array]:
@@ -182,14 +182,14 @@ def _work(system: Recursion) -> float:
     return steps * (groups + 3) / 4
 
 
-def _flat(point: _Point) -> Array:
+def _flat(point: _BufferPoint) -> Array:
     return np.concatenate([one.ravel() for one in point])
 
 
-def _like(point: _Point, flat: Array) -> _Point:
+def _like(point: _BufferPoint, flat: Array) -> _BufferPoint:
     """The variables of ``flat``, in the shapes of a point."""
     parts = np.split(flat, np.cumsum([one.size for one in point])[:-1])
-    return _Point(*(part.reshape(one.shape) for part, one in zip(parts, point, strict=True)))
+    return _BufferPoint(*(part.reshape(one.shape) for part, one in zip(parts, point, strict=True)))
 
 
 def _logarithm(errors: Array, power: float | None) -> tuple[float, Array]:
@@ -206,7 +206,7 @@ def _logarithm(errors: Array, power: float | None) -> tuple[float, Array]:
 # -- the search --------------------------------------------------------------------------------------------------------
 
 
-class _Run(NamedTuple):
+class _LadderStage(NamedTuple):
     """A run of the ladder from short to long."""
 
     system: Recursion
@@ -216,17 +216,17 @@ class _Run(NamedTuple):
     share: float = 1.0  # of the usual iterations of a search
     most: int = _ITERATIONS[1]  # iterations of a search
 
-    def search(self, ratio: float, power: float | None = None) -> _Search:
+    def search(self, ratio: float, power: float | None = None) -> _BufferSearch:
         knots = Knots.of(self.system.steps, self.period, ratio)
         classes = self.kind in ("single", "fixed epochs")
         saturation = Classes(knots) if classes else Levels(knots, self.kind == "reshuffled", self.limit)
-        found = _Search(self.system, knots, saturation, power)
+        found = _BufferSearch(self.system, knots, saturation, power)
         usual = round(self.share * _USUAL * math.sqrt(_WORK / found.work))
         found.iterations = min(max(usual, _ITERATIONS[0]), self.most)
         return found
 
 
-def _ladder(whole: _Run) -> list[_Run]:
+def _ladder(whole: _LadderStage) -> list[_LadderStage]:
     """Runs of increasing length, the last of which is the one that is meant."""
     found = [whole]
     shortest = math.ceil(max(_SHORT * whole.period / whole.system.steps, _SHORT_EPOCH))
@@ -246,7 +246,7 @@ def _of_gaps(rates: Array) -> Array:
     return 0.5 * math.log(_WEIGHT) + rates / 4
 
 
-def _with_more(point: _Point, rates: Array) -> _Point:
+def _with_more(point: _BufferPoint, rates: Array) -> _BufferPoint:
     """Further buffers of these rates, whose weights are in proportion to the roots of their gaps."""
     d = point.rates.size
     values = np.tile(_of_gaps(rates), (len(point.values), 1))
@@ -254,20 +254,20 @@ def _with_more(point: _Point, rates: Array) -> _Point:
     return point._replace(rates=np.append(point.rates, rates), values=values)
 
 
-def _equally_spaced(buffers: int, search: _Search) -> list[_Point]:
+def _equally_spaced(buffers: int, search: _BufferSearch) -> list[_BufferPoint]:
     """Points whose rates are equally spaced but for up to two more that are the slowest, and one of equal weights."""
     steps, period, start = search.knots.steps, search.knots.period, search.saturation.start()
     slowest = -0.5 * math.log(steps) if buffers == 1 else min(-0.75 * math.log(steps), -2.0)
     equal = np.tile(np.full(buffers, 0.5 * math.log(_WEIGHT / buffers)), (search.knots.size, 2))
-    found = [_Point(np.linspace(slowest, -1.0, buffers), equal, start)]
+    found = [_BufferPoint(np.linspace(slowest, -1.0, buffers), equal, start)]
     for slow in range(min(buffers, _SLOW)):
         rates = _middles(period, buffers - slow)
         rates = np.append(rates, rates[-1] + _APART * np.arange(1, slow + 1))
-        found.append(_with_more(_Point(np.empty(0), np.empty((search.knots.size, 0)), start), rates))
+        found.append(_with_more(_BufferPoint(np.empty(0), np.empty((search.knots.size, 0)), start), rates))
     return found
 
 
-def _spread(point: _Point, period: int) -> list[_Point]:
+def _spread(point: _BufferPoint, period: int) -> list[_BufferPoint]:
     """Points with one, two or three of its slowest buffers, which take one of equal parts, and one in each other."""
     d, order = point.rates.size, np.argsort(point.rates)
     found = []
@@ -278,7 +278,7 @@ def _spread(point: _Point, period: int) -> list[_Point]:
     return found
 
 
-def _with_another(point: _Point, steps: int) -> _Point:
+def _with_another(point: _BufferPoint, steps: int) -> _BufferPoint:
     """A weak buffer more, whose decay lies in the widest space between those that there are."""
     d = point.rates.size
     ends = np.concatenate([[-math.log(steps) - 0.5], np.sort(point.rates), [0.0]])
@@ -288,7 +288,7 @@ def _with_another(point: _Point, steps: int) -> _Point:
     return point._replace(rates=np.append(point.rates, ends[widest : widest + 2].mean()), values=values)
 
 
-def _carried(point: _Point, old: _Search, new: _Search) -> _Point:
+def _carried(point: _BufferPoint, old: _BufferSearch, new: _BufferSearch) -> _BufferPoint:
     """The point of a longer run, or of other knots.
 
     The slowest decay has the gap of as many steps less, others in proportion, and weights o i are those of a root.
@@ -298,7 +298,7 @@ def _carried(point: _Point, old: _Search, new: _Search) -> _Point:
     values = old.knots.carried(point.values, new.knots) + np.tile(stretch * rates, 2) / 4
     free, others = np.split(point.columns, [old.saturation.free.size])
     columns = np.append(old.saturation.free.carried(free, new.saturation.free), others)
-    return _Point(rates * (1 + stretch), values, columns)
+    return _BufferPoint(rates * (1 + stretch), values, columns)
 
 
 def _apart(descents: Sequence[Descent], rates: Callable[[Descent], Array], least: float) -> list[Descent]:
@@ -310,7 +310,7 @@ def _apart(descents: Sequence[Descent], rates: Callable[[Descent], Array], least
     return found
 
 
-def _lowest(search: _Search, starts: Sequence[_Point], pool: Executor, kept: int) -> list[_Point]:
+def _lowest(search: _BufferSearch, starts: Sequence[_BufferPoint], pool: Executor, kept: int) -> list[_BufferPoint]:
     """The local minima of different decays with the least values, at most so many, the least one first."""
     each = pool.map if _BESIDE[0] <= search.work <= _BESIDE[1] else map
     buffers = starts[0].rates.size
@@ -326,10 +326,12 @@ def _lowest(search: _Search, starts: Sequence[_Point], pool: Executor, kept: int
     return [_like(starts[0], one.at) for one in found]
 
 
-def _shortest(run: _Run, most: int, pool: Executor, others: Iterable[_Point] = ()) -> Iterator[list[_Point]]:
+def _shortest(
+    run: _LadderStage, most: int, pool: Executor, others: Iterable[_BufferPoint] = ()
+) -> Iterator[list[_BufferPoint]]:
     """The best points of a short run with 1, 2, …, ``most`` buffers; each search starts from one of ``others``, too."""
     search, others = run.search(_COARSE), iter(others)
-    found: list[_Point] = []
+    found: list[_BufferPoint] = []
     for buffers in range(1, most + 1):
         starts = [*_equally_spaced(buffers, search), *islice(others, 1)]
         starts += [_with_another(point, search.knots.steps) for point in found]
@@ -337,7 +339,7 @@ def _shortest(run: _Run, most: int, pool: Executor, others: Iterable[_Point] = (
         yield found
 
 
-def _of_another_order(run: _Run, most: int, pool: Executor) -> Iterator[_Point]:
+def _of_another_order(run: _LadderStage, most: int, pool: Executor) -> Iterator[_BufferPoint]:
     """Points for these runs from the best buffers for another order of steps."""
     if run.kind in ("fixed epochs", "min-sep"):
         another = run._replace(kind="min-sep" if run.kind == "fixed epochs" else "fixed epochs")
@@ -347,8 +349,8 @@ def _of_another_order(run: _Run, most: int, pool: Executor) -> Iterator[_Point]:
 
 
 def _in_longer_runs(
-    points: list[_Point], searches: Sequence[_Search], pool: Executor, progress: Callable[[str], None]
-) -> list[_Point]:
+    points: list[_BufferPoint], searches: Sequence[_BufferSearch], pool: Executor, progress: Callable[[str], None]
+) -> list[_BufferPoint]:
     """The best points of the last search, from those of the first one, each search for a longer run."""
     kept = [_KEPT] * (len(searches) - 2) + [1]
     work = [one.knots.steps * one.iterations * k for one, k in zip(searches[1:], kept, strict=False)]
@@ -390,7 +392,7 @@ def time_varying_buffers(
     who = participation.worst
     kind: Kind = "single" if who.once else who.kind
     most = _QUICK if _work(system) > _LONG else _ITERATIONS[1]
-    runs = _ladder(_Run(system, who.length if who.once else who.period, kind, who.count, most=most))
+    runs = _ladder(_LadderStage(system, who.length if who.once else who.period, kind, who.count, most=most))
     shortest = runs[0]._replace(share=_SHARE)
     searches = [run.search(_COARSE) for run in runs]
     finer = [runs[-1].search(ratio) for ratio in _FINER if system.steps <= _FINE]

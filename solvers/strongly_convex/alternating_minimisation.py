@@ -40,7 +40,7 @@ _MAX_DIFFERENCE = 1e-6  # largest relative difference of the limits from differe
 
 
 @dataclass(frozen=True)
-class _Run:
+class _SocpRun:
     """Alternating minimisation from one start: the value after each round, in units of η/2, and the last multiplier."""
 
     history: list[float]
@@ -150,7 +150,7 @@ def _starts(frequencies: Array, slow: float, fast: float, criterion: Criterion) 
     return [np.ones(frequencies.size), ftrl, 1 / np.sqrt(envelope)]
 
 
-def _alternate(program: MultiplierProgram, spectrum: Array, unit: float, extra: float) -> _Run:
+def _alternate(program: MultiplierProgram, spectrum: Array, unit: float, extra: float) -> _SocpRun:
     """Alternate from ``spectrum`` on, with ``unit`` = d G²/(2ρ) and ``extra`` = σ_sgd²."""
     history: list[float] = []
     q = program.quadrature
@@ -160,7 +160,7 @@ def _alternate(program: MultiplierProgram, spectrum: Array, unit: float, extra: 
         value = unit * float(q @ np.sqrt(gains)) ** 2 + extra * float(q @ gains)
         history.append(min([value, *history[-1:]]))  # rounding may raise the last values
         spectrum = 1 / np.sqrt(gains)
-    return _Run(history, multiplier)
+    return _SocpRun(history, multiplier)
 
 
 def _settled(history: list[float]) -> bool:

@@ -81,7 +81,7 @@ class StronglyConvexCertificate(Record):
 
 
 @dataclass(frozen=True)
-class _Candidate:
+class _ProvedMultiplier:
     """A multiplier, its proof, and a bound of its relative gap to the best multiplier on the search grid."""
 
     multiplier: Multiplier
@@ -234,32 +234,32 @@ def _improved(program: MultiplierProgram, c: Array, spectrum: Array) -> tuple[Mu
     return program, c
 
 
-def _search(problem: StronglyConvex, drive: Drive, criterion: Criterion) -> _Candidate:
+def _search(problem: StronglyConvex, drive: Drive, criterion: Criterion) -> _ProvedMultiplier:
     """The best multiplier found, with its proof; a mean that differs from the proved one asks for a finer grid."""
     slow, fast = problem.rates
     edges = clear_edges(graded_edges(slow, fast), drive.spectrum)
     if slow == fast:
         constant = Multiplier.constant_one(slow, fast, criterion)
-        return _Candidate(constant, prove(constant, drive, edges), 0.0)
-    found: list[_Candidate] = []
+        return _ProvedMultiplier(constant, prove(constant, drive, edges), 0.0)
+    found: list[_ProvedMultiplier] = []
     for _ in range(_MAX_GRIDS):
         program = search_program(slow, fast, criterion, edges)
         spectrum = drive(program.frequencies)
         program, c = _improved(program, program.solve(spectrum), spectrum)
         multiplier = program.multiplier(c)
         proof = prove(multiplier, drive, edges)
-        found.append(_Candidate(multiplier, proof, program.suboptimality(c, spectrum)))
+        found.append(_ProvedMultiplier(multiplier, proof, program.suboptimality(c, spectrum)))
         mean = program.evaluate(c, program.quadrature * spectrum).value
         if abs(proof.mean - mean) <= _GRID_ERROR * mean:
             return found[-1]
         edges = _regridded(edges, found[-1], drive) if math.isfinite(proof.mean) else halved(edges)
     c = np.append(circle_multiplier(slow, fast, criterion)[0], np.zeros(c.size - 1))
     constant = program.multiplier(c)
-    found.append(_Candidate(constant, prove(constant, drive, edges), program.suboptimality(c, spectrum)))
+    found.append(_ProvedMultiplier(constant, prove(constant, drive, edges), program.suboptimality(c, spectrum)))
     return min(found, key=lambda candidate: candidate.proof.upper_bound)
 
 
-def _regridded(edges: Array, found: _Candidate, drive: Drive) -> Array:
+def _regridded(edges: Array, found: _ProvedMultiplier, drive: Drive) -> Array:
     """Halve the panels on which the quadrature of the search does not reproduce the proved mean of drive × gain."""
     proof = found.proof
     below = np.append(0.0, np.cumsum(proof.parts))
@@ -282,7 +282,7 @@ def _regridded(edges: Array, found: _Candidate, drive: Drive) -> Array:
 
 def _by_cones(
     problem: StronglyConvex, drive: Drive, spectrum: Array, count: int, lags: int, criterion: Criterion
-) -> tuple[float, _Candidate]:
+) -> tuple[float, _ProvedMultiplier]:
     """The value of the cone program for ``spectrum`` at the uniform frequencies, and its multiplier with its proof."""
     slow, fast = problem.rates
     edges = graded_edges(slow, fast)
@@ -290,10 +290,10 @@ def _by_cones(
         constant = Multiplier.constant_one(slow, fast, criterion)
         frequencies, weights = cone_program.uniform_frequencies(count)
         value = float((weights * spectrum) @ constant.gain(frequencies))
-        return value, _Candidate(constant, prove(constant, drive, edges), 0.0)
+        return value, _ProvedMultiplier(constant, prove(constant, drive, edges), 0.0)
     solution = cone_program.compiled(slow, fast, criterion, count, lags).solve(spectrum)
     proof = prove(solution.multiplier, drive, edges)
-    return solution.value, _Candidate(solution.multiplier, proof, solution.accuracy)
+    return solution.value, _ProvedMultiplier(solution.multiplier, proof, solution.accuracy)
 
 
 def _discretised(problem: StronglyConvex, noise: ToeplitzNoise, unit: float, count: int) -> Array:

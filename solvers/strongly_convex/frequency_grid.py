@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from corrnoise.theory.mechanisms.spectra import Spectrum
+from corrnoise.theory.mechanisms.spectra import PowerSpectrum
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.quadrature import DISC
 
@@ -52,7 +52,7 @@ def halved(edges: Array) -> Array:
     return np.unique(np.concatenate([edges, (edges[:-1] + edges[1:]) / 2]))
 
 
-def clear_edges(edges: Array, spectrum: Spectrum) -> Array:
+def clear_edges(edges: Array, spectrum: PowerSpectrum) -> Array:
     """Halve panels until their distance from the singularities of ``spectrum`` exceeds their width."""
     finest = _MIN_WIDTH * float(np.diff(edges).min())
     while True:

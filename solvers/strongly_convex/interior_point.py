@@ -32,7 +32,7 @@ def _to_boundary(step: Array) -> float:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class ProgramValue:
     """f at some c, and the gains, slacks and multiplier there."""
 
     value: float
@@ -80,14 +80,14 @@ class MultiplierProgram:
         full = Multiplier(self.slow, self.fast, self.criterion, float(c[0]), c[1:], self.kernels)
         return full.without_negligible()
 
-    def evaluate(self, c: Array, w: Array) -> Evaluation:
+    def evaluate(self, c: Array, w: Array) -> ProgramValue:
         """Evaluate f at c with the weights w; ``inf`` outside its domain."""
         a = self._real @ c
         b = self._imaginary @ c
         gains = self._condition.gain(a, b)
-        return Evaluation(float(w @ gains), gains, self._condition.slack(a, b), a, b)
+        return ProgramValue(float(w @ gains), gains, self._condition.slack(a, b), a, b)
 
-    def _slopes(self, at: Evaluation, w: Array) -> tuple[Array, Array]:
+    def _slopes(self, at: ProgramValue, w: Array) -> tuple[Array, Array]:
         """∂f/∂a and ∂f/∂b at the frequencies."""
         k = self._condition
         r = w / at.slack
@@ -95,7 +95,7 @@ class MultiplierProgram:
         by_b = 2 * r * k.width * (at.b - at.gains * k.s)
         return by_a, by_b
 
-    def gradient(self, at: Evaluation, w: Array) -> Array:
+    def gradient(self, at: ProgramValue, w: Array) -> Array:
         """∇f."""
         by_a, by_b = self._slopes(at, w)
         return np.asarray(by_a @ self._real + by_b @ self._imaginary)
@@ -108,7 +108,7 @@ class MultiplierProgram:
         table = 1 - further.transforms(self.frequencies)
         return np.asarray(by_a @ table.real + by_b @ table.imag) * c.sum() / at.value
 
-    def _root_of_hessian(self, at: Evaluation, w: Array) -> Array:
+    def _root_of_hessian(self, at: ProgramValue, w: Array) -> Array:
         """Y with YᵀY = ∇²f: two rows a frequency, sqrt(2w/(δu)) (∇X − X ∇u/u) for X = X₁ and X₂."""
         k = self._condition
         x1, x2 = (2 * x / at.slack for x in k.cone(at.a, at.b))
@@ -183,7 +183,7 @@ class MultiplierProgram:
             z[1:] /= 10
         return z
 
-    def _newton_step(self, at: Evaluation, w: Array, slope: Array, z: Array, y: Array, target: float) -> Array | None:
+    def _newton_step(self, at: ProgramValue, w: Array, slope: Array, z: Array, y: Array, target: float) -> Array | None:
         """Relative step dz/z for the perturbed optimality conditions ∇f = y, y z = target; None if the system fails."""
         root = self._root_of_hessian(at, w)
         matrix = root.T @ root * np.outer(z, z)
@@ -194,8 +194,16 @@ class MultiplierProgram:
             return None
 
     def _line_search(
-        self, at: Evaluation, w: Array, slope: Array, least: Array, z: Array, step: Array, target: float, length: float
-    ) -> tuple[Array, Evaluation] | None:
+        self,
+        at: ProgramValue,
+        w: Array,
+        slope: Array,
+        least: Array,
+        z: Array,
+        step: Array,
+        target: float,
+        length: float,
+    ) -> tuple[Array, ProgramValue] | None:
         """The next point, where f − target Σ log z has decreased enough; None if it does not decrease."""
         expected = float((slope * z - target) @ step)
         for _ in range(40):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from corrnoise.solvers.strongly_convex.multipliers import Multiplier
-from corrnoise.theory.mechanisms.spectra import Spectrum
+from corrnoise.theory.mechanisms.spectra import PowerSpectrum
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.quadrature import DISC, NODES, WEIGHTS, gauss_error
 from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
@@ -31,7 +31,7 @@ _NEAR_PI = 1e-10  # least distance of the panels from π, because their nodes ar
 class Drive:
     """E ‖ζ‖² by frequency: ``variance`` × |B(ω)|² from the privacy noise plus ``extra`` from the gradient noise."""
 
-    spectrum: Spectrum
+    spectrum: PowerSpectrum
     variance: float
     extra: float = 0.0
 

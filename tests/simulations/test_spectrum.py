@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 import corrnoise as cn
-from corrnoise.simulations.spectrum import Spectrum, hessian_spectrum, spectrum_of
+from corrnoise.simulations.spectrum import HessianSpectrum, hessian_spectrum, spectrum_of
 
 
 def diagonal(values: np.ndarray) -> Any:
@@ -36,11 +36,13 @@ def test_weights_of_eigenvalues_lie_between_the_shares(seed: int, size: int, ste
 def hits(shift: int) -> int:
     """How many of 1000 intervals of 90 % hold the quantile; their ends count weights from a neighbour's node on."""
     values = np.concatenate([np.linspace(-0.1, 0.3, 50), np.geomspace(0.5, 40, 14)])
-    first, found = Spectrum._first, 0
+    first, found = HessianSpectrum._first, 0
     for seed in range(200):
         probes = spectrum_of(diagonal(values), values.size, probes=8, steps=8, rng=seed)
         for level in (0.1, 0.3, 0.5, 0.7, 0.9):
-            with mock.patch.object(Spectrum, "_first", lambda self, shares, side: first(self, shares, shift * side)):
+            with mock.patch.object(
+                HessianSpectrum, "_first", lambda self, shares, side: first(self, shares, shift * side)
+            ):
                 _, low, high = probes.quantiles([level], confidence=0.9)
             found += int(low[0] <= np.quantile(values, level, method="inverted_cdf") <= high[0])
     return found

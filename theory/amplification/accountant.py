@@ -27,8 +27,8 @@ from corrnoise.theory.amplification.contour import PoissonCurve
 from corrnoise.theory.amplification.curve import (
     DIRECTIONS,
     Amplified,
-    Bound,
     Curve,
+    DeltaBound,
     Direction,
     delta_of,
     epsilon_of,
@@ -123,9 +123,9 @@ class CutCurve(Curve):
     def resolution(self) -> float:
         return self.whole.resolution
 
-    def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> Bound:
+    def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> DeltaBound:
         found = self.whole.delta(epsilon, noise_multiplier, direction)
-        return Bound(*self._raised(found.lower, found.upper), found.kind, f"{found.comparison}, or a full batch")
+        return DeltaBound(*self._raised(found.lower, found.upper), found.kind, f"{found.comparison}, or a full batch")
 
     def estimate(self, epsilon: float, noise_multiplier: float, direction: Direction) -> tuple[float, float]:
         return self._raised(*self.whole.estimate(epsilon, noise_multiplier, direction))

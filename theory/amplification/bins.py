@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from corrnoise.theory.amplification.chain import Chain, chains_above, decreasing, promising
-from corrnoise.theory.amplification.curve import Bound, Curve, Direction
+from corrnoise.theory.amplification.curve import Curve, DeltaBound, Direction
 from corrnoise.theory.amplification.gram import gram
 from corrnoise.theory.amplification.laws import Law, combined, lognormal, mean, nodes_of_mean, power
 from corrnoise.theory.amplification.orders import (
@@ -75,12 +75,12 @@ class BinsCurve(Curve):
         gaps = sorted({0, *(b * k // 16 for k in (1, 3, 6))})
         return [chain for gap in gaps for chain in chains_above(decreasing(self.upper, gap))]
 
-    def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> Bound:
+    def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> DeltaBound:
         """A certified bracket of δ; see ``Curve.delta``."""
         upper, comparison = self.upper_end(epsilon, noise_multiplier, direction)
         upper = max(upper, _MIN_DELTA)
         lower = min(self.lower_end(epsilon, noise_multiplier, direction), upper)
-        return Bound(lower, upper, "certified", comparison)
+        return DeltaBound(lower, upper, "certified", comparison)
 
     def estimate(self, epsilon: float, noise_multiplier: float, direction: Direction) -> tuple[float, float]:
         """Approximations of both ends of ``delta``."""
@@ -170,7 +170,7 @@ class RedrawnBinsCurve(Curve):
     def resolution(self) -> float:
         return 1e-6
 
-    def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> Bound:
+    def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> DeltaBound:
         """A certified bracket of δ; see ``Curve.delta``."""
         below, above = ((1 + sign * 8 * UNIT_ROUNDOFF) / noise_multiplier**2 for sign in (-1, 1))
         lower = redrawn_law(self.lower * below, self.steps, self.bins, _LAW_NODES, upper=False).delta(
@@ -181,7 +181,7 @@ class RedrawnBinsCurve(Curve):
         worst = float(gaussian_deltas(np.array(self.upper * above * -(-self.steps // self.bins) / 2), epsilon))
         if worst < upper:
             upper, name = max(worst, _MIN_DELTA), "one Gaussian curve"
-        return Bound(min(lower, upper), upper, "certified", name)
+        return DeltaBound(min(lower, upper), upper, "certified", name)
 
 
 @lru_cache(maxsize=32)

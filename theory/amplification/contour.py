@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.theory.amplification.curve import Bound, Curve, Direction
+from corrnoise.theory.amplification.curve import Curve, DeltaBound, Direction
 from corrnoise.theory.amplification.enclosure import WIDEST, Line, Sum, closed, enclosure
 from corrnoise.theory.amplification.factors import Factor, gaussian_part, sampled_part
 from corrnoise.theory.amplification.few_steps import bracket_by_laws
@@ -75,10 +75,10 @@ class PoissonCurve(Curve):
             for factor in getattr(self, name):
                 checks.instance(name, factor, Factor)
 
-    def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> Bound:
+    def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> DeltaBound:
         upper = _enclosed(self.above, epsilon, noise_multiplier, direction)
         lower = upper if self.below == self.above else _enclosed(self.below, epsilon, noise_multiplier, direction)
-        return Bound(min(lower[0], upper[1]), upper[1], "certified", self.comparison)
+        return DeltaBound(min(lower[0], upper[1]), upper[1], "certified", self.comparison)
 
     def estimate(self, epsilon: float, noise_multiplier: float, direction: Direction) -> tuple[float, float]:
         upper = _estimated(self.above, epsilon, noise_multiplier, direction)

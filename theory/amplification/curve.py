@@ -31,7 +31,7 @@ _LAST_WIDTH = 1e-2  # relative, of a bracket of a root, over the resolution of t
 
 
 @record
-class Bound(Record):
+class DeltaBound(Record):
     """Two bounds of a number.
 
     Parameters
@@ -62,7 +62,7 @@ class Curve(Record, ABC):
         return 1e-11
 
     @abstractmethod
-    def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> Bound:
+    def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> DeltaBound:
         """A bracket of δ.
 
         Parameters
@@ -97,8 +97,8 @@ class Amplified(Record):
     """
 
     quantity: Literal["epsilon", "delta"]
-    remove: Bound
-    add: Bound
+    remove: DeltaBound
+    add: DeltaBound
     attained: bool
 
     @property
@@ -143,7 +143,7 @@ def delta_of(curve: Curve, epsilon: float, noise_multiplier: float) -> Amplified
     return Amplified("delta", remove, add, curve.attained)
 
 
-def epsilon_of(curve: Curve, delta: float, noise_multiplier: float, direction: Direction) -> Bound:
+def epsilon_of(curve: Curve, delta: float, noise_multiplier: float, direction: Direction) -> DeltaBound:
     """The smallest ε such that the run is (ε, δ)-DP in one direction.
 
     Parameters
@@ -170,7 +170,7 @@ def epsilon_of(curve: Curve, delta: float, noise_multiplier: float, direction: D
 
 
 @lru_cache(maxsize=256)
-def _epsilon_of(curve: Curve, target: float, sigma: float, direction: Direction) -> Bound:
+def _epsilon_of(curve: Curve, target: float, sigma: float, direction: Direction) -> DeltaBound:
     zero = curve.delta(0.0, sigma, direction)
 
     def end(side: int, sign: int) -> float:
@@ -188,7 +188,7 @@ def _epsilon_of(curve: Curve, target: float, sigma: float, direction: Direction)
 
     upper = 0.0 if zero.upper <= target else end(1, 1)
     lower = 0.0 if zero.lower <= target else end(0, -1)
-    return Bound(min(lower, upper), upper, zero.kind, zero.comparison)
+    return DeltaBound(min(lower, upper), upper, zero.kind, zero.comparison)
 
 
 def noise_multiplier_of(curve: Curve, epsilon: float, delta: float) -> float:

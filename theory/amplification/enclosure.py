@@ -49,11 +49,11 @@ class Sum(Record):
     other_bound: float
 
 
-Plan = Callable[[tuple[Factor, ...], float, float, Direction], Sum]
+ContourPlan = Callable[[tuple[Factor, ...], float, float, Direction], Sum]
 
 
 def enclosure(
-    factors: tuple[Factor, ...], epsilon: float, sigma: float, direction: Direction, planned: Plan
+    factors: tuple[Factor, ...], epsilon: float, sigma: float, direction: Direction, planned: ContourPlan
 ) -> tuple[float, float]:
     """A bracket of δ; 0 at the lower end where no plan has few enough terms.
 
@@ -95,7 +95,7 @@ class _Pair:
         squares = (one.count * (arb(one.norm) / arb(sigma)) ** 2 for one in factors if one.rate == 1)
         self.gaussian = sum(squares, arb(0))
 
-    def bracket(self, planned: Plan) -> tuple[arb, arb]:
+    def bracket(self, planned: ContourPlan) -> tuple[arb, arb]:
         if not self.factors:
             return arb(0), arb(0)
         if not self.parts:

@@ -203,7 +203,7 @@ def _projected(gaps: Array, weights: Array, directions: Array) -> tuple[Array, A
     return roots[::-1] ** 2, (rows * np.sqrt(weights / gaps)).sum(axis=1)[::-1] ** 2
 
 
-class _Group:
+class _PoleGroup:
     """Π (1 − (1 − a_k) z)^{e_k} with all 1 − a_k on one side of 0, prepared for approximations by few poles."""
 
     def __init__(self, gaps: Array, exponents: Array, tolerance: float, *, mirrored: bool) -> None:
@@ -297,7 +297,7 @@ def rational(noise: ToeplitzNoise, tolerance: float) -> PoleNoise | FiniteNoise:
         )
     _check(noise)
     groups = [
-        _Group(noise.gaps[side], noise.exponents[side], tolerance, mirrored=mirrored)
+        _PoleGroup(noise.gaps[side], noise.exponents[side], tolerance, mirrored=mirrored)
         for side, mirrored in ((noise.gaps < 1, False), (noise.gaps > 1, True))
     ]
     # Each group has one pole.  More poles are added in the order of the eigenvalues of the Gramians.

@@ -40,7 +40,7 @@ _SIDE_NEIGHBOURS = 8  # neighbours on either side that interpolate a cosine sum
 _TINY_DISTANCE = 1e-290  # in place of the distance 0 to a neighbour
 
 
-class Spectrum(ABC):
+class PowerSpectrum(ABC):
     """A power spectrum S that can be bounded.
 
     To certify integrals over the spectrum of another kind of noise, add a subclass to ``SPECTRA``.
@@ -74,7 +74,7 @@ class Spectrum(ABC):
         raise NotImplementedError(f"{type(self).__name__} has no singular ends")
 
 
-class ProductSpectrum(Spectrum):
+class ProductSpectrum(PowerSpectrum):
     """Π |1 − (1 − a_k) e^{iω}|^{2 e_k}."""
 
     def __init__(self, noise: ProductNoise) -> None:
@@ -140,7 +140,7 @@ class ProductSpectrum(Spectrum):
         return largest * width ** (order + 1) / (order + 1) / math.pi
 
 
-class FiniteSpectrum(Spectrum):
+class FiniteSpectrum(PowerSpectrum):
     """|Σ β_t e^{iωt}|², from B(z) = (1 − z) Σ_{t<n} p_t zᵗ + p_n zⁿ with the partial sums p of β."""
 
     def __init__(self, noise: FiniteNoise) -> None:
@@ -179,7 +179,7 @@ class FiniteSpectrum(Spectrum):
             return values, largest * (1 + _OUTWARD_ROUNDING)
 
 
-class BandedStrategySpectrum(Spectrum):
+class BandedStrategySpectrum(PowerSpectrum):
     """1/|C|² with a polynomial C: bounds of C from below in place of bounds from above.
 
     On a disc of radius r a polynomial with coefficients c changes by Σ |c_k| (e^{kr} − 1) at most.
@@ -218,7 +218,7 @@ class BandedStrategySpectrum(Spectrum):
             return 1 / modulus**2, largest
 
 
-class CepstralSpectrum(Spectrum):
+class CepstralSpectrum(PowerSpectrum):
     """exp(2 Re Σ c_n (ζⁿ − (−a)ⁿ)), ζ = (z − a)/(1 − a z).
 
     At thousands of frequencies the sum Σ c_n cos nφ over thousands of terms is too slow.  It is evaluated once on a
@@ -305,7 +305,7 @@ SPECTRA: dict[type[ToeplitzNoise], type] = {
 }
 
 
-def spectrum_of(noise: ToeplitzNoise) -> Spectrum:
+def spectrum_of(noise: ToeplitzNoise) -> PowerSpectrum:
     """The bounded spectrum of ``noise``; raises ``TypeError`` for kinds that are not in ``SPECTRA``.
 
     A subclass of a known kind counts as unknown, because it may have another spectrum.
@@ -314,5 +314,5 @@ def spectrum_of(noise: ToeplitzNoise) -> Spectrum:
     if kind is None:
         known = ", ".join(known.__name__ for known in SPECTRA)
         raise TypeError(f"noise must be of a kind whose spectrum can be bounded ({known}), got {noise!r}")
-    spectrum: Spectrum = kind(noise)
+    spectrum: PowerSpectrum = kind(noise)
     return spectrum

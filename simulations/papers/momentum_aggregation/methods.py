@@ -247,7 +247,7 @@ def mean_clipped_gradients(risk: EmpiricalRisk, points: Array, examples: Array, 
 
 
 @record
-class Descent(MomentumMethod):
+class GradientMethod(MomentumMethod):
     """Steps of η times noisy gradients without momentum.
 
     Parameters
@@ -283,7 +283,7 @@ class Descent(MomentumMethod):
         return lambda t, w: w - lengths * shortened(gradients(t, w))
 
 
-class GradientDescent(Descent):
+class GradientDescent(GradientMethod):
     """DP-GD: steps along the mean gradient of all examples with independent noise.
 
     The mean changes by at most c G/N, with c = 2 for replace-one and c = 1 for zero-out adjacency, at each of T steps.
@@ -307,7 +307,7 @@ class GradientDescent(Descent):
         return noisy
 
 
-class PoissonDescent(Descent):
+class PoissonDescent(GradientMethod):
     """DP-SGD with Poisson sampling: (Σ of the sampled gradients + z G N(0, I))/(q N) in every step.
 
     The participation is ``Participation.poisson(T, q)``.  The budget has zero-out adjacency, and the certified

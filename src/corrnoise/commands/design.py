@@ -12,7 +12,7 @@ from corrnoise.commands.options import names_as_typed, option
 
 if TYPE_CHECKING:
     from corrnoise.designs.design import Objective, Problem
-    from corrnoise.designs.spectra import Spectrum
+    from corrnoise.designs.spectra import GivenSpectrum
     from corrnoise.theory.participation import Participation
     from corrnoise.theory.privacy import Budget
 
@@ -432,10 +432,10 @@ def _problem(arguments: Namespace) -> tuple[Problem | None, tuple[str, ...]]:
     return LinearRegression(spectrum.eigenvalues, **options), spectrum.notes
 
 
-def _spectrum(arguments: Namespace, source: str) -> Spectrum:
+def _spectrum(arguments: Namespace, source: str) -> GivenSpectrum:
     """The eigenvalues, and sentences about them."""
     from corrnoise.designs.make import LARGEST_DIMENSION
-    from corrnoise.designs.spectra import Spectrum, eigenvalues_from_file, eigenvalues_of_data
+    from corrnoise.designs.spectra import GivenSpectrum, eigenvalues_from_file, eigenvalues_of_data
     from corrnoise.theory.problems.quadratic import power_law
 
     if source == "eigenvalues":
@@ -447,4 +447,4 @@ def _spectrum(arguments: Namespace, source: str) -> Spectrum:
             f"--dimension must be at most {LARGEST_DIMENSION}, beyond which errors take longer than minutes, got "
             f"{arguments.dimension}"
         )
-    return Spectrum(power_law(arguments.dimension, 1.0 if arguments.decay is None else arguments.decay))
+    return GivenSpectrum(power_law(arguments.dimension, 1.0 if arguments.decay is None else arguments.decay))

@@ -17,7 +17,7 @@ from corrnoise.commands.options import jobs, names_as_typed
 from corrnoise.commands.tables import aligned
 
 if TYPE_CHECKING:
-    from corrnoise.simulations.sweeps.running import Outcome
+    from corrnoise.simulations.sweeps.running import SweepOutcome
     from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
     from corrnoise.theory.problems.quadratic import LinearRegression
 
@@ -198,18 +198,18 @@ def _keep_other_results(path: Path, keys: set[str]) -> None:
         )
 
 
-def _exact(outcome: Outcome) -> float:
+def _exact(outcome: SweepOutcome) -> float:
     point = outcome.point
     return point.problem.stationary_error(point.noise, budget=point.options["budget"])
 
 
-def _score(outcome: Outcome, mean: float, exact: float, error: float) -> float | None:
+def _score(outcome: SweepOutcome, mean: float, exact: float, error: float) -> float | None:
     """How many standard errors lie between simulated and exact; None where that says nothing."""
     comparable = not outcome.point.options["clip"] and outcome.point.has_standard_error()
     return (mean - exact) / error if comparable and error > 0 and math.isfinite(error) else None
 
 
-def _rows(setting: Setting, outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]:
+def _rows(setting: Setting, outcomes: Sequence[SweepOutcome]) -> Iterator[dict[str, Any]]:
     """One row of ``results.csv`` for each point; a failed one leaves fields empty."""
     from corrnoise.simulations.quadratic import ESTIMATORS
 
@@ -231,7 +231,7 @@ def _rows(setting: Setting, outcomes: Sequence[Outcome]) -> Iterator[dict[str, A
         yield row | {"key": point.key, "error": outcome.error}
 
 
-def _averages(setting: Setting, outcomes: Sequence[Outcome]) -> list[str]:
+def _averages(setting: Setting, outcomes: Sequence[SweepOutcome]) -> list[str]:
     """One row of the printed table: the plain estimator, averaged over the seeds that did not fail."""
     exact = _exact(outcomes[0])
     found = [outcome.simulation for outcome in outcomes if outcome.simulation]

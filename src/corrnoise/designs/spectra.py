@@ -31,14 +31,14 @@ _FEWEST_ROWS = 8  # fewest rows of a column that numbers the rows; fewer may be 
 
 
 @dataclass(frozen=True)
-class Spectrum:
+class GivenSpectrum:
     """Eigenvalues, in descending order if they come from data, and sentences about them."""
 
     eigenvalues: Array
     notes: tuple[str, ...] = ()
 
 
-def eigenvalues_from_file(path: str | os.PathLike[str], name: str = "path") -> Spectrum:
+def eigenvalues_from_file(path: str | os.PathLike[str], name: str = "path") -> GivenSpectrum:
     """Read eigenvalues, one a line.
 
     Parameters
@@ -55,7 +55,7 @@ def eigenvalues_from_file(path: str | os.PathLike[str], name: str = "path") -> S
     OSError
         It cannot be read.
     """
-    return Spectrum(numbers_from_file(path, name))
+    return GivenSpectrum(numbers_from_file(path, name))
 
 
 def numbers_from_file(path: str | os.PathLike[str], name: str = "path") -> Array:
@@ -67,7 +67,7 @@ def numbers_from_file(path: str | os.PathLike[str], name: str = "path") -> Array
         return checks.reals(name, table.ravel(), "(0, 1e300]", ndim=1)
 
 
-def eigenvalues_of_data(path: str | os.PathLike[str], name: str = "path") -> Spectrum:
+def eigenvalues_of_data(path: str | os.PathLike[str], name: str = "path") -> GivenSpectrum:
     """The eigenvalues of XᵀX/n for a data matrix X with a row for each of n examples.
 
     Parameters
@@ -94,7 +94,7 @@ def eigenvalues_of_data(path: str | os.PathLike[str], name: str = "path") -> Spe
         raise ValueError(f"{name} must not be 0 everywhere")
     if (lost := table.shape[1] - int(kept.sum())) > 0:
         notes.append(f"{lost} of {table.shape[1]} eigenvalues are 0 and were left out: the loss is flat there.")
-    return Spectrum(singular[kept] ** 2 / table.shape[0], tuple(notes))
+    return GivenSpectrum(singular[kept] ** 2 / table.shape[0], tuple(notes))
 
 
 @contextmanager

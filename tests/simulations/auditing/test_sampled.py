@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from corrnoise.simulations.audit import audit
-from corrnoise.simulations.auditing.loops import Examples
+from corrnoise.simulations.auditing.loops import AuditExamples
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
@@ -67,7 +67,7 @@ class Loop:
     def noise(self, drawn: np.ndarray, batch: np.ndarray) -> np.ndarray:
         return drawn
 
-    def __call__(self, data: Sequence[Examples]) -> np.ndarray:
+    def __call__(self, data: Sequence[AuditExamples]) -> np.ndarray:
         order = self.sampler(len(data[0]))
         stream = Stream(self.program, _width(data))
         scale = self.program.scale(BUDGET)
@@ -78,7 +78,7 @@ class Loop:
         return np.array(released)
 
 
-def _width(data: Sequence[Examples]) -> int:
+def _width(data: Sequence[AuditExamples]) -> int:
     return int(data[0][np.zeros(0, dtype=int)].shape[1])
 
 
@@ -204,7 +204,7 @@ class Kept:
         place = Folder(self.folder, marks=self.folder.parent / "marks", checkpoint_every=7)
         return PrivateRun(BUDGET, who, noise, size, batches=batches(who, examples), folder=place)
 
-    def step(self, examples: Examples) -> np.ndarray:
+    def step(self, examples: AuditExamples) -> np.ndarray:
         if self.run is None:
             self.run = self.opened(len(examples), _width([examples]))
         batch = self.run.next_batch()

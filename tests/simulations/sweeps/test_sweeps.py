@@ -18,7 +18,7 @@ import pytest
 
 from corrnoise.simulations.quadratic import Simulation, simulate
 from corrnoise.simulations.sweeps import running as sweeps
-from corrnoise.simulations.sweeps.running import Outcome, Point, grid, sweep
+from corrnoise.simulations.sweeps.running import SweepOutcome, SweepPoint, grid, sweep
 from corrnoise.support import cache
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
@@ -34,12 +34,12 @@ SHORT: dict[str, Any] = {"steps": 300, "chains": 2, "burn_in": 20}
 DEADLINE = 120  # seconds, only so that nothing hangs for ever
 
 
-def point(**changed: Any) -> Point:
+def point(**changed: Any) -> SweepPoint:
     arguments: dict[str, Any] = {"problem": REGRESSION, "noise": NuFTRL(0.01), "seed": 3, "options": SHORT}
-    return Point(**arguments | changed)
+    return SweepPoint(**arguments | changed)
 
 
-def results(outcomes: list[Outcome]) -> list[tuple[Point, Simulation | None, str | None]]:
+def results(outcomes: list[SweepOutcome]) -> list[tuple[SweepPoint, Simulation | None, str | None]]:
     return [(outcome.point, outcome.simulation, outcome.error) for outcome in outcomes]
 
 
@@ -189,7 +189,7 @@ def test_every_result_survives_its_file(noise: ToeplitzNoise, tmp_path: Path) ->
     numbers = np.random.default_rng(1).lognormal(sigma=100, size=6).tolist()
     estimators = {"plain": (numbers[0], math.inf), "delta": (5e-324, numbers[1]), "delta1": (-0.0, numbers[2])}
     simulation = Simulation(math.inf, numbers[3], estimators, numbers[4], numbers[5], noise, 7, 8, 9)
-    outcome = Outcome(point(), simulation, None, 0.1)
+    outcome = SweepOutcome(point(), simulation, None, 0.1)
     sweeps._store(tmp_path, outcome)
     assert sweeps._stored(tmp_path, point()) == outcome
     (path,) = tmp_path.iterdir()
@@ -234,7 +234,7 @@ def test_an_empty_sweep_needs_nobody(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"points": [3]}, TypeError, "points must be of type Point, got 3"),
+        ({"points": [3]}, TypeError, "points must be of type SweepPoint, got 3"),
         ({"jobs": 0}, ValueError, "jobs must be an integer >= 1, got 0"),
         ({"jobs": 1.5}, TypeError, "jobs must be an integer >= 1, got 1.5"),
         ({"directory": __file__}, OSError, "test_sweeps"),

@@ -11,7 +11,7 @@ from corrnoise.solvers.certified import long_floor
 from corrnoise.solvers.certified.blocks import joined
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
 from corrnoise.solvers.certified.floor import floor
-from corrnoise.solvers.certified.long_floor import Blocks, long_run_lower_bound, stacked
+from corrnoise.solvers.certified.long_floor import PolynomialBlocks, long_run_lower_bound, stacked
 from corrnoise.solvers.objectives import run_objective, workload_of_weights
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.objectives.workloads import MomentumSGD, PrefixSums
@@ -81,7 +81,7 @@ def optimum(gram, epochs):
 def test_blocks_hold_the_gram_matrix_of_a_run(steps, groups, states, seed):
     run = random_run(steps, groups, states, seed)
     cut = steps // 2
-    blocks = [Blocks(run, 64).of(a, e) for a, e in ((0, cut), (cut, steps)) if e > a]
+    blocks = [PolynomialBlocks(run, 64).of(a, e) for a, e in ((0, cut), (cut, steps)) if e > a]
     most = max(block.inputs.shape[2] for block in blocks)
     gram = joined(*stacked(blocks, most), np.zeros((most * len(blocks), 0)), False)[0]
     used = np.concatenate([i * most + np.arange(block.inputs.shape[2]) for i, block in enumerate(blocks)])

@@ -16,9 +16,9 @@ from corrnoise.solvers.families import time_varying
 from corrnoise.solvers.families.buffers import best_buffers
 from corrnoise.solvers.families.knots import Knots, graded
 from corrnoise.solvers.families.time_varying import (
+    _BufferPoint,
     _ladder,
-    _Point,
-    _Run,
+    _LadderStage,
     _shortest,
     best_time_varying,
     merged,
@@ -70,7 +70,7 @@ def test_participations_an_epoch_apart_cost_little_more_than_a_fixed_order(expon
 
 @pytest.mark.parametrize("work", [COOL, PrefixSums(64), PrefixSums(60)])
 def test_levels_close_to_those_of_noise_for_a_fixed_order_have_nearly_its_error(work):
-    run = _Run(work.recursion(), 16, "fixed epochs", 4)
+    run = _LadderStage(work.recursion(), 16, "fixed epochs", 4)
     fixed, apart = (one.search(4.0) for one in (run, run._replace(kind="min-sep")))
     levels = apart.saturation
     for point, *_ in _shortest(run, 2, ThreadPoolExecutor(1)):
@@ -128,7 +128,7 @@ def test_the_ladder_of_runs_ends(steps, epochs):
     """The shortest is short; each next one is longer, and the last is the run."""
     period = -(-steps // epochs)
     with mock.patch.object(time_varying, "merged", lambda system, period, shorter: system):
-        runs = _ladder(_Run(mock.Mock(steps=steps), period, "min-sep", epochs))
+        runs = _ladder(_LadderStage(mock.Mock(steps=steps), period, "min-sep", epochs))
     periods = [run.period for run in runs]
     assert periods[-1] == period
     assert all(shorter < longer <= time_varying._LONGER * shorter for shorter, longer in itertools.pairwise(periods))
@@ -216,11 +216,11 @@ def test_a_matrix_is_no_linear_system():
     ],
 )
 def test_the_gradient_is_that_of_differences(kind, period, limit, power):
-    search = _Run(COOL.recursion(), period, kind, limit).search(4.0, power)
+    search = _LadderStage(COOL.recursion(), period, kind, limit).search(4.0, power)
     rng = np.random.default_rng(0)
     knots = search.knots.matrix.shape[1]
     at, way = (
-        _Point(
+        _BufferPoint(
             scale * rng.normal(size=2) - 2 * (1 - scale),
             scale * rng.normal(size=(knots, 4)) - (1 - scale),
             rng.normal(size=search.saturation.start().shape),
@@ -228,7 +228,7 @@ def test_the_gradient_is_that_of_differences(kind, period, limit, power):
         for scale in (0.3, 1.0)
     )
     _, gradient = search(at)
-    ends = [search(_Point(*(x + h * y for x, y in zip(at, way, strict=True))))[0] for h in (1e-6, -1e-6)]
+    ends = [search(_BufferPoint(*(x + h * y for x, y in zip(at, way, strict=True))))[0] for h in (1e-6, -1e-6)]
     parts = [float(np.sum(x * y)) for x, y in zip(gradient, way, strict=True)]
     assert sum(parts) == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-5)
     assert abs(parts[0] / sum(parts) - 1) > 0.01  # the mutant forgets the knots
@@ -262,9 +262,9 @@ def test_merged_momentum_is_close_to_the_whole():
 
 
 def test_a_point_holds_what_is_searched():
-    search = _Run(PrefixSums(20).recursion(), 20, "single", 1).search(2.0)
+    search = _LadderStage(PrefixSums(20).recursion(), 20, "single", 1).search(2.0)
     knots = search.knots.matrix.shape[1]
-    noise = search.mechanism(_Point(np.array([-2.0]), np.zeros((knots, 2)), np.zeros(knots)))
+    noise = search.mechanism(_BufferPoint(np.array([-2.0]), np.zeros((knots, 2)), np.zeros(knots)))
     np.testing.assert_allclose(noise.decays, np.exp(-np.exp(-2.0)))
     np.testing.assert_allclose(noise.outputs, 1.0)
 

@@ -11,7 +11,14 @@ import pytest
 import corrnoise as cn
 from corrnoise.theory.amplification.accountant import CutCurve, curve_of
 from corrnoise.theory.amplification.contour import PoissonCurve
-from corrnoise.theory.amplification.curve import DIRECTIONS, Bound, Curve, Direction, epsilon_of, noise_multiplier_of
+from corrnoise.theory.amplification.curve import (
+    DIRECTIONS,
+    Curve,
+    DeltaBound,
+    Direction,
+    epsilon_of,
+    noise_multiplier_of,
+)
 from corrnoise.theory.amplification.factors import Factor
 from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
 from corrnoise.theory.mechanisms.matrix import MatrixNoise
@@ -208,9 +215,9 @@ class Loose(Curve):
     def __init__(self, factor: float) -> None:
         self._set(factor=factor)
 
-    def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> Bound:
+    def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> DeltaBound:
         truth = gaussian_delta(0.5 / noise_multiplier**2, epsilon)
-        return Bound(truth, truth, "certified", "a Gaussian mechanism")
+        return DeltaBound(truth, truth, "certified", "a Gaussian mechanism")
 
     def estimate(self, epsilon: float, noise_multiplier: float, direction: Direction) -> tuple[float, float]:
         found = self.delta(epsilon, noise_multiplier, direction)
@@ -260,10 +267,10 @@ def test_the_curve_of_a_program_holds_its_rounding(noise: Any, who: Participatio
 class Adding(Loose):
     """A curve whose δ of addition is twice that of removal, which no known run has."""
 
-    def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> Bound:
+    def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> DeltaBound:
         found = super().delta(epsilon, noise_multiplier, direction)
         factor = 2.0 if direction == "add" else 1.0
-        return Bound(found.lower * factor, found.upper * factor, found.kind, found.comparison)
+        return DeltaBound(found.lower * factor, found.upper * factor, found.kind, found.comparison)
 
 
 @pytest.mark.parametrize("factor", [1.0, 3.0])

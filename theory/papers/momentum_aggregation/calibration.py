@@ -30,7 +30,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.papers.momentum_aggregation.reconstruction import window_weights
-from corrnoise.theory.papers.momentum_aggregation.sensitivity import Nodes, printed_node_count, squared_weights
+from corrnoise.theory.papers.momentum_aggregation.sensitivity import ReleasedNodes, printed_node_count, squared_weights
 from corrnoise.theory.papers.momentum_aggregation.trees import decoder_variance, levels
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import ADJACENCIES, Budget
@@ -148,9 +148,9 @@ def reduced_noise(
     largest = 1 << (examples.bit_length() - 1)
     prefixes = BinaryTree(steps, decoder="binary", decay=alpha)
     norms = [
-        bound * math.sqrt(squared_weights(who, alpha, Nodes(largest, last=2 * examples))),
+        bound * math.sqrt(squared_weights(who, alpha, ReleasedNodes(largest, last=2 * examples))),
         ((1 - gamma) * drift * examples + gamma * bound)
-        * math.sqrt(squared_weights(who, alpha, Nodes(largest, first=examples + 1))),
+        * math.sqrt(squared_weights(who, alpha, ReleasedNodes(largest, first=examples + 1))),
         drift * (examples - 1) * prefixes.sensitivity_upper_bound(who),
     ]
     variances = mean_variances(steps, examples, alpha, gamma)

@@ -15,7 +15,7 @@ import math
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.papers.momentum_aggregation.calibration import published_budget, whole_epochs
-from corrnoise.theory.papers.momentum_aggregation.sensitivity import ALL_NODES, Nodes, squared_weights
+from corrnoise.theory.papers.momentum_aggregation.sensitivity import ALL_NODES, ReleasedNodes, squared_weights
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import ADJACENCIES, Budget, gaussian_epsilon
 
@@ -56,7 +56,8 @@ def published_reduced_noise(
     first = sigma * math.sqrt(3 * math.log2(n))
     later = sigma * math.sqrt(4 * steps / n * math.log2(n))
     whole, early, combined = (
-        squared_weights(participation, alpha, nodes) for nodes in (ALL_NODES, Nodes(last=2 * n), Nodes(first=n + 1))
+        squared_weights(participation, alpha, nodes)
+        for nodes in (ALL_NODES, ReleasedNodes(last=2 * n), ReleasedNodes(first=n + 1))
     )
     loss = early / (2 * first) ** 2 + whole / (2 * later) ** 2 + (combined + whole) / later**2
     rho = loss / 2 * (1 + 1e-12)

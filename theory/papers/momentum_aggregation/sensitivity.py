@@ -37,7 +37,7 @@ _RELATIVE_ROUNDING = 1e-11  #: relative error of a sum of weights, with room to 
 
 
 @record
-class Nodes(Record):
+class ReleasedNodes(Record):
     """Which nodes are released."""
 
     largest: int | None = None  #: largest size of a node; None for no limit
@@ -61,10 +61,10 @@ class Nodes(Record):
         return range(start, max(start, stop))
 
 
-ALL_NODES = Nodes()
+ALL_NODES = ReleasedNodes()
 
 
-def squared_weights(participation: Participation, alpha: float, nodes: Nodes = ALL_NODES) -> float:
+def squared_weights(participation: Participation, alpha: float, nodes: ReleasedNodes = ALL_NODES) -> float:
     """U: the largest sum of squared weights that one example can have, rounded up.
 
     It is exact up to 1e-11 (but see ``tree_orders``); 0 if no node is released.  Time and memory O(T log T), and about
@@ -76,7 +76,7 @@ def squared_weights(participation: Participation, alpha: float, nodes: Nodes = A
     steps = who.length
     period = steps if who.kind == "single" else who.period
     alpha = checks.real("alpha", alpha, "(0, 1]")
-    checks.instance("nodes", nodes, Nodes)
+    checks.instance("nodes", nodes, ReleasedNodes)
     released = [nodes.of_level(level, steps) for level in range(levels(steps))]
     if who.kind == "reshuffled" and period > 1:
         found = largest_squared_weights(steps, period, alpha, released)

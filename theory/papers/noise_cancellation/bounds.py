@@ -60,7 +60,7 @@ def sampling_variance(deviation: float, heterogeneity: float, *, machines: int, 
 
 
 @record
-class Bound(Record):
+class ExcessLossBound(Record):
     """A bound of the excess loss by its sources, which ``total`` adds up."""
 
     #: contributions of the distance and the gradient at the optimum, of the samples and of the noise
@@ -183,16 +183,16 @@ class FederatedRun(Record):
     def _smooth_rate(self, factor: float) -> float:
         return 1 / (factor * self.family.smoothness * self.rounds)
 
-    def _simplified(self, smooth: float, noise: float, learning_rate: float) -> Bound:
+    def _simplified(self, smooth: float, noise: float, learning_rate: float) -> ExcessLossBound:
         family, t = self.family, self.rounds
-        return Bound(
+        return ExcessLossBound(
             optimisation=4 * family.diameter * (self._gradient + smooth * family.smoothness * family.diameter) / t,
             sampling=4 * family.diameter * self._published_deviation() / math.sqrt(self.participants * t),
             noise=8 * family.diameter * family.published_norm * noise / (self._mu * self.participants * t),
             learning_rate=learning_rate,
         )
 
-    def published_upper_bound(self) -> Bound:
+    def published_upper_bound(self) -> ExcessLossBound:
         """Theorem 5.2 as printed; ``published_is_proved`` says whether it follows from the corrected proof.
 
         Returns
@@ -212,7 +212,7 @@ class FederatedRun(Record):
         p = self.probability
         return p >= 0.5 or growing_noise_factor(self.rounds, p, 1 / (8 * self.rounds)) <= 2
 
-    def trusted_upper_bound(self) -> Bound:
+    def trusted_upper_bound(self) -> ExcessLossBound:
         """Theorem F.2, of Algorithm 2 with a trusted server; true as printed under the assumptions of A.6.
 
         Returns
@@ -231,7 +231,7 @@ class FederatedRun(Record):
         """
         return 2 * self.family.published_norm * math.sqrt(self.rounds) / (self._mu * self.participants) * (1 + 1e-12)
 
-    def noisy_sgd_upper_bound(self) -> Bound:
+    def noisy_sgd_upper_bound(self) -> ExcessLossBound:
         """Projected SGD with fresh noise of half sensitivity G, uniform average: D sqrt((G² + 4G²d/(ρ²m))/T).
 
         With η = D/sqrt(T(G² + 4G²d/(ρ²m))).  The noise is what exceeds D G/sqrt(T).
@@ -244,7 +244,7 @@ class FederatedRun(Record):
         second_moment = g**2 * (1 + 4 * self.dimension / (self._mu**2 * self.participants))
         total = diameter * math.sqrt(second_moment / self.rounds)
         quiet = diameter * g / math.sqrt(self.rounds)
-        return Bound(
+        return ExcessLossBound(
             optimisation=quiet,
             sampling=0.0,
             noise=total - quiet,
@@ -317,7 +317,7 @@ class FederatedRun(Record):
         cap: int | None = None,
         learning_rate: float | None = None,
         method: Method = "coupling",
-    ) -> Bound:
+    ) -> ExcessLossBound:
         """The corrected bound, for every M/m.
 
         It does without the simplifications of the published one, so that it compares noises, not forms.
@@ -396,7 +396,7 @@ class FederatedRun(Record):
             )
         return unit * scale * factor, factor
 
-    def _assembled(self, learning_rate: float, noise_term: float, factor: float, cap: int) -> Bound:
+    def _assembled(self, learning_rate: float, noise_term: float, factor: float, cap: int) -> ExcessLossBound:
         t = self.rounds
         diameter = self.family.diameter
         weight = t * (t + 1.0)
@@ -404,7 +404,7 @@ class FederatedRun(Record):
         distance = 2 * diameter**2 / (learning_rate * weight)
         at_optimum = 4 * diameter * self._gradient / (t + 1)
         roots = float(np.sqrt(np.arange(1, t + 1)).sum())
-        return Bound(
+        return ExcessLossBound(
             optimisation=distance + at_optimum + refused,
             sampling=4 * diameter * math.sqrt(self._corrected_variance()) * roots / weight,
             noise=4 * noise_term / weight,

@@ -146,7 +146,7 @@ def run_steps(
 
 
 @dataclass(frozen=True)
-class _Epoch:
+class _SeenEpoch:
     """An epoch as seen from its end.
 
     ``weights[j]``: what its later steps leave of step j + 1, shape (n,).  ``before[j]`` and ``after[j]``: the noise of
@@ -163,7 +163,7 @@ class _Epoch:
     excess: float
 
     @classmethod
-    def of(cls, schedule: Schedule, count: int, factors: StepFactors) -> _Epoch:
+    def of(cls, schedule: Schedule, count: int, factors: StepFactors) -> _SeenEpoch:
         private = np.arange(schedule.samples) < count
         logs = _logarithms(np.where(private, factors.private_contraction, factors.public_contraction))
         weights = np.exp(np.append(np.cumsum(logs[:0:-1])[::-1], 0.0))
@@ -190,7 +190,7 @@ class _Epoch:
 
 
 @dataclass(frozen=True)
-class _Run:
+class _TautRun:
     """A run as its differences see it: a taut string with one vertex for each use of the record.
 
     ``kinds``: its epochs by their number of private records.  ``scales``: the part of its end that the epochs after
@@ -200,15 +200,15 @@ class _Run:
 
     schedule: Schedule
     factors: StepFactors
-    kinds: dict[int, _Epoch]
+    kinds: dict[int, _SeenEpoch]
     scales: Array
     starts: Array
 
     @classmethod
-    def of(cls, schedule: Schedule, factors: StepFactors) -> _Run:
+    def of(cls, schedule: Schedule, factors: StepFactors) -> _TautRun:
         counts = checks.instance("schedule", schedule, Schedule).private
         checks.instance("factors", factors, StepFactors)
-        kinds = {count: _Epoch.of(schedule, count, factors) for count in np.unique(counts).tolist()}
+        kinds = {count: _SeenEpoch.of(schedule, count, factors) for count in np.unique(counts).tolist()}
         last = int(np.max(np.nonzero(counts)[0], initial=0))
         decays = np.array([kinds[count].decay for count in counts[: last + 1].tolist()])
         scales = np.exp(np.append(np.cumsum(decays[:0:-1])[::-1], 0.0))
@@ -240,7 +240,7 @@ def amplification_sum(schedule: Schedule, positions: ArrayLike, *, factors: Step
     For DP-ShuffleG and one position j it is (K − 1)/n + 1/(n − j + 1); the paper composes epochs instead, which gives
     K/(n − j + 1).
     """
-    return _Run.of(schedule, factors).cost(_places(schedule, positions))
+    return _TautRun.of(schedule, factors).cost(_places(schedule, positions))
 
 
 def worst_amplification_sum(
@@ -251,7 +251,7 @@ def worst_amplification_sum(
     A plan that is feasible for a late use is feasible for an earlier one, so the last private step of an epoch is its
     worst position; among positions that are the same in all epochs it is one of these last steps.
     """
-    run = _Run.of(schedule, factors)
+    run = _TautRun.of(schedule, factors)
     if reshuffled:
         return run.cost(np.maximum(schedule.private, 1))
     return max(run.cost(np.full(schedule.epochs, j)) for j in np.unique(np.maximum(schedule.private, 1)))
@@ -271,7 +271,7 @@ def epoch_amplification_sums(schedule: Schedule, *, factors: StepFactors = NONEX
     """
     total = np.zeros(checks.instance("schedule", schedule, Schedule).samples)
     for count, times in _private_epochs(schedule):
-        total[:count] += times * _Epoch.of(schedule, count, factors).sums(count)
+        total[:count] += times * _SeenEpoch.of(schedule, count, factors).sums(count)
     return total
 
 
@@ -281,7 +281,7 @@ def composed_amplification_sum(
     """A of composed epochs at the worst positions: the same in every epoch, or any if ``reshuffled``."""
     if not reshuffled:
         return float(epoch_amplification_sums(schedule, factors=factors).max())
-    return float(sum(times * _Epoch.of(schedule, c, factors).sums(c)[-1] for c, times in _private_epochs(schedule)))
+    return float(sum(times * _SeenEpoch.of(schedule, c, factors).sums(c)[-1] for c, times in _private_epochs(schedule)))
 
 
 def reshuffled_amplification_sums(schedule: Schedule, *, factors: StepFactors = NONEXPANSIVE) -> Array:
@@ -291,7 +291,7 @@ def reshuffled_amplification_sums(schedule: Schedule, *, factors: StepFactors = 
     steps of the last epoch do not use it there.  For DP-ShuffleG with K >= 2 position n − m + 1 has
     A = (K − 2)/n + 1/(n + 1 − m) + 1/m if 2m <= n + 1, else (K − 2)/n + 4/(n + 1).
     """
-    run = _Run.of(schedule, factors)
+    run = _TautRun.of(schedule, factors)
     last = int(np.max(np.nonzero(schedule.private)[0], initial=0))
     positions = np.maximum(schedule.private, 1)
     sums = np.empty(schedule.samples)
@@ -303,5 +303,5 @@ def reshuffled_amplification_sums(schedule: Schedule, *, factors: StepFactors = 
 
 def shuffled_once_amplification_sums(schedule: Schedule, *, factors: StepFactors = NONEXPANSIVE) -> Array:
     """A with the record at the same position in all epochs, for every position, shape (n,)."""
-    run = _Run.of(schedule, factors)
+    run = _TautRun.of(schedule, factors)
     return np.array([run.cost(np.full(schedule.epochs, j)) for j in range(1, schedule.samples + 1)])

@@ -40,7 +40,7 @@ _NONNEGATIVE_INTERVAL = "[0, 1e100]"
 
 
 @record
-class Bound(Record):
+class ConvergenceBound(Record):
     """A bound of the excess risk by its sources, which ``total`` adds up."""
 
     initialisation: float
@@ -126,7 +126,7 @@ class ConvergenceConstants(Record):
         """The addition of an epoch to the bound of its last iterate: the parts of e_k, each of shape () or (K,)."""
         return self._noise_terms(printed), self._dissimilarity_terms(printed)
 
-    def excess_risk_upper_bound(self, *, printed: bool = False) -> Bound:
+    def excess_risk_upper_bound(self, *, printed: bool = False) -> ConvergenceBound:
         """The bound of Theorem D.14 corrected, or as published (D.14, G.3, G.7, after ``regulariser``).
 
         The bound is given by its sources: the parts of M belong to the epoch s that maximises their sum.
@@ -145,7 +145,7 @@ class ConvergenceConstants(Record):
         worst = int(np.argmax(sums[0] + sums[1]))
         return self._bound(float(sums[0][worst]), float(sums[1][worst]), printed)
 
-    def corollary_upper_bound(self, *, printed: bool = False) -> Bound:
+    def corollary_upper_bound(self, *, printed: bool = False) -> ConvergenceBound:
         """The bound of Corollaries E.1, D.15, F.1, G.4 and G.8 corrected, or as published.
 
         Returns the bound by its sources: in M the largest term of e_k times 1 + log m, m the number of epochs that have
@@ -163,14 +163,14 @@ class ConvergenceConstants(Record):
         count = int(np.count_nonzero(terms)) * (self.epochs if terms.ndim == 0 else 1)
         return float(terms.max()) * (1 + math.log(max(count, 1)))
 
-    def _bound(self, noise: float, dissimilarity: float, printed: bool) -> Bound:
+    def _bound(self, noise: float, dissimilarity: float, printed: bool) -> ConvergenceBound:
         largest = self.largest_learning_rate(printed=printed)
         if self.learning_rate > largest * (1 + 1e-12):
             raise ValueError(f"learning_rate must lie in (0, {largest!r}] for the bound, got {self.learning_rate!r}")
         initial = self.distance**2 / (self.learning_rate * self.samples * self.epochs)
         steps = 10 * (self.learning_rate * self.samples * self.deviation) ** 2
         shuffling = steps * float(np.max(self.smoothness)) * (1 + math.log(self.epochs))
-        return Bound(initial, shuffling, 2 * dissimilarity, 2 * noise)
+        return ConvergenceBound(initial, shuffling, 2 * dissimilarity, 2 * noise)
 
     def _noise_terms(self, printed: bool) -> Array:
         eta, n = self.learning_rate, self.samples

@@ -56,8 +56,8 @@ def published_reduced(*given: Any, alpha: float = 1 / N, gamma: Any, **run: Any)
     return momentum_run(*given, method=PublishedReducedMomentum(alpha, gamma), **run)
 
 
-def full_batches(*given: Any, steps: int, normalised: bool = False, **run: Any) -> Trajectories:
-    return momentum_run(*given, Participation.min_sep(steps, 1), method=GradientDescent(normalised), **run)
+def full_batches(f: EmpiricalRisk, budget: Any, steps: int, normalised: bool = False, **run: Any) -> Trajectories:
+    return momentum_run(f, budget, Participation.min_sep(steps, 1), method=GradientDescent(normalised), **run)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from corrnoise.theory.papers.momentum_aggregation.calibration import (
     window_variances,
 )
 from corrnoise.theory.papers.momentum_aggregation.reconstruction import window_weights
-from corrnoise.theory.papers.momentum_aggregation.sensitivity import Nodes, squared_weights
+from corrnoise.theory.papers.momentum_aggregation.sensitivity import ReleasedNodes, squared_weights
 from corrnoise.theory.papers.momentum_aggregation.trees import compose
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget, gaussian_epsilon
@@ -106,8 +106,8 @@ def test_algorithm_2_divides_its_budget(who):
     noise = reduced_noise(REDUCED_BUDGET, who, **REDUCED)
     drift = 0.01 * 1.3
     parts = (
-        (0.7, squared_weights(who, 0.05, Nodes(largest=16, last=40)), noise.gradients),
-        (0.7 * drift * 20 + 0.3 * 0.7, squared_weights(who, 0.05, Nodes(largest=16, first=21)), noise.combined),
+        (0.7, squared_weights(who, 0.05, ReleasedNodes(largest=16, last=40)), noise.gradients),
+        (0.7 * drift * 20 + 0.3 * 0.7, squared_weights(who, 0.05, ReleasedNodes(largest=16, first=21)), noise.combined),
         (drift * 19, PREFIXES.sensitivity(who) ** 2, noise.remainders),
     )
     spent = sum((2 * change / std) ** 2 * weights / 2 for change, weights, std in parts)

@@ -12,7 +12,7 @@ from corrnoise.theory.mechanisms import tree_orders
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.papers.momentum_aggregation.sensitivity import (
     ALL_NODES,
-    Nodes,
+    ReleasedNodes,
     node_count,
     printed_node_count,
     squared_weights,
@@ -49,7 +49,7 @@ def squares(level, times, alpha):
 
 
 WRONG: Any = "all"
-KINDS = st.sampled_from([ALL_NODES, Nodes(largest=4), Nodes(first=4), Nodes(largest=2, last=9)])
+KINDS = st.sampled_from([ALL_NODES, ReleasedNodes(largest=4), ReleasedNodes(first=4), ReleasedNodes(largest=2, last=9)])
 CASES = st.integers(1, 4).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, 4 * n)))
 
 
@@ -155,7 +155,7 @@ def test_numbers_of_nodes():
         (lambda: squared_weights(Participation.single(5), np.nan), r"alpha must lie in \(0, 1\]"),
         (lambda: squared_weights(Participation.min_sep(5, 2), 0.1), "participation must be single, of fixed epochs or"),
         (lambda: squared_weights(Participation.single(5), 0.1, WRONG), "nodes must be a Nodes"),
-        (lambda: Nodes(largest=0), "largest must be an integer >= 1"),
+        (lambda: ReleasedNodes(largest=0), "largest must be an integer >= 1"),
     ],
 )
 def test_bad_input(call, message):
