@@ -21,7 +21,7 @@ from corrnoise.simulations.papers.momentum_aggregation.data import BUNDLED, REGU
 from corrnoise.simulations.papers.momentum_aggregation.experiments import (
     ALGORITHMS,
     JUDGED,
-    Candidate,
+    MomentumCandidate,
     candidates,
     gradient_norms,
     tuned,
@@ -109,7 +109,7 @@ def simulate(
     return Simulated(tuple(series), tuple(sorted({norms for norms in found.values() if isinstance(norms, str)})))
 
 
-def _work(name: str, candidate: Candidate) -> float:
+def _work(name: str, candidate: MomentumCandidate) -> float:
     """A rough measure of how long a candidate takes."""
     settings = candidate.passes * len(candidate.paths) * len(candidate.gammas)
     return settings * {"DP-GD": 0.01, "DP-SGD": 0.1, "Algorithm 2 published": 5.0, "Algorithm 2'": 5.0}.get(
@@ -118,7 +118,7 @@ def _work(name: str, candidate: Candidate) -> float:
 
 
 def _norms(
-    name: str, candidate: Candidate, repetitions: int, seed: int, directory: Path | None, download: bool
+    name: str, candidate: MomentumCandidate, repetitions: int, seed: int, directory: Path | None, download: bool
 ) -> Array | str | None:
     """Gradient norms, shape (budgets, settings, 2, repetitions), or what went wrong; None if an extra is missing."""
     try:

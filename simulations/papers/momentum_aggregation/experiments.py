@@ -44,7 +44,7 @@ JUDGED = ("last iterate", "random iterate")
 
 
 @record
-class Candidate(Record):
+class MomentumCandidate(Record):
     """An algorithm with the parameters that need a run of their own."""
 
     algorithm: str  #: one of ``ALGORITHMS``
@@ -57,7 +57,7 @@ class Candidate(Record):
         self._check(algorithm=ALGORITHMS, passes=1)
 
 
-def candidates(algorithm: str, *, thorough: bool = False) -> list[Candidate]:
+def candidates(algorithm: str, *, thorough: bool = False) -> list[MomentumCandidate]:
     """The grid of an algorithm."""
     paths = (2.0, 4.0, 8.0, 16.0, 32.0) if thorough else (4.0, 8.0, 16.0)
     gammas: tuple[float, ...] = (0.0,)
@@ -74,12 +74,12 @@ def candidates(algorithm: str, *, thorough: bool = False) -> list[Candidate]:
         gammas = (0.3, 0.9)
     else:
         passes = [1, 2, 4, 8] if thorough else [2, 8]
-    return [Candidate(algorithm, k, alpha, paths, gammas) for k in passes for alpha in alphas]
+    return [MomentumCandidate(algorithm, k, alpha, paths, gammas) for k in passes for alpha in alphas]
 
 
 def gradient_norms(
     risk: EmpiricalRisk,
-    candidate: Candidate,
+    candidate: MomentumCandidate,
     *,
     epsilons: Sequence[float],
     delta: float,
@@ -121,7 +121,7 @@ def gradient_norms(
     return np.asarray(pair)
 
 
-def _budgets_together(risk: EmpiricalRisk, candidate: Candidate, repetitions: int) -> int:
+def _budgets_together(risk: EmpiricalRisk, candidate: MomentumCandidate, repetitions: int) -> int:
     """How many budgets run at a time: Algorithm 2 keeps three arrays for each of the last N steps."""
     if candidate.algorithm not in REDUCED:
         return 10**6
@@ -129,7 +129,7 @@ def _budgets_together(risk: EmpiricalRisk, candidate: Candidate, repetitions: in
     return max(1, _RUN_BYTES // (24 * len(risk.examples) * risk.loss.dimension * settings * repetitions))
 
 
-def _run_of(candidate: Candidate, n: int) -> tuple[Participation, MomentumMethod]:
+def _run_of(candidate: MomentumCandidate, n: int) -> tuple[Participation, MomentumMethod]:
     """The participation and the method of a candidate with n examples."""
     if candidate.algorithm == "DP-GD":
         return Participation.min_sep(candidate.passes, 1), GradientDescent(normalised=True)

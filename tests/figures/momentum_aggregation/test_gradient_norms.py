@@ -9,7 +9,7 @@ import pytest
 
 from corrnoise.figures.momentum_aggregation import gradient_norms as figure
 from corrnoise.figures.simulation import SimulationRun
-from corrnoise.simulations.papers.momentum_aggregation.experiments import Candidate
+from corrnoise.simulations.papers.momentum_aggregation.experiments import MomentumCandidate
 from tests.figure_entries import check_entry
 
 SHOWN: dict[str, Any] = {
@@ -21,7 +21,7 @@ SHOWN: dict[str, Any] = {
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figure, "candidates", lambda name, thorough: [Candidate(name, 1, 16.0, (4.0, 8.0))])
+    monkeypatch.setattr(figure, "candidates", lambda name, thorough: [MomentumCandidate(name, 1, 16.0, (4.0, 8.0))])
 
 
 def test_the_exact_part_is_the_start() -> None:

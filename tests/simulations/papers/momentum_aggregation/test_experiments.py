@@ -11,7 +11,7 @@ from corrnoise.simulations.papers.momentum_aggregation.data import BUNDLED, exam
 from corrnoise.simulations.papers.momentum_aggregation.experiments import (
     ALGORITHMS,
     REDUCED,
-    Candidate,
+    MomentumCandidate,
     candidates,
     gradient_norms,
     tuned,
@@ -75,7 +75,7 @@ def small_risk() -> EmpiricalRisk:
 
 @pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "DP-SGD"])
 def test_every_algorithm_runs(algorithm):
-    candidate = Candidate(algorithm, 3, 1.0, (1.0, 3.0), (0.3, 0.9) if algorithm in REDUCED else (0.0,))
+    candidate = MomentumCandidate(algorithm, 3, 1.0, (1.0, 3.0), (0.3, 0.9) if algorithm in REDUCED else (0.0,))
     norms = gradient_norms(small_risk(), candidate, **RUN)
     assert norms.shape == (2, 4 if algorithm in REDUCED else 2, 2, 6)
     assert (norms > 0).all()
@@ -83,13 +83,13 @@ def test_every_algorithm_runs(algorithm):
 
 
 def test_sampled_batches_run():
-    assert gradient_norms(small_risk(), Candidate("DP-SGD", 1, 0.25, (1.0,)), **RUN).shape == (2, 1, 2, 6)
+    assert gradient_norms(small_risk(), MomentumCandidate("DP-SGD", 1, 0.25, (1.0,)), **RUN).shape == (2, 1, 2, 6)
 
 
 def test_what_a_candidate_means():
     """The square root is Algorithm 1 with NuFTRL(α) for zero-out adjacency, at the ρ of each ε."""
     risk = small_risk()
-    norms = gradient_norms(risk, Candidate("square root", 2, 2.0, (1.0, 3.0)), **RUN)
+    norms = gradient_norms(risk, MomentumCandidate("square root", 2, 2.0, (1.0, 3.0)), **RUN)
     alone = momentum_run(
         risk,
         Budget(gaussian_rho(8.0, 1e-5)),
@@ -105,7 +105,7 @@ def test_what_a_candidate_means():
 
 @pytest.mark.parametrize("algorithm", REDUCED)
 def test_budgets_that_do_not_fit_into_memory_together_give_the_same(algorithm, monkeypatch):
-    candidate = Candidate(algorithm, 3, 1.0, (1.0, 3.0), (0.3, 0.9))
+    candidate = MomentumCandidate(algorithm, 3, 1.0, (1.0, 3.0), (0.3, 0.9))
     together = gradient_norms(small_risk(), candidate, **RUN)
     monkeypatch.setattr(experiments, "_RUN_BYTES", 1)
     np.testing.assert_allclose(gradient_norms(small_risk(), candidate, **RUN), together, rtol=1e-9)
