@@ -1,7 +1,7 @@
 """Balls in bins by Monte Carlo: intervals of δ and ε at a stated confidence, from weights that have a proved bound.
 
 The certified brackets of ``theory.amplification.bins`` may be some tens of per cent apart.  Here δ is a mean of
-independent weights 0 <= w <= B, for which the inequality of Maurer and Pontil gives an interval: with probability 1 − β
+independent weights 0 <= w <= B.  The inequality of Maurer and Pontil gives an interval: with probability 1 − β
 over the accountant's own draws, which is then added to δ: run and accountant together are (ε, δ + β)-DP.
 
 *remove*.  Let Λ_t = mean_i exp(tX_i − t²V_ii/2).  S_{a,t} has the density Λ_t^a/Z with respect to Q: its indices
@@ -14,7 +14,7 @@ n_k <= max_i mean_j e^{kV_ij} gives B.  The sampler with the narrowest interval 
 *add*.  S_t shifts X to N(−t V p, V), with the density e^{−tm − t²V̄/2} for m = Σ p_i X_i.  The weight is
 w = (1 − KΛ)₊/Σ α_t e^{−tm − t²V̄/2}, and Λ >= e^{m − v̄/2} gives B, where V̄ = pᵀVp and v̄ = Σ p_i V_ii.
 
-The sampler, and the ε that is tested, come from other draws than those that certify; the k-th attempt has the
+The sampler, and the ε that is tested, come from other draws than the certificate; the k-th attempt has the
 confidence 1 − β/2^k.  Draws and sums are those of floats, taken as exact.
 
 Source of the interval: A. Maurer, M. Pontil, Empirical Bernstein bounds and sample variance penalization, COLT 2009.
@@ -330,7 +330,7 @@ def sampled_bound(
 
 
 def _verified(delta_at: Callable[[float, float], float], target: float, beta: float, end: int) -> float:
-    """An ε at which an end of δ is on the safe side: a search, and then attempts with fresh draws, ever surer."""
+    """An ε that puts an end of δ on the safe side: a search, and then attempts with fresh draws, ever surer."""
 
     def height(x: float) -> float:
         return math.log(max(delta_at(x, beta / 2), 1e-300) / target)
@@ -413,7 +413,7 @@ def amplified(
     chance = checks.real("beta", beta, "(0, 1)")
     sigma = checks.real("noise_multiplier", noise_multiplier, "(0, inf)")
     if (delta is None) == (epsilon is None):
-        raise ValueError(f"delta or epsilon must be given, one of them, got delta={delta!r} and epsilon={epsilon!r}")
+        raise ValueError(f"either delta or epsilon must be given, got delta={delta!r} and epsilon={epsilon!r}")
     curve = mechanism.program(checks.instance("visits", visits, Participation)).curve
     if not isinstance(curve, BinsCurve):
         raise ValueError(

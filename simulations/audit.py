@@ -1,8 +1,8 @@
 """An audit of a private training loop: one verdict, its cause in plain words, and the evidence.
 
 The auditor hands the loop gradients of a special kind.  *Canaries* are examples with orthogonal gradients that are far
-longer than the clip norm.  They take part in the steps of one pattern of the run, or in none, by the toss of a fair
-coin.  The loop clips, sums and adds its noise as it always does, and the auditor sees what it would release.  Other
+longer than the clip norm.  They are in the steps of one pattern of the run, or in none, by the toss of a fair
+coin.  The loop clips, sums and adds its noise as it always does, and the auditor sees its releases.  Other
 coordinates are *idle*: they show the noise alone.  In further runs a batch holds one canary and one opponent, which
 shows whether batches are clipped as a whole.  A loop that can be restarted is restarted, and may skip steps but not
 release one twice.
@@ -77,11 +77,11 @@ def audit(
     ----------
     loop : Release or type
         A function, called once a run with a sequence of n arrays of shape (examples, d), the gradients of the examples
-        of each of the n steps before clipping, where d is always the same.  It returns what it would release, the sums
+        of each of the n steps before clipping, where d is always the same.  It returns its releases, the sums
         of the clipped gradients plus noise, as an array of shape (n, d).  It must take fresh noise at each call.  Or a
         class with ``begin(folder)``, which returns the number of the next step, and ``step(gradients)``, which returns
         the release of this step, shape (d,).  Where the claim is a sampled participation, the loop draws its batches:
-        in place of each array it gets the data set ``examples``, of which ``examples[batch]`` are the gradients of a
+        in place of each array it gets the data set ``examples``, where ``examples[batch]`` are the gradients of a
         batch of numbers below ``len(examples)``, in this step.
     claim : object
         A design or a private run; or a pair of a ``Budget`` and a program.  The loop claims the noise of
@@ -100,9 +100,9 @@ def audit(
     restarts : sequence of int, optional
         Steps, between 1 and n − 1, before which the object of ``loop`` is dropped and a new one begins in its folder.
     pattern : sequence of int, optional
-        The steps in which a canary takes part, counted from 0; None for 0, b, 2b, …
+        The steps of a canary, counted from 0; None for 0, b, 2b, …
     grid : float, default 0.0
-        The step of the grid to which releases are rounded, at most 1/64 of the noise; 0 for floats.
+        The step of the grid of rounded releases, at most 1/64 of the noise; 0 for floats.
     level : float, default 0.001
         How probably a loop that is as claimed gets another verdict than "nothing found", in (0, 1).
     rng : int, SeedSequence or Generator, optional
@@ -112,7 +112,7 @@ def audit(
     -------
     Audit
         The verdict, its cause and the tests behind it; ``report()`` puts them into words.  Whatever the loop does, it
-        raises, returns another shape, releases what is not finite, is a verdict, too.
+        raises, returns another shape, releases infinite numbers, is a verdict, too.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def audit(
 
     Notes
     -----
-    Each test has ``level``/number.  A canary that takes part in the steps 0, b, 2b, … has the μ of the whole mechanism
+    Each test has ``level``/number.  A canary in the steps 0, b, 2b, … has the μ of the whole mechanism
     if the strategy is nonnegative and its autocorrelations fall, and a smaller one otherwise: the audit is then valid
     and weaker.  With members, a canary is a user with as many examples.
 
@@ -333,7 +333,7 @@ def _main_runs(
 
 
 def _crowd(signs: Signs, plan: AuditPlan, layout: AuditLayout) -> AuditGradients:
-    """The gradients of many canaries; ``signs``, shape (steps, canaries), says who is there, and with which sign."""
+    """The gradients of many canaries; ``signs``, shape (steps, canaries), says who is there, and the sign."""
     length = _EXCESS * plan.budget.clip_norm
     rows = []
     for row in signs:

@@ -50,7 +50,7 @@ class DataSet:
     """A source of records."""
 
     source: str  #: the words that name it
-    read: Callable[[str | None], Table]  #: the function that reads it; it takes the folder for what is fetched
+    read: Callable[[str | None], Table]  #: the function that reads it; it takes the folder of fetched files
     downloaded: bool = False  #: whether the records are fetched
     #: the bundled data set that takes its place without a connection; empty if it is bundled, or if none does
     stand_in: str = ""
@@ -114,7 +114,7 @@ def load(name: str, *, download: bool = False, cache: str | None = None) -> Tabl
     download : bool, default False
         Whether records may be fetched from OpenML.
     cache : str, optional
-        Folder for what is fetched; None for that of scikit-learn.
+        Folder of fetched files; None for the folder of scikit-learn.
 
     Returns
     -------
@@ -153,7 +153,7 @@ def load(name: str, *, download: bool = False, cache: str | None = None) -> Tabl
 def standardised(columns: Array) -> Array:
     """``columns``, shape (n, d), with mean 0 and variance 1; constant ones become 0.
 
-    Means and spreads are those of the records, which no accountant covers: for a release they must be public.
+    Means and spreads come from the records, and no accountant covers them: for a release they must be public.
 
     Parameters
     ----------

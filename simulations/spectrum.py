@@ -1,6 +1,6 @@
 """The spectrum of a Hessian by random probes: estimated quantiles with exact confidence intervals.
 
-Let H be symmetric of size d with the eigenvalues λ_i, and F(x) the share of those that are at most x.  A standard
+Let H be symmetric of size d with the eigenvalues λ_i, and F(x) the share of eigenvalues up to x.  A standard
 normal probe g has the weights g_i² along the eigenvectors, and k steps of Lanczos from g give their Gauss quadrature:
 nodes θ_1 < … < θ_k and weights τ_j with the sum |g|².  By the inequality of Chebyshev, Markov and Stieltjes
 
@@ -8,8 +8,8 @@ nodes θ_1 < … < θ_k and weights τ_j with the sum |g|².  By the inequality 
 
 Over p probes the share of the weights Σ_{λ_i <= x} g_i² in all weights has the law Beta(p m/2, p (d − m)/2) with
 m = d F(x), because it is a share of a sum of squares of p d normals.  This law grows with m.  So, with the quantiles β
-of Beta(p d q/2, p d (1 − q)/2), the q-quantile of the eigenvalues is at least the first x at which the upper share
-reaches β(α/2), and at most the first x at which the lower share exceeds β(1 − α/2), each with probability 1 − α/2.
+of Beta(p d q/2, p d (1 − q)/2), the q-quantile of the eigenvalues is at least the first x where the upper share
+reaches β(α/2), and at most the first x where the lower share exceeds β(1 − α/2), each with probability 1 − α/2.
 Nothing but rounding errors of the products H g is left out.
 
 Sources: G. Golub and G. Meurant, Matrices, Moments and Quadrature, 2010 (Lanczos and Gauss quadrature); Ubaru, Chen and
@@ -33,8 +33,8 @@ from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.numerics.records import Record, record
 
-_VANISHING = 1e-7  # of a new direction beside the matrix, in which rounding errors of float32 products are all there is
-_FLOOR = 1e-9  # of eigenvalues of a design, beside the largest
+_VANISHING = 1e-7  # of a new direction relative to the matrix: it holds rounding errors of float32 products alone
+_FLOOR = 1e-9  # of eigenvalues of a design, relative to the largest
 
 
 @record
@@ -48,7 +48,7 @@ class HessianSpectrum(Record):
     nodes : array of float
         Shape (probes, steps), increasing along the last axis; inf where a probe has fewer.
     weights : array of float
-        Shape (probes, steps), >= 0; those of a probe add up to its squared norm.
+        Shape (probes, steps), >= 0; the weights of a probe add up to its squared norm.
     """
 
     size: int
@@ -83,7 +83,7 @@ class HessianSpectrum(Record):
         return self._first(wanted, 0), low, high
 
     def _first(self, shares: Array, shift: Literal[-1, 0, 1]) -> Array:
-        """The first x at which weights of each share are reached; each counts from its node on, or a neighbour's."""
+        """The first x that reaches weights of each share; each counts from its node on, or a neighbour's."""
         ends = np.full((len(self.nodes), 1), math.inf)
         padded = np.concatenate([-ends, self.nodes, ends], axis=1)
         places = padded[:, 1 + shift : 1 + shift + self.nodes.shape[1]].ravel()
@@ -96,7 +96,7 @@ class HessianSpectrum(Record):
         """Positive numbers that stand for the spectrum in a design, in increasing order, shape (count,).
 
         They are the quantiles at (j − ½)/count, the last one the largest node.  Values below 10⁻⁹ of it, negative ones
-        too, become this: learning is as slow along all of them.
+        too, become this: learning is as slow along all these directions.
 
         Parameters
         ----------
@@ -114,7 +114,7 @@ class HessianSpectrum(Record):
 def spectrum_of(
     product: Callable[[Array], ArrayLike], size: int, *, probes: int = 8, steps: int = 64, rng: Seed = None
 ) -> HessianSpectrum:
-    """The spectrum of a symmetric matrix of which products with vectors are known.
+    """The spectrum of a symmetric matrix that is known by products with vectors.
 
     The Lanczos vectors of a probe, ``steps`` vectors of ``size`` numbers, are kept and made orthogonal twice.
 
@@ -206,7 +206,7 @@ def hessian_spectrum(
     data : tuple
         Inputs and targets; arrays with the examples along the first axis.
     public : bool
-        True says that the data are public or synthetic; there is no default.
+        True says that the data are public or synthetic; it must be given.
     probes : int, default 8
         p and k: p k products with the Hessian are formed, and k vectors of the size of the model are kept.
     steps : int, default 64

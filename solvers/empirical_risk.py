@@ -69,7 +69,7 @@ def _accelerated(task: Task) -> Array:
 
 
 def _curvatures(loss: LinearLoss, products: Array) -> Array:
-    """Second derivatives of the losses in the products ⟨x, a⟩; those of a mean are 0."""
+    """Second derivatives of the losses in the products ⟨x, a⟩; 0 for a mean."""
     if loss.link == "squares":
         return np.full(products.size, loss.curvature)
     return loss.scale / (2 * np.cosh(products / 2)) ** 2 if loss.link == "logistic" else np.zeros(products.size)

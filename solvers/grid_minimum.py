@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 
 from corrnoise.theory.numerics.checks import Array
 
-_MAX_START_RATIO = 3.0  # largest ratio of a grid value to the least one from which a search starts
+_MAX_START_RATIO = 3.0  # largest ratio of a grid value to the least one at the start of a search
 
 
 def smallest_minimum(

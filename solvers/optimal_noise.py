@@ -83,7 +83,7 @@ def optimal_noise(problem: object, *, budget: Budget = UNIT_BUDGET) -> ToeplitzN
 
 
 def check_stable(problem: QuadraticProblem) -> None:
-    """Raise ``ValueError`` for a problem on which every noise has an infinite error."""
+    """Raise ``ValueError`` for a problem where every noise has an infinite error."""
     if not problem.instability() < 1:
         raise ValueError(
             f"learning_rate must be stable, problem.instability() < 1, got {problem.learning_rate!r} with instability "

@@ -53,7 +53,7 @@ from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
 NO_FLOOR = "no error is known that all noise for sampled batches is above"
-MAX_BINS = 2048  #: for which noise is searched
+MAX_BINS = 2048  #: in searches for noise
 MAX_GROUPS = 64  #: of cyclic Poisson sampling that are tried
 _MAX_ENTRIES = 2**15  # points times bins of an estimate
 _MAX_ORDER = 64
@@ -68,7 +68,7 @@ _MAX_EVALUATIONS = 30  # of a search, for each buffer
 
 
 DPSGD_POISSON = label(INDEPENDENT, sampler=SAMPLERS["poisson"])
-EPSILON_RANGE = (0.1, 20.0)  #: in which a crossover is sought
+EPSILON_RANGE = (0.1, 20.0)  #: of the search for a crossover
 
 
 class Candidate(NamedTuple):
@@ -243,7 +243,7 @@ def _fixed_points(count: int) -> Array:
 
 
 def _tuned_buffers(estimator: MultiplierEstimator, count: int) -> PoleNoise:
-    """Buffers with the least estimated error, from those that are best without sampling."""
+    """Buffers with the least estimated error, from the best ones without sampling."""
     start = best_buffers(estimator.objective, estimator.visits.worst, count)
     count = start.zeros.size
     if count == 0:

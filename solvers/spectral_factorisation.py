@@ -5,7 +5,7 @@ rate given by the distance of the nearest singularity of log |B|² from the unit
 frequency 0 needs 36/δ coefficients.  In the all-pass variable of ``mechanisms.cepstral`` with 1 − a = sqrt(δ) all
 features of widths from δ to 1 become at least sqrt(δ) wide, and 36/sqrt(δ) coefficients suffice.  Several warps
 1 − |a| = 2^{−j} are tried on growing grids, until the cepstrum falls below rounding.  Small grids try all warps, large
-grids those in which log |B|² is smoothest.
+grids the warps that make log |B|² smoothest.
 
 Sources: N. Wiener, Extrapolation, Interpolation and Smoothing of Stationary Time Series, 1949; A. Oppenheim and R.
 Schafer, Discrete-Time Signal Processing (cepstrum, minimum phase); Choquette-Choo et al., arXiv 2310.06771: Section 3
@@ -28,7 +28,7 @@ from corrnoise.theory.numerics.checks import Array
 PowerSpectrum = Callable[[Array], Array]
 
 _GRID_SIZES = [2**10, 2**12, 2**14, 2**16, 2**18]
-_ALL_WARPS = 2**12  # the largest grid on which all warps are tried
+_ALL_WARPS = 2**12  # the largest grid that tries all warps
 _WARP_VALUES = [0.0, *(sign * (1 - 2.0**-j) for j in range(1, 21) for sign in (1, -1))]
 _KEPT_WARPS = 4  # warps that are tried on larger grids
 _MAX_TAIL_NORM = 1e-12  # largest norm of the upper half of a cepstrum that is accepted
@@ -104,7 +104,7 @@ def noise_from_power_spectrum(power: PowerSpectrum) -> ToeplitzNoise:
     narrower features, narrow features at both ends, a zero or pole on the unit circle (as for ν-DP-FTRL with ν = 0),
     jumps, or rounding errors.
 
-    The spectrum is known only at the frequencies at which ``power`` is called.  A line much narrower than 3e-4 between
+    The spectrum is known only at the frequencies of the calls of ``power``.  A line much narrower than 3e-4 between
     these frequencies goes unnoticed and is missing in the result.
 
     Parameters

@@ -4,7 +4,7 @@ The stationary error (formula E1 of ``theory.problems.quadratic``) depends on th
 only.  ``stationary_nu`` minimises this over ν-DP-FTRL, ``stationary_damping`` over anti-PGD, and
 ``corrnoise.solvers.optimal_noise`` over all noise.  (For strongly convex losses ``stationary_nu`` minimises the bound.)
 ``best_learning_rate`` minimises the exact expected error after a given number of steps (formula E2).  The noise may be
-tuned anew at each learning rate, with ``optimal_noise`` or with ``lambda p: NuFTRL(stationary_nu(p))``.  The result
+tuned at each learning rate, with ``optimal_noise`` or with ``lambda p: NuFTRL(stationary_nu(p))``.  The result
 depends on the problem only, not on any data, so tuning in this way uses no privacy budget.
 
 For long runs in many dimensions the search uses shorter sums: eigenvalues between two powers of 2 are replaced by a
@@ -51,7 +51,7 @@ _MIN_DECREASE = 1e-12  # smallest relative decrease of the error that is not rou
 _LONG_WORK = 1e6  # steps × dimension above which the search uses shorter sums
 _FEW_FACTORS = 40  # noise with more factors is replaced by noise with poles
 _SUM_TOLERANCE = 1e-12  # of that replacement
-_SENSITIVITY_BUDGET = Budget(0.5)  # under which the variance of a draw is γ²
+_SENSITIVITY_BUDGET = Budget(0.5)  # a draw has the variance γ²
 
 
 def _at(problem: QuadraticProblem, learning_rate: float) -> QuadraticProblem:
@@ -70,7 +70,7 @@ def stationary_nu(
     participation: Participation = ANY_LENGTH,
     criterion: Criterion = "distance",
 ) -> float:
-    """The ν in (0, 2) with which ν-DP-FTRL has the smallest stationary error, or the smallest bound of it.
+    """The ν in (0, 2) that gives ν-DP-FTRL the smallest stationary error, or the smallest bound of it.
 
     It lies between the smallest and the largest rate x = η λ.  A logarithmic grid is searched first, so the function
     may have several minima.  Relative accuracy (error, ν): quadratic problems 1e-12 and 1e-6; bounds about 1e-4 and
@@ -165,7 +165,7 @@ def stationary_noise(problem: QuadraticProblem, *, participation: Participation 
 
 @usual_float_errors
 def stationary_damping(problem: QuadraticProblem) -> float:
-    """The damping in (0, 2) with which anti-PGD has the smallest stationary error.
+    """The damping in (0, 2) that gives anti-PGD the smallest stationary error.
 
     It is 2/(1 + sqrt(2 D/S − 1)) with D = Σ g_j and S = Σ g_j x_j, which is about sqrt(2 S/D) if that is small.  The
     formula is exact: at damping a, γ_∞² Σ g_j b_j = (D a² + 2 (1 − a) S)/(a (2 − a)).
@@ -195,7 +195,7 @@ def stationary_damping(problem: QuadraticProblem) -> float:
 
 
 def stability_limit(problem: QuadraticProblem) -> float:
-    """The largest learning rate, a float, with which the second moments of the iterates converge.
+    """The largest learning rate, a float, such that the second moments of the iterates converge.
 
     It is at least 2/R² with R² = ``problem.moment_bound``, with equality if all eigenvalues are equal.  The learning
     rate of ``problem`` is only the start of the search.
@@ -241,7 +241,7 @@ def best_learning_rate(
     problem : QuadraticProblem
         ``MeanEstimation`` or ``LinearRegression``; its own learning rate is not used.
     participation : Participation
-        The run of T steps, and how often one example takes part in it; its γ sets the variance of the noise.
+        The run of T steps, and the participations of one example; its γ sets the variance of the noise.
     noise : ToeplitzNoise or callable
         Correlated noise, or a function that returns it for the problem at a stable learning rate.
     initial_offset : array_like

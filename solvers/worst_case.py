@@ -7,7 +7,7 @@ y_i = X_ii + |h_i|, and for any y
     max { <X, R> : R >= 0, R_ii = 1 } <= Σ y_i + k max(0, −λ_min(diag y − X)),
 
 so each maximum carries its own proof.  Patterns whose Σ |X_ij| is below what has been found are skipped.  This takes no
-theorem for granted, and is what the formulas of ``theory.mechanisms.sensitivity`` are tested against.
+theorem for granted, and tests the formulas of ``theory.mechanisms.sensitivity``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from corrnoise.theory.patterns import number_of_patterns, patterns
 
 _MAX_STARTS = 4
 _MOST_SWEEPS = 2000
-_RELATIVE_AGREEMENT = 1e-10  # of both ends, relative, at which no further start is tried
+_RELATIVE_AGREEMENT = 1e-10  # of both ends, relative, which ends the starts
 _MOST_PATTERNS = 100_000
 
 
@@ -36,7 +36,7 @@ class WorstCase(Record):
 
     value: float  #: the sensitivity that ``pattern`` and ``gradients`` attain
     upper: float  #: an upper bound of the sensitivity, rounding included
-    pattern: Indices  #: steps in which the example takes part, shape (m,)
+    pattern: Indices  #: steps of the example, shape (m,)
     gradients: Array  #: its gradients, unit vectors, shape (m, dimension)
 
 

@@ -53,7 +53,7 @@ WITHOUT_EXTRAS = [
 
 @pytest.mark.parametrize("name", [*NAMES, *WITHOUT_EXTRAS])
 def test_what_a_run_promises_is_carried_by_its_objects(name: str) -> None:
-    """No budget or participation is typed beside these objects, and no multiplier comes without a program."""
+    """No budget or participation is typed in addition to these objects, and no multiplier comes without a program."""
     if name in ("Budget", "Participation"):
         return
     for member, item, _ in members(name):

@@ -52,13 +52,15 @@ def following(form: Form, of_step: Sequence[Any], draw: Any, memory: Sequence[An
 
     Parameters
     ----------
-    form
+    form : str
         Of the program.
-    of_step
+    of_step : sequence
         Its numbers for this step, arrays with one axis.
-    draw, memory
-        The standard normals of the step, and the memory before it, newest first: arrays of one type and shape.
-    nu
+    draw : array
+        The standard normals of the step.
+    memory : sequence of array
+        The memory before it, newest first, of the type and shape of ``draw``.
+    nu : object
         An array that holds −0.0.
     """
     if form == "cascade":
@@ -87,11 +89,11 @@ def on_grid(xp: Any, total: Any, noise: Any, unit: float) -> tuple[Any, Any]:
 
     Parameters
     ----------
-    xp
+    xp : object
         ``torch`` or ``jax.numpy``, which computes with 64 bits.
-    total, noise
+    total, noise : object
         S, integers, and y, float64, of the same shape, which is not empty.
-    unit
+    unit : float
         The power of two h.
     """
     x = noise / unit
@@ -108,13 +110,13 @@ class DeviceNoiseMaker(NoiseMaker):
 
     Parameters
     ----------
-    program
+    program : Program
         Of the form "cascade", "delay line" or "time-varying buffers"; ``ModelNoise`` makes all kinds on the host.
-    size
+    size : int
         Number of parameters of the model.
-    spans
+    spans : iterable of pair of int, optional
         The coordinates of a shard, pairs (first, length); None for the whole model.
-    memory
+    memory : {"ring", "replay"}, default "ring"
         As for ``ModelNoise``; a device keeps a ring.
 
     Raises

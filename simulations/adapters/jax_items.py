@@ -33,8 +33,10 @@ class Examples:
 
     Raises
     ------
-    ValueError, TypeError
+    ValueError
         Arrays are missing, a part is not an array of numbers, or arrays have different numbers of examples.
+    TypeError
+        If an argument has another type.
     """
 
     def __init__(self, data: Any) -> None:

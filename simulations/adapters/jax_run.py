@@ -40,7 +40,7 @@ class JaxRun(DataRun):
         The examples.
     options : JaxOptions
         The options.
-    order : batches
+    order : Batches or SampledBatches
         The batches of all steps.
     of_row : callable
         The loss of a row, with ``item``.
@@ -239,9 +239,11 @@ def make_private(parameters: Any, optimizer: Any, data: Any, **options: Unpack[J
 
     Raises
     ------
-    ValueError, TypeError
-        An argument is out of its range, the loss mixes examples, or the folder belongs to a run with other settings,
+    ValueError
+        If an argument is out of its range, the loss mixes examples, or the folder belongs to a run with other settings,
         data, parameters, state of the optimizer, loss or item.
+    TypeError
+        If an argument has another type.
     BlockingIOError
         Another run uses the folder.
     """

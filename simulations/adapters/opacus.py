@@ -42,8 +42,12 @@ def make_private(
 
     Raises
     ------
-    ValueError, TypeError, BlockingIOError
-        As for ``corrnoise.torch.make_private``.
+    ValueError
+        If an argument is out of its range, or the folder belongs to another run, as for ``cn.torch.make_private``.
+    TypeError
+        If an argument has another type.
+    BlockingIOError
+        If another run uses the folder.
     """
     run = torch_run.make_private(model, optimizer, data, **options)
     forward = forward_module(run)

@@ -42,7 +42,7 @@ class TorchRun(DataRun):
         The examples.
     options : TorchOptions
         The options.
-    order : batches
+    order : Batches or SampledBatches
         The batches of all steps.
     engines : Engines
         Finds the engine for each structure of the model.
@@ -95,7 +95,17 @@ class TorchRun(DataRun):
     # -- batches -------------------------------------------------------------------------------------------------------
 
     def handed_rows(self) -> Any:
-        """The examples of this process in the batch that was handed out last, on the device of the model."""
+        """The examples of this process in the batch that was handed out last, on the device of the model.
+
+        Returns
+        -------
+        tuple or dict of tensor
+
+        Raises
+        ------
+        RuntimeError
+            If no batch was handed out.
+        """
         if (batch := self.handed) is None:
             raise RuntimeError("no batch was handed out: take the next one from the run or its loader")
         return self._rows_of(batch)
@@ -110,7 +120,12 @@ class TorchRun(DataRun):
         return rows
 
     def loader(self) -> Loader:
-        """The rows of each batch to come, for a loop that takes a loader."""
+        """The rows of each batch to come, for a loop that takes a loader.
+
+        Returns
+        -------
+        Loader
+        """
         return Loader(self)
 
     # -- gradients -----------------------------------------------------------------------------------------------------
@@ -178,7 +193,12 @@ class TorchRun(DataRun):
 
     @contextmanager
     def public(self) -> Iterator[None]:
-        """A block that allows every backward pass, for losses of public data."""
+        """A block that allows every backward pass, for losses of public data.
+
+        Yields
+        ------
+        None
+        """
         with self._guard.public():
             yield
 
@@ -213,9 +233,11 @@ def make_private(model: Any, optimizer: Any, data: Any, **options: Unpack[TorchK
 
     Raises
     ------
-    ValueError, TypeError
-        An argument is out of its range, the model or the loss mixes examples, or the folder belongs to a run with other
-        settings, data, model, optimizer or loss.
+    ValueError
+        If an argument is out of its range, the model or the loss mixes examples, or the folder belongs to a run with
+        other settings, data, model, optimizer or loss.
+    TypeError
+        If an argument has another type.
     BlockingIOError
         Another run uses the folder.
 

@@ -100,8 +100,10 @@ def source(options: TrainingOptions, examples: int) -> AnyBatches:
 
     Raises
     ------
-    ValueError, TypeError
+    ValueError
         There are no examples, or ``batch_size``, ``epochs`` or ``participation`` is out of its range.
+    TypeError
+        If an argument has another type.
     """
     if not examples:
         raise ValueError("data must have at least one example, got none")
@@ -169,7 +171,7 @@ class DataRun(PrivateRun):
         The options.
     data : Data
         The examples.
-    order : batches
+    order : Batches or SampledBatches
         The batches of all steps.
     parts : dict
         What checkpoints hold of the library, by names.
@@ -234,8 +236,10 @@ class DataRun(PrivateRun):
 
         Raises
         ------
-        ValueError, RuntimeError
-            As for ``gradient``.
+        ValueError
+            If another batch was handed out, as for ``gradient``.
+        RuntimeError
+            If the run is over, as for ``gradient``.
         """
         found = self._stepped(batch)
         if not unprotected:
@@ -248,11 +252,36 @@ class DataRun(PrivateRun):
         """Take the step, and return the numbers that are not private."""
 
     def rows(self, batch: ArrayLike) -> tuple[Any, ...]:
-        """The examples of this process in the batch that was handed out last; ``ValueError`` for another batch."""
+        """The examples of this process in the batch that was handed out last.
+
+        Parameters
+        ----------
+        batch : array_like
+            The numbers of the examples of the batch.
+
+        Returns
+        -------
+        tuple
+
+        Raises
+        ------
+        ValueError
+            If another batch was handed out.
+        """
         return self.data.rows(self.mine(batch))
 
     def mine(self, batch: ArrayLike) -> NDArray[np.int64]:
-        """The numbers of the examples of this process in the batch that was handed out last."""
+        """The numbers of the examples of this process in the batch that was handed out last.
+
+        Parameters
+        ----------
+        batch : array_like
+            The numbers of the examples of the batch.
+
+        Returns
+        -------
+        array of int
+        """
         chosen = np.asarray(batch)
         order = batches_of(self)
         if self.position < order.steps and not np.array_equal(chosen, order.batch(self.position)):
@@ -312,17 +341,18 @@ def chunks(run: PrivateRun, chunk_size: int | None, numbers: int) -> Iterator[tu
 
     Parameters
     ----------
-    run
+    run : PrivateRun
         A private run with batches.
-    chunk_size
+    chunk_size : int or None
         The number of examples of a chunk.  None for the batch, or a quarter of the expected size of a sampled one, but
         at most as many as need 1 GiB.
-    numbers
+    numbers : int
         How many floats of memory an example takes.
 
     Yields
     ------
-    The places of the rows in the batch, where the last ones may be repeated, and how many rows count.
+    (array of int, int)
+        The places of the rows in the batch, where the last ones may be repeated, and how many rows count.
     """
     order, count = batches_of(run), due(run)
     sampled = order.participation.sampled

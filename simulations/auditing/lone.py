@@ -23,12 +23,12 @@ from corrnoise.theory.numerics.records import Record, record
 
 EXCESS_OF_OPPONENT = 16.0  # times the clip norm
 EXCESS_OF_CANARY = 64.0
-_FACTOR = 2.0  # by which a batch that is clipped as a whole exceeds the sensitivity
+_FACTOR = 2.0  # of the sensitivity, for a batch that is clipped as a whole
 MOST_RUNS = 150
 
 
 def coins_of(runs: int, number: int, random: np.random.Generator) -> NDArray[np.bool_]:
-    """Fair coins; those of every second run are those of the run before it, turned over."""
+    """Fair coins; every second run has the coins of the run before it, turned over."""
     coins = random.integers(2, size=(runs, number)).astype(bool)
     coins[1::2] = ~coins[0 : 2 * (runs // 2) : 2]
     return coins
@@ -47,7 +47,7 @@ class Lone(Record):
 def lone_scores(
     loop: Any, plan: AuditPlan, layout: AuditLayout, level: float, random: np.random.Generator
 ) -> Lone | None:
-    """Runs in which each batch holds an opponent and, by a coin, a canary of the opposite sign; zero-out alone.
+    """Runs where each batch holds an opponent and, by a coin, a canary of the opposite sign; zero-out alone.
 
     Clipped one by one the sums are 0 with the canary and −G without.  Clipped as a whole they are G and −G.
     """

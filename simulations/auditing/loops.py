@@ -22,17 +22,17 @@ Release = Callable[[Sequence[Any]], Array]
 
 
 class Stepwise(Protocol):
-    """A loop that can be restarted: a class, of which the auditor makes a new object after each crash."""
+    """A loop that can be restarted: a class; the auditor makes a new object of it after each crash."""
 
     def begin(self, folder: Path) -> int:
-        """Begin, or go on with what is in the folder; the number of the next step."""
+        """Begin, or resume from the folder; the number of the next step."""
 
     def step(self, gradients: Any) -> Array:
         """The release of the next step, shape (d,), for gradients (examples, d), or for ``Examples``."""
 
 
 class AuditExamples:
-    """The gradients that the examples of a data set have in one step; ``examples[batch]`` are those of a batch.
+    """The gradients that the examples of a data set have in one step; ``examples[batch]`` are the gradients of a batch.
 
     Parameters
     ----------
@@ -93,9 +93,9 @@ class EndedError(Exception):
 
 
 class AuditGradients(Sequence[Array]):
-    """The gradients of the examples of each step, made anew each time, so that a loop may overwrite them.
+    """The gradients of the examples of each step, made again each time, so that a loop may overwrite them.
 
-    ``rows`` holds for each step the canaries that take part and the lengths of their gradients.
+    ``rows`` holds for each step its canaries and the lengths of their gradients.
     """
 
     def __init__(self, rows: Sequence[tuple[NDArray[np.intp], Array]], layout: AuditLayout) -> None:
@@ -182,7 +182,7 @@ def _numbers(found: Any, shape: tuple[int, ...], where: str) -> Array:
             raise TypeError(f"an array of {values.dtype}")
     except Exception as error:
         raise EndedError(
-            "could not be audited", f"the loop returned what is no array of numbers: {error} ({where})"
+            "could not be audited", f"the loop did not return an array of numbers: {error} ({where})"
         ) from error
     if values.shape != shape:
         raise EndedError("could not be audited", f"the loop returned the shape {values.shape}, not {shape} ({where})")
@@ -192,7 +192,7 @@ def _numbers(found: Any, shape: tuple[int, ...], where: str) -> Array:
 
 
 def _step_by_step(loop: Any, gradients: Given, probe: Given, crashes: Sequence[int], folder: Path) -> dict[int, Array]:
-    """The releases of a loop that is dropped and begun again before each of the steps ``crashes``."""
+    """The releases of a loop that is dropped and started again before each of the steps ``crashes``."""
     layout = gradients.layout
     found: dict[int, Array] = {}
     alive, step = _begun(loop, folder, len(gradients))

@@ -1,4 +1,4 @@
-"""The plan of an audit: what is claimed, who takes part, and how the claimed noise is made white."""
+"""The plan of an audit: the claim, the steps of the canaries, and the filter that makes the claimed noise white."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from corrnoise.theory.privacy import Budget
 
 Steps = Sequence[int] | NDArray[np.intp]
 
-_COARSEST = 1 / 64  # of the noise: steps of a grid for which the distributions hold
+_COARSEST = 1 / 64  # of the noise: the largest step of a grid where the distributions hold
 
 
 @record
@@ -45,7 +45,7 @@ class AuditPlan(Record):
 
     @property
     def mu(self) -> float:
-        """The value of the claim; of a sampled loop, that of the worst example for somebody who knows the batches."""
+        """The value of the claim; of a sampled loop, for the worst example and an adversary who knows the batches."""
         if self.sampled:
             return self.program.sensitivity * self.distance
         return math.sqrt(2 * self.budget.gaussian_rho)
@@ -134,7 +134,7 @@ class Whitening:
 
 
 def disjoint_patterns(who: Participation) -> list[NDArray[np.intp]]:
-    """Patterns of one example each, of which no two share a step."""
+    """Patterns of one example each, without common steps."""
     if who.once:
         return [np.array([step]) for step in range(who.length)]
     moved = [who.largest + first for first in range(who.period)]

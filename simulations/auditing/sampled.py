@@ -1,7 +1,7 @@
 """Audits of loops that draw their own batches.
 
-The loop gets a data set, ``data[step][batch]``, from which it takes the batches that it draws, so that the auditor sees
-who takes part.  Two claims are then tested apart: that the batches have the law of their sampling
+The loop gets a data set, ``data[step][batch]``, and takes the batches that it draws from it, so that the auditor sees
+the examples of each batch.  Two claims are then tested apart: that the batches have the law of their sampling
 (``theory.auditing.sampling``), and that for somebody who knows them the loop is one Gaussian mechanism.  For the second
 each example is a canary, there or with a gradient of zero by the toss of a coin, which is seen by the filter of its own
 steps.  Less the claimed difference, the scores are independent and N(0, 1).
@@ -56,7 +56,7 @@ def sampled_evidence(
     level: float,
     random: np.random.Generator,
 ) -> SampledEvidence:
-    """Run a loop that draws its batches, and test what it draws and what it releases.
+    """Run a loop that draws its batches, and test its draws and its releases.
 
     Parameters
     ----------
@@ -71,9 +71,9 @@ def sampled_evidence(
     random : Generator
         As for ``audit``.
     plan : AuditPlan
-        The plan, and where the canaries lie, each of which is an example.
+        The plan.
     layout : AuditLayout
-        The plan, and where the canaries lie, each of which is an example.
+        The places of the canaries, each an example.
     """
     steps = plan.who.length
     each = level / len(SAMPLED_TESTS)

@@ -56,7 +56,7 @@ def evidence(
 def about_noise(
     plan: AuditPlan, whitening: Whitening, layout: AuditLayout, releases: Array, raw: Array, white: Array
 ) -> Iterator[tuple[str, Evidence]]:
-    """The tests of the noise; canaries that take part in steps of their own show none of it."""
+    """The tests of the noise; canaries with steps of their own do not show it."""
     runs, steps, size = white.shape
     canaries = layout.canaries
     quiet = white[:, :, canaries:]
@@ -65,7 +65,7 @@ def about_noise(
     if first.p <= 1e-300:
         return
 
-    # The gradients of canaries lie in one direction; what is orthogonal to it is noise.
+    # The gradients of canaries lie in one direction; its complement is noise.
     direction = whitening.signal / np.linalg.norm(whitening.signal)
     rest = white - direction[:, np.newaxis] * np.tensordot(direction, white, axes=(0, 1))[:, np.newaxis]
     places = layout.place
@@ -132,7 +132,7 @@ def about_noise(
 
 
 def _coordinates_of(direction: Array) -> Array:
-    """An orthonormal basis of what is orthogonal to a direction, shape (T, T − 1)."""
+    """An orthonormal basis of the complement of a direction, shape (T, T − 1)."""
     whole = np.linalg.qr(np.column_stack([direction, np.eye(direction.size)]))[0]
     return whole[:, 1 : direction.size]
 

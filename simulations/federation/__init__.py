@@ -1,1 +1,1 @@
-"""Federated learning in which each client owns its data, its noise and its state, with any server."""
+"""Federated learning where each client owns its data, its noise and its state, with any server."""

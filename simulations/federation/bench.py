@@ -1,6 +1,6 @@
 """A test bench: a federation on one machine, or over the workers of a Dask cluster that see one folder.
 
-It is no deployment, because whoever starts it holds the data of all clients.  The clients are those of a deployment:
+It is no deployment, because whoever starts it holds the data of all clients.  The clients are as in a deployment:
 each has a folder of its own, and a task answers one request from the folder of one client.
 """
 
@@ -38,7 +38,7 @@ def _answer(plan: Plan, name: str, folder: Path, request: Request) -> tuple[Repl
 
 
 def _enrolled(plan: Plan, examples: Sequence[Examples], home: Path, *, begun: bool) -> dict[str, Path]:
-    """The folders of all clients; those that are missing are made unless the run has ``begun``."""
+    """The folders of all clients; missing ones are made unless the run has ``begun``."""
     folders = {}
     for number, (features, targets) in enumerate(examples):
         name = f"client-{number}"
@@ -64,7 +64,7 @@ def run_bench(
     cluster: str | None = None,
     after_round: Callable[[FederatedServer], None] | None = None,
 ) -> FederatedServer:
-    """Run all rounds of a plan with a linear loss, or those that are left in the folder of the same run.
+    """Run all rounds of a plan with a linear loss, or the remaining ones in the folder of the same run.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def run_bench(
     examples : sequence of two arrays of float
         Features and targets of each client, at least ``batch`` × ``per_pass`` of them.
     folder : path
-        New, or that of the same run; a folder for each client and one for the server.
+        New, or of the same run; a folder for each client and one for the server.
     cluster : str, optional
         The address of a Dask scheduler whose workers see the folder; None answers in this process.
     after_round : callable, optional

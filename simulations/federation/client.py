@@ -223,7 +223,7 @@ class FederatedClient:
         Raises
         ------
         FileNotFoundError
-            If there is no state.
+            If the folder has no state.
         ValueError
             If the state is damaged or belongs to another client.
         OSError

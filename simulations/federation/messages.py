@@ -46,7 +46,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Refusal:
-    """The answer of a client that does not take part; its reason does not depend on its data."""
+    """The answer of a client that refuses; its reason does not depend on its data."""
 
     run: str
     name: str
@@ -65,7 +65,7 @@ class Presence:
 
     run: str
     name: str  #: of the client
-    challenge: str  #: fresh digits of whoever asks, so that an old answer is no answer
+    challenge: str  #: fresh digits of whoever asks, so that an old answer does not count
 
     def statement(self) -> bytes:
         """The bytes that a client signs: everything in the answer."""
@@ -76,5 +76,5 @@ _TYPES = {"str": str, "int": int, "bool": bool, "Array": np.ndarray}
 
 
 def well_formed(message: Request | Reply | Refusal | Presence) -> bool:
-    """Whether each field has the type with which it is declared, and no other: a sender may write anything."""
+    """Whether each field has its declared type, and no other: a sender may write anything."""
     return all(type(getattr(message, each.name)) is _TYPES[str(each.type)] for each in fields(message))

@@ -1,4 +1,4 @@
-"""The arithmetic of a round: what a client sends before its noise, and how the server moves; nothing here is kept."""
+"""The arithmetic of a round: the message of a client before its noise, and the move of the server; nothing is kept."""
 
 from __future__ import annotations
 

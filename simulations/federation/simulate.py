@@ -1,7 +1,7 @@
 """A federation in memory, for experiments: the law of a run whose replies all arrive, with noise from a seed.
 
 Clients and server follow the same ``Plan`` and the same rounds as ``FederatedClient`` and ``FederatedServer``, without
-folders, messages and refusals.  Noise from a seed protects nobody.
+folders, messages and refusals.  Noise from a seed does not protect.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Batches: which examples take part in which step, drawn so that they keep the promise of a participation.
+"""Batches: the examples of each step, drawn as a participation says.
 
 ==================  ================================================================================================
 kind                batches
@@ -7,7 +7,7 @@ single              one permutation of the examples, cut into batches
 fixed epochs        the same batches in every epoch
 min-sep             those of fixed epochs, of the separation or longer where few participations are allowed
 reshuffled          a permutation of its own for every epoch
-sampled kinds       those that each example draws for itself from the secret of the run (``sampled``)
+sampled kinds       batches that each example draws for itself from the secret of the run (``sampled``)
 ==================  ================================================================================================
 
 An order may be known to everybody, unless the participation says that it is secret.  It must not depend on what the
@@ -36,7 +36,7 @@ class Batches(Record):
     Parameters
     ----------
     participation : Participation
-        Who takes part when: single, min-sep, fixed epochs or reshuffled, and with a number of steps.
+        The data order: single, min-sep, fixed epochs or reshuffled, and with a number of steps.
     orders : array_like
         Shape (rows, n): a permutation of the numbers of the n examples, for all epochs or one for each reshuffled
         epoch.
@@ -138,7 +138,7 @@ class Batches(Record):
         return order[place * self.batch_size : (place + 1) * self.batch_size].copy()
 
     def in_words(self) -> str:
-        """The sizes of the batches, and what is left out."""
+        """The sizes of the batches, and the examples that are left out."""
         each = f"batches of {self.batch_size} of {self.examples} examples"
         if self.left_out:
             unit = "epoch" if self.participation.kind == "reshuffled" else "run"
@@ -152,14 +152,14 @@ AnyBatches = Batches | SampledBatches
 
 
 def batches(participation: Participation, examples: int, batch_size: int | None = None, rng: Seed = None) -> AnyBatches:
-    """Random batches that keep the promise of a participation.
+    """Random batches that satisfy a participation.
 
     Parameters
     ----------
     participation : Participation
-        Who takes part when.  A run draws the batches of a sampled kind from its secret.  Of the other kinds, the number
-        of steps of an epoch is that of the batches: n // B of them leave the rest of the examples out, one more has a
-        smaller last batch.
+        The data order or sampling.  A run draws the batches of a sampled kind from its secret.  Of the other kinds, an
+        epoch has a step for each batch: n // B of them leave the rest of the examples out, one more has a smaller last
+        batch.
     examples : int
         n >= 1, the size of the data set.
     batch_size : int, optional
@@ -206,7 +206,7 @@ def batches(participation: Participation, examples: int, batch_size: int | None 
 
 
 def check_not_sampled(participation: Participation) -> None:
-    """Refuse noise of sampled batches to a loop that makes its batches itself: nothing keeps its promise there."""
+    """Refuse noise of sampled batches to a loop that makes its batches itself: nothing makes them sampled there."""
     if participation.sampled:
         raise ValueError(
             f"participation must not be sampled in a loop that makes its own batches, got {participation!r}: sampled "
@@ -216,7 +216,7 @@ def check_not_sampled(participation: Participation) -> None:
 
 
 def check_kept(given: AnyBatches | None, promise: Participation) -> None:
-    """Refuse batches of a run, or a loop that makes its own (None), that do not keep the promise of its noise."""
+    """Refuse batches of a run, or a loop that makes its own (None), that its noise does not cover."""
     drawn = isinstance(given, SampledBatches)
     if given is not None and not drawn:
         checks.instance("batches", given, Batches)

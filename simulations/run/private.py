@@ -70,70 +70,73 @@ class PrivateRun(Guarded):
 
     Parameters
     ----------
-    budget
+    budget : Budget
         The privacy budget of the whole run, with the clipping norm.  The standard deviation of the independent noise
         must lie in [1e-30, 1e30], because noise is float32.
-    participation
+    participation : Participation
         The steps of each example.  For a sampled kind the accountant uses the sampling; of any other random order the
         worst case counts (``participation.worst``).
-    mechanism
+    mechanism : Mechanism or callable
         The noise; a product with a long memory is replaced by rational noise (``program.mechanism``).  Or a function
         ``(participation, budget) -> Mechanism``, such as ``cn.default_noise``, which is called once, for a new run.
         The folder keeps its result, and a resumed run takes the stored noise and calls nothing.
-    size
+    size : int
         Number of parameters of the model, over all arrays.
-    batches
+    batches : Batches or SampledBatches, optional
         The examples of each step, whose participation must be covered by ``participation``; None for a loop that
         makes its batches itself and keeps to it.  Under a sampled participation those of
         ``cn.batches(participation, examples)`` for exactly this one, which the run draws from its own secret.
-    folder
+    folder : path or Folder, optional
         Where the run is kept, a path or a ``Folder``: the same command then starts the run or resumes it.  None
         for a run that ends with the process.
-    carry
+    carry : Carry, optional
         Content of checkpoints besides the noise, usually the model and its optimizer: ``save()`` returns arrays by
         their names, and ``load(arrays)`` restores them.  It is called between two steps.
-    settings
+    settings : dict, optional
         Further facts that a restart must repeat, such as signs of the data: values of JSON types by
         their names.  A message shows two that differ, but not those whose name ends with "digest".
-    asked
+    asked : str, optional
         A digest of the arguments of the search that found the mechanism, such as ``design.asked``.  A restart with the
         same one uses the mechanism in the folder, because a search may find other last digits on another
         processor.  None for a mechanism that is compared bit for bit.
-    dtype
+    dtype : {"float64", "float32"}, optional
         ``"float32"`` or ``"float64"`` for the memory of the noise; None for the shorter that is proved to do.
-    threads
+    threads : int, optional
         How many threads make the noise; None for one a core.
-    memory
+    memory : {"ring", "replay"}, default "ring"
         ``"replay"`` for ``FiniteNoise`` that makes its last draws again at each step, and keeps none of them.
-    prefetch
+    prefetch : bool, default False
         Whether the independent draw of the next step is made while the caller computes gradients, in the memory of one
         more vector.  With a folder its steps must be noted ahead, ``Folder(…, ahead=2)`` or more.
-    maker
+    maker : callable, optional
         What makes the noise, a ``NoiseMaker``, for other devices than the host: ``torch_noise.TorchNoise`` and
         ``jax_noise.JaxNoise`` with their device.
-    ranks
+    ranks : Ranks, optional
         The processes of the run, such as ``corrnoise.torch.Group``, which make the same calls: each adds the noise of
         its own coordinates.  None for one process.
-    sums
+    sums : {"float32", "exact"}, default "float32"
         ``"exact"`` for sums that are integers on the grid of the run (``run.grid``), whose sensitivity is exactly the
         clip norm; ``"float32"`` for sums of floats, whose rounding errors a margin of the clip norm covers.
-    release
+    release : {"float", "grid"}, default "float"
         ``"grid"`` for noisy sums on the grid of exact sums, which are post-processing of the Gaussian mechanism;
         ``"float"`` for sums of floats, where this is true for real numbers only.
 
     Raises
     ------
-    ValueError, TypeError
-        An argument is out of its range, the mechanism or the batches do not fit the participation, the sensitivity is
-        not bounded, or the folder is damaged, outdated, a copy, or has a run with other settings.
+    ValueError
+        If an argument is out of its range, the mechanism or the batches do not fit the participation, the sensitivity
+        is not bounded, or the folder is damaged, outdated, a copy, or has a run with other settings.
+    TypeError
+        If an argument has another type.
     BlockingIOError
         Another run uses the folder.
 
     Examples
     --------
-    >>> from corrnoise.theory.mechanisms.product import NuFTRL
-    >>> epochs = Participation.fixed_epochs(20, epochs=2)
-    >>> run = PrivateRun(Budget(epsilon=2.0, delta=1e-6), epochs, NuFTRL(0.05), 3)
+    >>> import numpy as np
+    >>> import corrnoise as cn
+    >>> epochs = cn.Participation.fixed_epochs(20, epochs=2)
+    >>> run = cn.PrivateRun(cn.Budget(epsilon=2.0, delta=1e-6), epochs, cn.mechanisms.NuFTRL(0.05), 3)
     >>> model = np.zeros(3)
     >>> for step in run:
     ...     total = np.zeros(3)  # the sum of the clipped gradients of the examples of the step
@@ -352,14 +355,23 @@ class PrivateRun(Guarded):
 
         Parameters
         ----------
-        purpose
+        purpose : str
             A name, which has a number of its own in each step and process.
+
+        Returns
+        -------
+        int
         """
         place = (number.to_bytes(8, "little") for number in (self._position, self._ranks.rank))
         return int.from_bytes(draws.derived(self._secret, b"loop", purpose.encode(), *place, size=8), "little")
 
     def report(self) -> dict[str, Any]:
-        """The guarantee of the run and its costs, values of JSON types by their names."""
+        """The guarantee of the run and its costs, values of JSON types by their names.
+
+        Returns
+        -------
+        dict
+        """
         budget, grid = self._budget, self.grid
         private = {name: value for name, value in budget.arguments().items() if value is not None}
         return {
@@ -381,8 +393,12 @@ class PrivateRun(Guarded):
 
         Parameters
         ----------
-        delta
+        delta : float
             In (0, 1).
+
+        Returns
+        -------
+        float
         """
         if not self.participation.sampled:
             return self._budget.epsilon_at(delta)
@@ -395,7 +411,12 @@ class PrivateRun(Guarded):
         return min(max(ends), worst)
 
     def in_words(self) -> str:
-        """The guarantee of the run, in sentences."""
+        """The guarantee of the run, in sentences.
+
+        Returns
+        -------
+        str
+        """
         length = "any number of" if self.steps is None else f"all {self.steps}"
         privacy = (
             f"({self._budget.epsilon}, {self._budget.delta})-DP by the accountant of their sampling"
@@ -475,6 +496,10 @@ class PrivateRun(Guarded):
     def next_batch(self) -> Any:
         """The batch of the next step, whose noise is then to be made; the number of the step without batches.
 
+        Returns
+        -------
+        array of int or int
+
         Raises
         ------
         RuntimeError
@@ -508,11 +533,15 @@ class PrivateRun(Guarded):
 
         Parameters
         ----------
-        total
+        total : array
             The sum over the batch that was handed out last, shape (size,), of float32 or float64, or of the integers of
             ``run.grid``; its coordinates of this process, where there are several.
-        examples
+        examples : int, optional
             The number of examples in it, where the run has no batches: then its norm is checked, too.
+
+        Returns
+        -------
+        array
 
         Raises
         ------

@@ -15,7 +15,7 @@ Told = TypeVar("Told")
 
 
 class Ranks(Protocol):
-    """The processes of a run, in each of them.  All call the same functions in the same order.
+    """The processes of a run, an object in each process.  All call the same functions in the same order.
 
     Attributes
     ----------

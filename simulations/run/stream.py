@@ -37,7 +37,7 @@ class Stream(Guarded, Iterator[NDArray[Any]]):
     shape : int or tuple of int
         Shape of one array of noise, an int or a tuple; ``()`` for scalars.
     budget : Budget, optional
-        What the run may spend: the noise is then to be added to the sums of clipped gradients.  None for unit noise,
+        The privacy budget: the noise is then to be added to the sums of clipped gradients.  None for unit noise,
         which covers nothing, for simulations.
     rng : int, SeedSequence or Generator, optional
         An integer >= 0 or a ``SeedSequence`` for the same noise again, without a budget alone; a ``Generator``, which
@@ -60,7 +60,7 @@ class Stream(Guarded, Iterator[NDArray[Any]]):
     Notes
     -----
     Step t takes its draws as one ``rng.standard_normal(shape)``, so that streams of one seed see the same draws.  The
-    form ``"transform"`` draws all of them at its first step.  Arrays have the type of the program.
+    form ``"transform"`` makes all draws at its first step.  Arrays have the type of the program.
 
     Examples
     --------

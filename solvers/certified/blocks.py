@@ -1,8 +1,8 @@
 """Blocks of steps as linear systems, joined in linear time: all compiled code of the floors of long runs.
 
-A block of a recursion (``theory.recursion``) has q inputs, each a way in which noise enters its steps.  It is given,
-for each group, by Φ of shape (m, m) and Γ of shape (m, q), with which its last state is Φ v + Γ y, and by the Gram
-matrix Q of what it shows, shape (m + q, m + q): the sum of the squared errors of its steps is (v, y)ᵀ Q (v, y).
+A block of a recursion (``theory.recursion``) has q inputs, the ways of noise into its steps.  It is given,
+for each group, by Φ of shape (m, m) and Γ of shape (m, q), which give its last state Φ v + Γ y, and by the Gram
+matrix Q of its errors, shape (m + q, m + q): the sum of the squared errors of its steps is (v, y)ᵀ Q (v, y).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _add_product(left, right, product):  # type: ignore[no-untyped-def]
 
 @inlined
 def _shown_later(transition, gram, later):  # type: ignore[no-untyped-def]
-    """Fill what a state before a part shows in it and later ones, shape (c + 1, m, m), the last of which is 0."""
+    """Fill the errors of a state before a part in it and later parts, shape (c + 1, m, m), the last one 0."""
     for c in range(transition.shape[0] - 1, -1, -1):
         later[c] = gram[c, : later.shape[1], : later.shape[1]]
         ahead = np.zeros(later.shape[1:])
@@ -64,7 +64,7 @@ def _shown_later(transition, gram, later):  # type: ignore[no-untyped-def]
 
 @inlined
 def _move(transition, states, moved):  # type: ignore[no-untyped-def]
-    """Fill the states after a part, in which nothing enters."""
+    """Fill the states after a part without inputs."""
     for x in range(transition.shape[0]):
         for i in range(moved.shape[1]):
             moved[x, i] = transition[x, 0] * states[0, i]
@@ -74,9 +74,9 @@ def _move(transition, states, moved):  # type: ignore[no-untyped-def]
 
 @inlined
 def _add_responses(row, across, states, first, pivots, shares, columns):  # type: ignore[no-untyped-def]
-    """Add to the row of an input its products with earlier inputs, of which the first state explains a part.
+    """Add to the row of an input its products with earlier inputs; the first state explains a part of them.
 
-    ``across`` is what it shows times the state, ``first`` what the first state shows, after elimination, ``columns``
+    ``across`` is its errors times the state, ``first`` the errors of the first state, after elimination, ``columns``
     are the responses to the first state times those to the inputs so far; the last is filled.
     """
     m = pivots.size
@@ -101,7 +101,7 @@ def joined(
     transition, inputs, gram : array of float
         Φ, Γ, Q of the blocks; shapes (c, G, m, m), (c, G, m, q), (c, G, m + q, m + q).
     basis : array of float
-        Inputs of the joined block in those of its parts, shape (c q, p).
+        Inputs of the joined block in the inputs of its parts, shape (c q, p).
     free : bool
         Whether responses are orthogonal to all that follow from the first state; if not, the first state is 0.
 
@@ -122,7 +122,7 @@ def joined(
     columns = np.zeros((m, size))  # the responses to the first state times those to the inputs
     following = np.zeros((groups, m, m + p))  # Φ and Γ of the joined block
     shown = np.zeros((groups, m + p, m + p))
-    entering = np.zeros((m + q, m + p))  # the state before a part and its inputs, in those of the joined block
+    entering = np.zeros((m + q, m + p))  # the state before a part and its inputs, in terms of the joined block
     seen = np.zeros((m + q, m + p))
     for g in range(groups):
         _shown_later(transition[:, g], gram[:, g], later)

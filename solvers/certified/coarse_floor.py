@@ -5,7 +5,7 @@ In fixed epochs of b steps every R = ⊕_r R_r >= 0, r < b, bounds the squared e
     (tr (R^½ W R^½)^½)² / Σ_r max diag R_r
 
 (docs/certified-optimum.md).  The best R varies slowly with r, and its search takes many decompositions.  So it is found
-for a coarse run, in which m consecutive steps of an epoch are one step and W is added up over them; each class takes
+for a coarse run, where m consecutive steps of an epoch are one step and W is added up over them; each class takes
 the R_r of its coarse class.  Then one set of eigenvalues of Lᵀ W L, R = L Lᵀ, gives the bound for the run itself.  It
 holds whatever the coarse run is, which decides only how close it comes.
 """
@@ -43,7 +43,7 @@ def coarse_lower_bound(weights: Array, participation: Participation, *, coarse_s
     coarse = np.add.reduceat(np.add.reduceat(weights, first, 0), first, 1)
     epochs = Participation.fixed_epochs(used.size, period=coarse_b)
     (factors,) = fixed_epochs_bounds(workload_of_weights(coarse), epochs, tolerance=_COARSE_TOLERANCE).arrays
-    # Row i of L is that of its epoch in the factor of its class; classes do not meet.
+    # Row i of L is the row of its epoch in the factor of its class; classes do not meet.
     whole = np.zeros((n, b * k))
     for r in range(b):
         of_class = steps[r::b]

@@ -1,6 +1,6 @@
 """The best strategy of any form for fixed epochs, between two bounds.
 
-An example takes part in the steps of one class {r, r + b, …}.  The columns of C in a class may be taken orthogonal
+An example is used in the steps of one class {r, r + b, …}.  The columns of C in a class may be taken orthogonal
 without loss, and the optimum is the maximum over R = ⊕_r R_r >= 0 of
 
     (tr (R^½ G R^½)^½)² / Σ_r μ_r,    μ_r = max diag R_r,    G = AᵀA.
@@ -9,7 +9,7 @@ With R_r = L_r L_rᵀ the trace is |A L|_* = max ⟨Y, A L⟩ over ‖Y‖_2 <= 
 in turn.  The matrix X = R^{−½} (R^½ G R^½)^½ R^{−½} is also a strategy: its squared error is tr S, and its squared
 sensitivity at most the largest sum of the absolute values of a block X_rr.  Proof: docs/certified-optimum.md.
 
-For prefix sums the blocks X_rr are those of a sum of resolvents of block cyclic tridiagonal matrices, in O(b k³) each.
+For prefix sums the blocks X_rr come from a sum of resolvents of block cyclic tridiagonal matrices, in O(b k³) each.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 from corrnoise.theory.objectives.workloads import PrefixSums, Workload
 from corrnoise.theory.participation import Participation
 
-LARGEST_CERTIFIED = 2048  #: steps up to which the lower bound includes rounding errors
+LARGEST_CERTIFIED = 2048  #: the most steps with a lower bound that includes rounding errors
 _TINY_DENOMINATOR = 1e-300  # in place of 0
 _LEAST_LOGARITHM = -46.0
 
@@ -78,7 +78,7 @@ class EpochFactors(NamedTuple):
 class _Ring(NamedTuple):
     """(AᵀA)⁻¹ of prefix sums in class order, for ``ring_root``.
 
-    It is 2 on the diagonal, 1 at step 0, and −1 beside it in the order of the steps: class r is linked to class r + 1
+    It is 2 on the diagonal, 1 at step 0, and −1 next to it in the order of the steps: class r is linked to class r + 1
     in the same epoch, and the last class to class 0 in the next epoch.  Places that are no steps have a 1.
     """
 

@@ -2,13 +2,13 @@ r"""A lower bound for every strategy in a run of any length, in linear time.
 
 In fixed epochs of b steps every L with R = L Lᵀ = ⊕_r R_r, r < b, bounds the squared error from below by
 |A L|_*²/Σ_r max diag R_r (docs/certified-optimum.md).  Here R_r is the same for all steps r of a block β of the epoch,
-L = ⊕_β L_β ⊗ 1.  Let V_0 hold polynomials of low degree on each block (e, β) of each epoch e and V_1 what is orthogonal
-to them on the block, and let P be the projection of the rows of A in a block on what neither the state at its start nor
-a polynomial on it can cause.  Then
+L = ⊕_β L_β ⊗ 1.  Let V_0 hold polynomials of low degree on each block (e, β) of each epoch e and V_1 its complement,
+orthogonal to them on the block, and let P be the projection of the rows of A in a block on what neither the state at
+its start nor a polynomial on it can cause.  Then
 
     |A L|_*  >=  |A L V_0|_* + Σ_β |diag_e(T_{e,β}) L_β|_*,    T_{e,β} = |P A V_1|_* in the block (e, β).
 
-The first term is that of a short run, whose steps are the polynomials.  T is bounded in the same way: a block is made
+The first term belongs to a short run, whose steps are the polynomials.  T is bounded in the same way: a block is made
 of smaller ones, down to a few steps.  The right side is concave in R, and is maximised as in ``fixed_epochs``.  Proof:
 docs/certified-optimum.md, "Long runs".
 """
@@ -36,8 +36,8 @@ _JOINED_BLOCKS = 24  # blocks that are joined to a larger one
 _MAX_DEGREE = 12  # polynomials on a block, at most
 _SHORT_STEPS = 512  # of the short run
 _MOST_EPOCHS = 512  # with rows of their own in L
-_EXACT_STEPS = 128  # steps up to which each is a step of the short run
-_WEIGHT_SHARE = 1e-3  # share by which weights may be smaller than they are
+_EXACT_STEPS = 128  # the most steps that are all steps of the short run
+_WEIGHT_SHARE = 1e-3  # of weights that may be made smaller
 _MAX_ITERATIONS = 20
 _ROUNDING_FACTOR = 1 - 1e-7  # for the rounding errors of float64
 _CANCELLATION_SHARE = 1e-15  # share of a squared response that is left by rounding when others are taken off
@@ -70,7 +70,7 @@ def _of_parts(sizes: tuple[int, ...], count: int) -> Array:
 
 @lru_cache(maxsize=128)
 def _others(sizes: tuple[int, ...], count: int) -> Array:
-    """An orthonormal basis of what is orthogonal to the polynomials on a block."""
+    """An orthonormal basis of the complement of the polynomials on a block."""
     basis = _of_parts(sizes, count)
     return np.asarray(np.linalg.qr(basis, mode="complete")[0][:, basis.shape[1] :])
 
@@ -219,13 +219,13 @@ def long_run_lower_bound(run: Recursion, participation: Participation, *, tolera
     run : Recursion
         The objective as a linear system.
     participation : Participation
-        Who takes part when; the bound is for fixed epochs whose patterns it has.
+        The data order; the bound is for fixed epochs whose patterns it has.
     tolerance : float, default 0.002
-        Share by which another L could be better, at which the search ends.
+        The search ends when another L could be better by at most this share.
     """
     epochs = in_fixed_epochs(participation)
     n, b, k = run.steps, min(epochs.period, run.steps), epochs.count
-    together = -(-k // _MOST_EPOCHS)  # epochs in which one row of L holds: then only constants enter, once an epoch
+    together = -(-k // _MOST_EPOCHS)  # epochs that share one row of L: then only constants enter, once an epoch
     k = -(-k // together)
     count = 1 if together > 1 or n <= _EXACT_STEPS else max(1, min(_MAX_DEGREE, _SHORT_STEPS // (2 * k)))
     number = 1 if together > 1 else min(b, max(1, _SHORT_STEPS // (count * k)) if n > _EXACT_STEPS else b)

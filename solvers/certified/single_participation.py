@@ -37,8 +37,8 @@ from corrnoise.theory.numerics.inverse_square_root import PoleSum, inverse_squar
 from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 from corrnoise.theory.objectives.workloads import PrefixSums, Workload
 
-LARGEST_DECOMPOSED = 1024  #: steps of recursive workloads up to which singular values are computed in each iteration
-LARGEST_CERTIFIED = 2048  #: steps of recursive workloads up to which the lower bound includes rounding errors
+LARGEST_DECOMPOSED = 1024  #: the most steps of recursive workloads with singular values in each iteration
+LARGEST_CERTIFIED = 2048  #: the most steps of recursive workloads with a lower bound that includes rounding errors
 _MIN_TOLERANCE = 1e-15
 _LEAST_LOGARITHM = -46.0  # of a weight, relative to the largest: where a weight tends to 0, errors stay below 1e-19
 
@@ -147,7 +147,7 @@ def _lower_bound_of_matrix(matrix: Array, v: Array, u: Array) -> float:
 def single_participation_bounds(
     workload: Workload, *, objective: Objective = "mean", tolerance: float = 1e-9, max_iterations: int = 1000
 ) -> Certificate:
-    """The least error of any strategy if each example takes part once, and a strategy that attains it.
+    """The least error of any strategy if each example is used once, and a strategy that attains it.
 
     The arrays of the certificate are v, shape (steps,), and u, shape (rows,).  The lower bound is rigorous, but for
     recursive workloads of more than 2048 steps.  For prefix sums ``value`` is a rigorous upper bound of the optimum,

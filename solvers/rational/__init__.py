@@ -1,1 +1,1 @@
-"""Rational noise: few poles that reproduce a given noise, and what is fitted with them."""
+"""Rational noise: few poles that reproduce a given noise, and fits with them."""

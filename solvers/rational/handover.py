@@ -1,14 +1,14 @@
 """Programs that other libraries run, and whether they hold in an arithmetic.
 
 A form is a set of numbers together with the recurrence that runs them (``theory.mechanisms.program``).  Its covered
-sensitivity is that of the rounded numbers, with all rounding errors of the recurrence.  It is never too small, but it
+sensitivity belongs to the rounded numbers, with all rounding errors of the recurrence.  It is never too small, but it
 may be so large that the form is useless.  So a form *holds* in a type only if
 
     γ_run² b_run(x) <= 1.03 γ² b(x)    at the rates x of the problem,
 
 where γ_run is the covered sensitivity and b_run the averaged variance of the noise that the program generates; γ and b
 belong to the noise that it stands for.  The stationary errors of quadratic problems due to privacy are sums of these
-products, so they exceed those of the noise by 3 % at most.  Otherwise the form is refused for this type, with the
+products, so they exceed the errors of the noise by 3 % at most.  Otherwise the form is refused for this type, with the
 reason.
 
 Buffers are fitted to noise with as many poles as hold in both types.  If none hold in both, they are fitted for
@@ -37,8 +37,8 @@ from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.rounding import DTYPES, Dtype
 from corrnoise.theory.participation import Participation
 
-LONGEST_SCALED = 2048  #: steps up to which noise with a factor for each step is handed over under min-sep
-LARGEST_INCREASE = 0.03  #: largest relative increase of errors due to privacy for which a form holds
+LONGEST_SCALED = 2048  #: the most steps of noise with a factor for each step under min-sep
+LARGEST_INCREASE = 0.03  #: largest relative increase of errors due to privacy of a form that holds
 _FIT_TOLERANCES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of fits, in descending order of the number of poles
 _COMPARED_STEPS = 20_000  # steps of the recurrence that are run and compared
 _MAX_DISTANCE = 1e-3  # relative, in the 2-norm, of the coefficients that are run from the coefficients of the form
@@ -50,7 +50,7 @@ _MIN_RATE = 0.1  # the smallest rate that is compared, in units of 1/T
 
 
 def compared_rates(participation: Participation, rates: ArrayLike | None = None) -> Array:
-    """The rates x = ηλ in (0, 2) at which a form is compared with the noise, between the ends of ``rates``, shape (n,).
+    """The rates x = ηλ in (0, 2) that compare a form with the noise, between the ends of ``rates``, shape (n,).
 
     Rates far below 1/T are left out, because a run of T steps averages over T steps at most.  Where those of the
     problem are not known they reach up to 1.
@@ -168,7 +168,7 @@ def noise_as_run(noise: BufferNoise, independent: ArrayLike, dtype: Dtype) -> Ar
 
 
 def _distance(made: BufferNoise, dtype: Dtype) -> float:
-    """The relative distance of the coefficients that the recurrence makes from those of the noise."""
+    """The relative distance of the coefficients of the recurrence from the coefficients of the noise."""
     impulse = np.zeros(_COMPARED_STEPS)
     impulse[0] = 1.0
     exact = made.coefficients(_COMPARED_STEPS)
@@ -181,7 +181,7 @@ def _distance(made: BufferNoise, dtype: Dtype) -> float:
 def fitted_buffers(
     mechanism: Mechanism, participation: Participation, *, rates: ArrayLike | None = None, tolerance: float = 1e-6
 ) -> Mechanism | None:
-    """Buffers of the most accurate fit that holds in both types, or else in float64; None where there is none.
+    """Buffers of the most accurate fit that holds in both types, or else in float64; None without one.
 
     The noise is Toeplitz noise, or Toeplitz noise with scales, which the fit keeps.  Rational noise is tried as it is
     first.
@@ -211,7 +211,7 @@ def fitted_buffers(
 
 
 def _by_spectrum(noise: ToeplitzNoise) -> ToeplitzNoise:
-    """Noise that runs by its cepstrum, −Σ_k e_k r_kⁿ/n for poles, so that it is fitted anew; other noise as it is."""
+    """Noise that runs by its cepstrum, −Σ_k e_k r_kⁿ/n for poles, so that it is fitted again; other noise as it is."""
     if isinstance(noise, FiniteNoise):
         cepstrum = 2 * np.fft.irfft(np.log(np.abs(np.fft.rfft(noise.values / noise.values[0], 4 * _MAX_COEFFICIENTS))))
         resolved = np.abs(cepstrum[_MAX_COEFFICIENTS // 2 : _MAX_COEFFICIENTS]).max() < 1e-15

@@ -130,7 +130,7 @@ def minimise_strongly_convex_bound(
 
 
 def _programs(slow: float, fast: float, criterion: Criterion) -> Iterator[MultiplierProgram]:
-    """The programs to try, one after the other, until one of them gives noise."""
+    """The programs to try, one after the other, until one gives noise."""
     edges = graded_edges(slow, fast)
     for panels in (edges, halved(edges)):
         for clearance in _POLE_CLEARANCES:

@@ -46,7 +46,7 @@ METHODS: tuple[Method, ...] = get_args(Method)
 _GRID_ERROR = 1e-6  # largest relative difference of the mean on the search grid from the proved one
 _REFINED_ERROR = 1e-8  # the same after the grid is refined
 _MAX_GRIDS = 4  # grids that are tried
-_MIN_DECREASE = 1e-4  # least relative decrease per weight for which kernels are added
+_MIN_DECREASE = 1e-4  # least relative decrease per weight that adds kernels
 _MAX_KERNELS = 24  # most kernels added at once
 _MOST_ADDITIONS = 4
 
@@ -106,7 +106,7 @@ def strongly_convex_certificate(
     time.
 
     Theorem 3.1 of Choquette-Choo et al., arXiv 2310.06771, corrected.  The paper prints a multiplier with positive
-    off-diagonal coefficients, for which the theorem is false (counterexamples in ``docs/strongly-convex-bound.md``).
+    off-diagonal coefficients, where the theorem is false (counterexamples in ``docs/strongly-convex-bound.md``).
     Its constant is 4 times this one for the privacy noise and 2 d times for the gradient noise, and it lacks 1/η².
 
     Parameters
@@ -260,7 +260,7 @@ def _search(problem: StronglyConvex, drive: Drive, criterion: Criterion) -> _Pro
 
 
 def _regridded(edges: Array, found: _ProvedMultiplier, drive: Drive) -> Array:
-    """Halve the panels on which the quadrature of the search does not reproduce the proved mean of drive × gain."""
+    """Halve the panels where the quadrature of the search does not reproduce the proved mean of drive × gain."""
     proof = found.proof
     below = np.append(0.0, np.cumsum(proof.parts))
     edges = np.unique(np.concatenate([edges, proof.edges[[0, -1]]]))

@@ -45,7 +45,7 @@ class ConeProgramError(ArithmeticError):
 
 
 def uniform_frequencies(count: int) -> tuple[Array, Array]:
-    """The frequencies 2πj/count folded into [0, π], ends included, and the weights that average over all of them."""
+    """The frequencies 2πj/count folded into [0, π], ends included, and the weights of their average."""
     frequencies = np.linspace(0.0, math.pi, count // 2 + 1)
     weights = np.full(count // 2 + 1, 2 / count)
     weights[[0, -1]] = 1 / count

@@ -4,7 +4,7 @@ Drive d σ² |B(ω)|² + σ_sgd² and gain ξ(ω) continue analytically to compl
 [0, π] the slack u has no zero and both are bounded, which gives a proved error of Gauss's rule
 (``theory.numerics.quadrature``).  Panels are halved until the slack does not fall below half of its value at the
 middle, and the proved error is below 1e-12 of the panel's share of the mean.  ``docs/strongly-convex-bound.md`` has the
-bounds, and what the proof assumes of arithmetic.  It does not depend on how the multiplier was found.
+bounds, and the assumptions of the proof on arithmetic.  It does not depend on how the multiplier was found.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 _PANEL_ERROR = 1e-12  # largest proved error of a panel, relative to its part of the mean
 _MOST_PANELS = 2**15
 _MIN_WIDTH = 2.0**-40  # least width of a panel, relative to its place; rounding would move the nodes of narrower ones
-_FLAT_WIDTH = 1e-9  # width, relative to ημ or 2 − ηL, on which the gain is flat beside a singularity of the drive
+_FLAT_WIDTH = 1e-9  # relative to ημ or 2 − ηL: the gain is flat so near to a singularity of the drive
 _NEAR_PI = 1e-10  # least distance of the panels from π, because their nodes are rounded
 
 
@@ -60,8 +60,8 @@ class Proof:
     mean: float  #: of drive × gain, by Gauss's rule, to rounding
     quadrature_error: float  #: proved bound of the error of the rule
     rounding_error: float  #: proved bound of all rounding errors
-    least_slack: float  #: positive lower bound of the slack over all frequencies; −inf where there is none
-    edges: Array  #: of the panels, ascending; without the parts beside singular ends
+    least_slack: float  #: positive lower bound of the slack over all frequencies; −inf without one
+    edges: Array  #: of the panels, ascending; without the parts next to singular ends
     parts: Array  #: of ``mean``, panel by panel
 
     @property
@@ -130,9 +130,9 @@ def _integrated(multiplier: Multiplier, drive: Drive, edges: Array, largest: Arr
 
 
 def _without_ends(multiplier: Multiplier, drive: Drive, edges: Array) -> tuple[Array, float, float]:
-    """The edges without the ends at which the drive is singular, the mean there, and the least slack there.
+    """The edges without the ends where the drive is singular, the mean there, and the least slack there.
 
-    The mean is an upper bound, from the integral of the singularity and the largest gain beside it.
+    The mean is an upper bound, from the integral of the singularity and the largest gain next to it.
     """
     near_zero, near_pi = drive.spectrum.singular_ends
     flat = _FLAT_WIDTH * min(multiplier.slow, 2 - multiplier.fast)

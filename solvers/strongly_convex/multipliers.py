@@ -30,7 +30,7 @@ _START_POWERS = (1, 4, 16)
 _MORE_POWERS = (1, 2, 4, 8, 16)
 _LARGEST_GAP = 0.9
 _BLOCK_FREQUENCIES = 2**10  # frequencies that are treated at once
-_MAX_CHANGE = 0.9  # largest relative change of a denominator for which a bound is given
+_MAX_CHANGE = 0.9  # largest relative change of a denominator with a bound
 
 
 def _power(x: Array, n: int) -> Array:
@@ -43,7 +43,7 @@ def _power(x: Array, n: int) -> Array:
 class Kernels(Record):
     """Lag distributions; all fields have shape (n,).
 
-    ``shifts`` (>= 1), ``steps``, ``gaps`` (0 < g <= 1) and ``powers`` are those of the formula, ``sides`` is 1, or −1
+    ``shifts`` (>= 1), ``steps``, ``gaps`` (0 < g <= 1) and ``powers`` are as in the formula, ``sides`` is 1, or −1
     for the mirror image (lags into the future).
     """
 

@@ -178,9 +178,9 @@ def _divides(batches: Sequence[np.ndarray]) -> float:
     ("loop", "verdict", "cause"),
     [
         (lambda b: sums(b)[1:], "could not be audited", r"returned the shape (23, 300), not (24, 300) (run 1)"),
-        (lambda b: None, "could not be audited", "returned what is no array of numbers: an array of object"),
-        (lambda b: [[1.0], [1.0, 2.0]], "could not be audited", "returned what is no array of numbers"),
-        (lambda b: "nothing", "could not be audited", "returned what is no array of numbers"),
+        (lambda b: None, "could not be audited", "did not return an array of numbers: an array of object"),
+        (lambda b: [[1.0], [1.0, 2.0]], "could not be audited", "did not return an array of numbers"),
+        (lambda b: "nothing", "could not be audited", "did not return an array of numbers"),
         (_divides, "could not be audited", "raised ZeroDivisionError: division by zero (test_audit.py, line"),
         (_nan, "not private as claimed", "a release is not finite (run 1)"),
         (lambda b: sums(b) * 0, "not private as claimed", "the loop adds no noise"),

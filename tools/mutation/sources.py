@@ -25,7 +25,7 @@ _ROUNDOFF_NAMES = {"UNIT_ROUNDOFF", "_DOUBLE_DOUBLE_UNIT"}
 
 @dataclass(frozen=True)
 class Mutant:
-    """A file of which the bytes from ``start`` to ``end`` are replaced; ``before`` and ``after`` show the line."""
+    """A file whose bytes from ``start`` to ``end`` are replaced; ``before`` and ``after`` show the line."""
 
     module: str
     kind: str
@@ -152,7 +152,7 @@ Found = TypeVar("Found", bound=_Kind)
 
 
 def in_turn(found: Sequence[Found], most: int, shuffle: Callable[[list[Found]], None]) -> list[Found]:
-    """At most ``most`` mutants, taken in turn from those of each kind, the last of each shuffled list first."""
+    """At most ``most`` mutants, taken in turn from each kind, the last of each shuffled list first."""
     kinds: dict[str, list[Found]] = {}
     for mutant in found:
         kinds.setdefault(mutant.kind, []).append(mutant)
@@ -165,7 +165,7 @@ def in_turn(found: Sequence[Found], most: int, shuffle: Callable[[list[Found]], 
 
 
 def sample(found: Sequence[Mutant], size: int, seed: int) -> list[Mutant]:
-    """A seeded sample in which all kinds of changes have equal parts.
+    """A seeded sample with equal parts of all kinds of changes.
 
     The order is that of hashes, so that a change of one module leaves most of the sample as it was.
     """

@@ -1,8 +1,8 @@
 """The data sets of the shuffled-gradient experiments, and bundled stand-ins of the same shape.
 
 A data set is split into private and public records that are unlike each other: another class, another group, a
-rotation.  Those of the paper come from OpenML, and only on request (``download=True``).  Stand-ins are made from data
-that scikit-learn carries, and say so in their names.
+rotation.  The data sets of the paper come from OpenML, and only on request (``download=True``).  Stand-ins are made
+from data that scikit-learn carries, and say so in their names.
 
 Source: Jiang, Sharma, Wu and Joshi, 2026: Section 6, Appendix H.2.
 """
@@ -47,7 +47,7 @@ class Split:
 
     @property
     def stand_in_for(self) -> str:
-        """The paper's data sets that it takes the place of; empty if it is one of them."""
+        """The paper's data sets that it takes the place of; empty for a data set of the paper."""
         return ", ".join(name for name, split in SPLITS.items() if DATA_SETS[split.data].stand_in == self.data)
 
     def smoothness(self, task: Task) -> float:

@@ -82,7 +82,7 @@ class Experiment(Record):
 
 @dataclass(frozen=True)
 class Setting:
-    """The settings that experiments vary beside the algorithm, its budget and the data."""
+    """The settings that experiments vary besides the algorithm, its budget and the data."""
 
     order: str = "reshuffled"  #: of the private records, one of ``ORDERS``
     private_share: float = 0.5  #: p, the share of private steps, for the algorithms that use both kinds

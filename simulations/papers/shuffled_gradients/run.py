@@ -1,7 +1,7 @@
 """Shuffled gradient runs: incremental (given order), shuffle-once and random reshuffling, private and public records.
 
 ``shuffled_run`` simulates a ``ShuffledGradients`` with the noise that its accountants ask for, and refuses records that
-do not meet what it states.  ``trajectory`` is the algorithm alone, for studies of convergence.
+do not meet its statements.  ``trajectory`` is the algorithm alone, for studies of convergence.
 
 A run follows ``theory.papers.shuffled_gradients.schedules``: in epoch k the first n_k steps use private records in the
 order π (the given one, one random permutation for all epochs, or a fresh one each), the others public ones in their own
@@ -102,8 +102,8 @@ class SimulatedRun(Record):
 
     #: x at the starts of the epochs and at the end, shape (K + 1, d): for study only, unless they are released
     iterates: Array
-    #: what the accountants of the run cover: the last iterate, shape (d,), or the iterates of all epochs, shape (K + 1,
-    #: d)
+    # : the iterates that the accountants of the run cover: the last one, shape (d,), or the iterates of all epochs,
+    # shape (K + 1, : d)
     released: Array
 
 
@@ -125,7 +125,7 @@ def shuffled_run(
     task : {"classification", "regression"}
         Losses, regulariser and records; as many private ones as the run has samples.
     run : ShuffledGradients
-        The run, with the facts on which its privacy rests.
+        The run, with the facts that its privacy rests on.
     noise_multiplier : float, optional
         z >= 0; None for ``run.noise_multiplier()``, which keeps to the budget.  With 0 nothing is private.
     start : array of float, optional
@@ -165,7 +165,7 @@ def shuffled_run(
 
 
 def _require_admissible_records(task: Task, run: ShuffledGradients, bound: float) -> None:
-    """Refuse losses, records and regularisers that are not what the run states."""
+    """Refuse losses, records and regularisers that contradict the run."""
     if type(task.loss) is not LinearLoss:  # whose constants follow from its link, which is all that the kernels take
         raise ValueError(f"loss must be a LinearLoss itself, got {type(task.loss).__name__}, which may state others")
     largest = task.largest_smoothness()
@@ -204,7 +204,7 @@ def trajectory(
     start: Array | None = None,
     rng: int | np.random.SeedSequence | np.random.Generator | None = None,
 ) -> Array:
-    """The iterates of the algorithm at the starts of the epochs and at the end, with any noise: no promise of privacy.
+    """The iterates of the algorithm at the starts of the epochs and at the end, with any noise, without privacy.
 
     Returns the shape (K + 1, d).  There are as many private records as the schedule has steps an epoch.  Their order is
     ``fixed_epochs`` (incremental gradients in the order of the records), the same with ``secret=True`` (one

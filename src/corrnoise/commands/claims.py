@@ -36,7 +36,7 @@ def _evidence(text: str) -> str:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare the arguments that select claims, and those that say how they are checked."""
+    """Declare the arguments that select claims, and the arguments of their checks."""
     parser.add_argument(
         "names",
         metavar="PAPER|CLAIM",
@@ -92,7 +92,7 @@ def selected(arguments: Namespace) -> tuple[ListedClaim, ...]:
 def checked(chosen: Sequence[ListedClaim], arguments: Namespace) -> list[Outcome]:
     """The outcomes of the checks, in the order of the claims; a bar shows the progress.
 
-    What the claims rest on is checked too, and a foundation that is not as recorded shows in their outcomes.
+    The foundations of the claims are checked too, and a foundation that is not as recorded shows in their outcomes.
     """
     from corrnoise.paper_checks import papers
     from corrnoise.paper_checks.machinery import running

@@ -15,7 +15,7 @@ PATIENCE = 60.0  #: seconds for it and its first worker to say more
 
 
 def require_scheduler(address: str) -> None:
-    """Refuse an address at which nothing takes a connection, or nothing that greets as schedulers do.
+    """Refuse an address where nothing takes a connection, or nothing that greets as schedulers do.
 
     OSError says why.
     """
@@ -24,7 +24,7 @@ def require_scheduler(address: str) -> None:
         return
     try:
         host, port = place.hostname, place.port
-    except ValueError:  # of a port that is no number
+    except ValueError:  # of a port that is not a number
         host, port = None, None
     if not host or not port:
         raise OSError(f"cluster must be an address such as 'tcp://10.0.0.1:8786', got {address!r}")

@@ -1,4 +1,4 @@
-"""Records as plain data, and a container that gives back, bit for bit, what was saved.
+"""Records as plain data, and a container that restores saved objects bit for bit.
 
 ``plain`` turns numbers, arrays and records into JSON types, for texts that people and other programs read and for keys
 (``digest``).  It forgets types: arrays and tuples become lists, and numbers that are not finite become strings.
@@ -10,7 +10,7 @@ Things
     tuples, mappings with strings as keys; and records.  All of these may be nested up to eight levels.  They come back
     with the same types and bits, except that NumPy scalars come back as Python's numbers, mappings as dicts, and arrays
     contiguous, in the byte order of the machine.  NaN is refused, in numbers and in arrays: it stands for a result that
-    is missing, for which there is None.
+    is missing, which gives None.
 
 Records
     A record is an object with a method ``arguments()`` that returns the arguments which make it again, or a dataclass
@@ -18,7 +18,7 @@ Records
     that a file may hold, by name (``by_name``); floors above pass it in.  A record of another class is refused when it
     is saved, and an unknown name when it is loaded.  Only constructors of ``kinds`` are called, and they check their
     arguments: a number that privacy rests on is computed from the record that was loaded, never read from the file.
-    Numbers for other programs can be saved beside it, as in ``{"design": design, "stated": {…}}``, and compared.
+    Numbers for other programs can be saved next to it, as in ``{"design": design, "stated": {…}}``, and compared.
 
 Files
     The name ends with ``.json`` or ``.npz``.  Both hold the same JSON text: ``format``, ``version`` (of the program
@@ -78,7 +78,7 @@ _IN_ARCHIVE = "{}"  # in place of a comment
 
 
 def by_name(*kinds: type) -> dict[str, type]:
-    """The classes ``kinds`` by the names under which their objects are written."""
+    """The classes ``kinds`` by the names of their written objects."""
     found = {kind.__name__: kind for kind in kinds}
     if len(found) < len(kinds):
         raise ValueError(f"kinds must have different names, got {', '.join(kind.__name__ for kind in kinds)}")
@@ -88,7 +88,7 @@ def by_name(*kinds: type) -> dict[str, type]:
 def plain(value: Any) -> Any:
     """Return ``value`` as JSON types, a record as a mapping of its arguments, with its class under ``"kind"``.
 
-    Numbers are written without loss.  Those that are not finite are the strings ``"inf"``, ``"-inf"`` and ``"nan"``,
+    Numbers are written without loss.  Infinities and nan are the strings ``"inf"``, ``"-inf"`` and ``"nan"``,
     which ``float`` understands.
 
     Raises
@@ -178,7 +178,7 @@ def packed(
 ) -> bytes:
     """The bytes of a file of ``save``: those of ``.json`` if they are ``text_only``, or else those of ``.npz``.
 
-    ``name`` says in errors what was to be saved.
+    ``name`` names the saved object in errors.
     """
     members: dict[str, bytes] | None = None if text_only else {}
     try:
