@@ -13,7 +13,7 @@ from benchmarks.timing import Side
 from corrnoise.simulations.adapters import torch_normals
 from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.engines import streaming
-from corrnoise.simulations.run.noise import ModelNoise
+from corrnoise.simulations.run.model_noise import ModelNoise
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL

@@ -9,7 +9,7 @@ PAPER = Paper(
     "Cancellation",
     authors="Reshef, Levy",
     package=__package__,
-    modules=("gradients", "privacy", "noise", "appendix_a", "convergence"),
+    modules=("gradients", "privacy_claims", "lemmas_on_noise", "appendix_a", "convergence"),
     no_claims={
         **dict.fromkeys(
             numbered("Algorithm", "1", "2"),

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from corrnoise.simulations.run.engines import Memory, engine, step_scale
-from corrnoise.simulations.run.noise import ModelNoise, NoiseMaker
+from corrnoise.simulations.run.model_noise import ModelNoise, NoiseMaker
 from corrnoise.simulations.run.spans import checked
 from corrnoise.simulations.run.sums import Grid, check_farthest
 from corrnoise.theory.mechanisms.program import Form, Program

@@ -42,7 +42,7 @@ from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.federation.messages import Presence
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder
-from corrnoise.simulations.run.noise import deviation
+from corrnoise.simulations.run.model_noise import deviation
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.sums import MARGIN, Grid, add_truncated
 from corrnoise.solvers.default import default_noise

@@ -24,8 +24,7 @@ from corrnoise.simulations.auditing.loops import EndedError, Pool, released
 from corrnoise.simulations.auditing.plan import AuditPlan, Whitening
 from corrnoise.simulations.auditing.statistics import about_noise
 from corrnoise.theory.auditing import canaries as seen
-from corrnoise.theory.auditing import noise as idle_noise
-from corrnoise.theory.auditing import sampling
+from corrnoise.theory.auditing import noise_tests, sampling
 from corrnoise.theory.auditing.evidence import Evidence, evidence
 from corrnoise.theory.auditing.findings import SAMPLED_TESTS
 from corrnoise.theory.numerics.checks import Array
@@ -186,9 +185,9 @@ def _few(
         idle[run] = raw[:, layout.canaries :]
         scores[run] = (filters * whitening(layout.scores(raw[:, : layout.canaries])[:, :steps])).sum(axis=0)
     noise = seen.spread(whitening.of_runs(idle).reshape(runs * steps, -1))
-    below, above = idle_noise.variance(noise.freedom * noise.size**2, noise.freedom)
+    below, above = noise_tests.variance(noise.freedom * noise.size**2, noise.freedom)
     found["variance of lone runs, below"], found["variance of lone runs, above"] = below, above
-    found["noise of a step of few examples, near 0"] = idle_noise.step_without_noise(idle, whitening.covariance)
+    found["noise of a step of few examples, near 0"] = noise_tests.step_without_noise(idle, whitening.covariance)
     paired = np.array([pool.canary >= 0 for pool in pools])
     apart = np.broadcast_to(strengths, coins.shape)[paired & ~coins]
     if apart.size:

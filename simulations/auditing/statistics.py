@@ -12,7 +12,7 @@ from corrnoise.simulations.auditing.layout import AuditLayout
 from corrnoise.simulations.auditing.lone import Lone
 from corrnoise.simulations.auditing.plan import AuditPlan, Whitening
 from corrnoise.theory.auditing import canaries as seen
-from corrnoise.theory.auditing import noise as idle_noise
+from corrnoise.theory.auditing import noise_tests
 from corrnoise.theory.auditing.epsilon import epsilon_lower_bound, one_run_epsilon_lower_bound
 from corrnoise.theory.auditing.evidence import Evidence
 from corrnoise.theory.auditing.findings import TESTS
@@ -45,7 +45,7 @@ def evidence(
         filters.learned(seen_white, quiet, found, lower)
         if lone is not None:
             noise = seen.spread(lone.idle)
-            both = idle_noise.variance(noise.freedom * noise.size**2, noise.freedom)
+            both = noise_tests.variance(noise.freedom * noise.size**2, noise.freedom)
             found["variance of lone runs, below"], found["variance of lone runs, above"] = both
             found["lone pairs"] = seen.separation(lone.inside, lone.outside, noise, plan.mu)
             lower.append(seen.separation_lower_bound(lone.inside, lone.outside, noise, level / len(TESTS)))
@@ -60,7 +60,7 @@ def about_noise(
     runs, steps, size = white.shape
     canaries = layout.canaries
     quiet = white[:, :, canaries:]
-    yield "noise of all coordinates, near 0", (first := idle_noise.no_noise(quiet))
+    yield "noise of all coordinates, near 0", (first := noise_tests.no_noise(quiet))
     mean_square = min(1.0, first.statistic)
     if first.p <= 1e-300:
         return
@@ -77,58 +77,58 @@ def about_noise(
         energies, freedom, places = energies[canaries:], freedom[canaries:], layout.idle_places
     yield (
         "noise of a coordinate, below a tenth",
-        idle_noise.least_coordinate(energies, freedom, mean_square, places, absent=True),
+        noise_tests.least_coordinate(energies, freedom, mean_square, places, absent=True),
     )
     across = _coordinates_of(direction)
     rotated = np.tensordot(across, white, axes=(0, 1)).transpose(1, 0, 2).reshape(-1, size)
     columns, columns_places = (flat, layout.idle_places) if plan.sampled else (rotated, layout.place)
-    yield "difference of two coordinates, near 0", idle_noise.shared_noise(columns, mean_square, columns_places)
-    yield "noise of a step, near 0", idle_noise.step_without_noise(idle_raw, whitening.covariance)
-    yield "difference of two steps, near 0", idle_noise.repeated_step(idle_raw, whitening.covariance)
-    centre = idle_noise.centred(quiet)
-    factors = idle_noise.bartlett(centre)
-    yield "noise of a step given others, near 0", idle_noise.singular(factors, runs * (plan.idle - 1), mean_square)
+    yield "difference of two coordinates, near 0", noise_tests.shared_noise(columns, mean_square, columns_places)
+    yield "noise of a step, near 0", noise_tests.step_without_noise(idle_raw, whitening.covariance)
+    yield "difference of two steps, near 0", noise_tests.repeated_step(idle_raw, whitening.covariance)
+    centre = noise_tests.centred(quiet)
+    factors = noise_tests.bartlett(centre)
+    yield "noise of a step given others, near 0", noise_tests.singular(factors, runs * (plan.idle - 1), mean_square)
     yield (
         "difference of two steps of all runs, near 0",
-        idle_noise.used_again((idle_raw, quiet), np.sqrt(np.diag(whitening.covariance))),
+        noise_tests.used_again((idle_raw, quiet), np.sqrt(np.diag(whitening.covariance))),
     )
     if runs > 1:
-        again, related = idle_noise.repeated_runs(centre)
+        again, related = noise_tests.repeated_runs(centre)
         yield "cosine of two runs, above 1/2", again
         yield "cosine of two runs", related
     smallest = plan.scale * math.sqrt(float(np.diag(whitening.covariance).min()))
-    yield "pairs of equal values", idle_noise.equal_values(releases[:, :, canaries:], plan.grid / smallest)
-    below, above = idle_noise.variance(float((centre**2).sum()), runs * steps * (plan.idle - 1))
+    yield "pairs of equal values", noise_tests.equal_values(releases[:, :, canaries:], plan.grid / smallest)
+    below, above = noise_tests.variance(float((centre**2).sum()), runs * steps * (plan.idle - 1))
     yield "variance, below", below
     yield "variance, above", above
     yield (
         "noise of a step, for one gradient",
-        idle_noise.step_for_one_gradient(idle_raw, (plan.distance / plan.mu) ** 2),
+        noise_tests.step_for_one_gradient(idle_raw, (plan.distance / plan.mu) ** 2),
     )
     yield (
         "variance of a coordinate, below",
-        idle_noise.least_coordinate(energies, freedom, mean_square, places, absent=False),
+        noise_tests.least_coordinate(energies, freedom, mean_square, places, absent=False),
     )
 
     yield (
         "noise of a coordinate, above tenfold",
-        idle_noise.greatest_coordinate(flat, layout.idle_places, outlying=True),
+        noise_tests.greatest_coordinate(flat, layout.idle_places, outlying=True),
     )
-    yield "mean", idle_noise.offset(quiet, factors, whitening.drift)
+    yield "mean", noise_tests.offset(quiet, factors, whitening.drift)
     epochs = range(plan.who.period, plan.who.period * plan.who.count, plan.who.period)
     kinds = ("each lag", "all lags", "all pairs of steps", "largest pair of steps")
-    tested = idle_noise.correlations(factors, runs * (plan.idle - 1), {*range(1, _LAGS + 1), *epochs})
+    tested = noise_tests.correlations(factors, runs * (plan.idle - 1), {*range(1, _LAGS + 1), *epochs})
     yield from ((f"correlation, {kind}", one) for kind, one in zip(kinds, tested, strict=True))
     drift = float(np.abs(whitening.drift).sum(axis=1).max())
-    yield "distance from the normal distribution", idle_noise.normal_shape(quiet, drift)
-    below, above = idle_noise.largest_value(quiet, drift)
+    yield "distance from the normal distribution", noise_tests.normal_shape(quiet, drift)
+    below, above = noise_tests.largest_value(quiet, drift)
     yield "largest value, below", below
     yield "largest value, above", above
-    yield "shares of the steps", idle_noise.step_sizes(centre)
-    yield "variance of a step, below", idle_noise.least_step(idle_raw, whitening.covariance)
-    yield "neighbouring coordinates", idle_noise.neighbours(flat)
-    yield "cosine of two coordinates", idle_noise.largest_cosine(flat)
-    yield "variance of a coordinate, above", idle_noise.greatest_coordinate(flat, layout.idle_places, outlying=False)
+    yield "shares of the steps", noise_tests.step_sizes(centre)
+    yield "variance of a step, below", noise_tests.least_step(idle_raw, whitening.covariance)
+    yield "neighbouring coordinates", noise_tests.neighbours(flat)
+    yield "cosine of two coordinates", noise_tests.largest_cosine(flat)
+    yield "variance of a coordinate, above", noise_tests.greatest_coordinate(flat, layout.idle_places, outlying=False)
 
 
 def _coordinates_of(direction: Array) -> Array:

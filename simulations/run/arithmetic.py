@@ -12,7 +12,7 @@ from typing import Any, get_args
 import numpy as np
 
 from corrnoise.simulations.run.engines import step_scale
-from corrnoise.simulations.run.noise import NoiseMaker, deviation
+from corrnoise.simulations.run.model_noise import NoiseMaker, deviation
 from corrnoise.simulations.run.sums import Grid, Release, Sums, grid_of
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from corrnoise.simulations.run.batches import AnyBatches, Batches
 from corrnoise.simulations.run.engines import Choice, found_mechanism, streaming
 from corrnoise.simulations.run.folder import FORMAT, Arrays, Folder, Home, Sealed, check_agreement, json_bytes
-from corrnoise.simulations.run.noise import NoiseMaker, fingerprint
+from corrnoise.simulations.run.model_noise import NoiseMaker, fingerprint
 from corrnoise.simulations.run.ranks import Alone, Ranks
 from corrnoise.simulations.run.secret import Secret
 from corrnoise.simulations.run.spans import gathered

@@ -47,7 +47,7 @@ from corrnoise.simulations.run.durable import Carry, Durable
 from corrnoise.simulations.run.engines import Choice, Memory, checked_mechanism, found_mechanism, streaming
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.guard import Guarded
-from corrnoise.simulations.run.noise import ModelNoise, NoiseMaker
+from corrnoise.simulations.run.model_noise import ModelNoise, NoiseMaker
 from corrnoise.simulations.run.ranks import Alone, Ranks
 from corrnoise.simulations.run.sampled import SampledBatches
 from corrnoise.simulations.run.secret import Secret

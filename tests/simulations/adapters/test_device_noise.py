@@ -20,7 +20,7 @@ from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.engines import streaming
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.journal import Journal, Note
-from corrnoise.simulations.run.noise import ModelNoise, NoiseMaker
+from corrnoise.simulations.run.model_noise import ModelNoise, NoiseMaker
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.sums import Grid
 from corrnoise.theory.mechanisms.base import Mechanism

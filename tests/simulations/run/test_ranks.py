@@ -16,7 +16,7 @@ from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder, Home
 from corrnoise.simulations.run.journal import Journal, Note
-from corrnoise.simulations.run.noise import ModelNoise
+from corrnoise.simulations.run.model_noise import ModelNoise
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.spans import Spans, checked
 from corrnoise.theory.mechanisms.base import Mechanism

@@ -14,7 +14,7 @@ import pytest
 
 from corrnoise.simulations.run import draws, durable, engines, folder, journal
 from corrnoise.simulations.run.folder import Folder
-from corrnoise.simulations.run.noise import fingerprint
+from corrnoise.simulations.run.model_noise import fingerprint
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.support import reading
 from corrnoise.support.files import write_whole

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from corrnoise.theory.auditing import noise
+from corrnoise.theory.auditing import noise_tests as noise
 from corrnoise.theory.mechanisms.product import NuFTRL
 
 RUNS, STEPS, IDLE = 2, 6, 40

@@ -2,7 +2,7 @@
 
 import pytest
 
-from corrnoise.figures.noise_cancellation import noise as figure
+from corrnoise.figures.noise_cancellation import noise_figure as figure
 from corrnoise.figures.publication import Data, Series
 from tests.figure_entries import check_entry
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from corrnoise.simulations.run.engines import streaming
-from corrnoise.simulations.run.noise import ModelNoise
+from corrnoise.simulations.run.model_noise import ModelNoise
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.matrix import MatrixNoise
