@@ -23,11 +23,11 @@ from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
 from corrnoise.solvers.certified.single_participation import single_participation_bounds
 from corrnoise.solvers.families.buffers import best_buffers
 from corrnoise.solvers.families.toeplitz import best_toeplitz, square_root
-from corrnoise.solvers.objectives import run_objective
 from corrnoise.theory.mechanisms import buffered
 from corrnoise.theory.mechanisms.product import NuFTRL
-from corrnoise.theory.mechanisms.toeplitz_losses import Objective, multiplied
-from corrnoise.theory.objectives.workloads import PrefixSums
+from corrnoise.theory.numerics.power_series import multiplied
+from corrnoise.theory.objectives.toeplitz_errors import Aggregate
+from corrnoise.theory.objectives.workloads import LargestError, PrefixSums
 from corrnoise.theory.participation import Participation
 
 
@@ -96,7 +96,7 @@ def peer_banded_toeplitz(setting: Setting) -> Iterator[Row]:
 
         def ours(steps: int = steps, bands: int = bands) -> float:
             who = Participation.single(steps)
-            return best_toeplitz(run_objective(PrefixSums(steps)), who, bands).mean_error(who) ** 2
+            return best_toeplitz(PrefixSums(steps), who, bands).mean_error(who) ** 2
 
         def theirs(steps: int = steps, bands: int = bands) -> Any:
             return toeplitz.loss(toeplitz.optimize_banded_toeplitz(steps, bands), steps)
@@ -111,17 +111,19 @@ def peer_buffers(setting: Setting) -> Iterator[Row]:
     _started()
     from jax_privacy.matrix_factorization import buffered_toeplitz
 
-    cases: list[tuple[int, int, Objective]] = setting.pick([(10**4, 4, "max"), (10**4, 3, "mean")], [(200, 1, "max")])
+    cases: list[tuple[int, int, Aggregate]] = setting.pick([(10**4, 4, "max"), (10**4, 3, "mean")], [(200, 1, "max")])
     for steps, count, objective in cases:
         loss = buffered_toeplitz.LossFn.build_min_sep(steps, objective, 1, 1).loss
 
-        def ours(steps: int = steps, count: int = count, objective: Objective = objective) -> float:
+        def ours(steps: int = steps, count: int = count, objective: Aggregate = objective) -> float:
             who = Participation.single(steps)
-            noise = best_buffers(run_objective(PrefixSums(steps), objective), who, count)
+            noise = best_buffers(
+                PrefixSums(steps) if objective == "mean" else LargestError(PrefixSums(steps)), who, count
+            )
             return (noise.mean_error(who) if objective == "mean" else noise.max_error(who)) ** 2
 
         def theirs(
-            steps: int = steps, count: int = count, objective: Objective = objective, loss: Callable[..., Any] = loss
+            steps: int = steps, count: int = count, objective: Aggregate = objective, loss: Callable[..., Any] = loss
         ) -> Any:
             return loss(buffered_toeplitz.optimize(n=steps, min_buffers=count, max_buffers=count, error=objective))
 
@@ -138,7 +140,7 @@ def peer_mean_error_of_buffers(setting: Setting) -> Iterator[Row]:
 
     steps, count = setting.pick(10**4, 200), 3
     who = Participation.single(steps)
-    noise = best_buffers(run_objective(PrefixSums(steps)), who, count)
+    noise = best_buffers(PrefixSums(steps), who, count)
     zeros, poles = buffered.interlacing(noise)
     scales = buffered.scales(zeros, poles)
     strategy = buffered_toeplitz.BufferedToeplitz.build((1 - zeros).tolist(), scales.tolist())
@@ -146,7 +148,7 @@ def peer_mean_error_of_buffers(setting: Setting) -> Iterator[Row]:
 
     def ours() -> float:
         square = buffered.squared_sensitivity(zeros, scales, who)
-        return float(square * buffered.squared_error(zeros, poles, steps=steps, objective="mean"))
+        return float(square * buffered.squared_error(zeros, poles, steps=steps, aggregate="mean"))
 
     yield _compared(
         setting,

@@ -18,12 +18,12 @@ from benchmarks.core import Row, Setting, benchmark
 from benchmarks.timing import Side
 from corrnoise.solvers.families.buffers import best_buffers
 from corrnoise.solvers.families.toeplitz import best_toeplitz
-from corrnoise.solvers.objectives import run_objective
 from corrnoise.theory.mechanisms import buffered
 from corrnoise.theory.mechanisms.product import NuFTRL
-from corrnoise.theory.mechanisms.toeplitz_losses import Objective, error_weights, multiplied, strategy_error
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.objectives.workloads import PrefixSums
+from corrnoise.theory.numerics.power_series import multiplied
+from corrnoise.theory.objectives.toeplitz_errors import Aggregate, error_weights, strategy_error
+from corrnoise.theory.objectives.workloads import LargestError, PrefixSums
 from corrnoise.theory.participation import Participation
 
 
@@ -70,12 +70,12 @@ def banded_toeplitz(setting: Setting) -> Iterator[Row]:
             return math.log(strategy_error(strategy, weights)[0]) + math.log(strategy @ strategy)
 
         def searched(who: Participation = who, bands: int = bands) -> float:
-            return best_toeplitz(run_objective(PrefixSums(who.length)), who, bands).mean_error(who)
+            return best_toeplitz(PrefixSums(who.length), who, bands).mean_error(who)
 
         def evaluated(tail: Array, loss: Callable[[Array], float] = loss) -> float:
             return math.exp(loss(tail) / 2)
 
-        found = best_toeplitz(run_objective(PrefixSums(steps)), who, bands).inverse_coefficients(bands)
+        found = best_toeplitz(PrefixSums(steps), who, bands).inverse_coefficients(bands)
         ours = Side("best_toeplitz", searched, 1)
         once = Side("one evaluation: the floor", partial(evaluated, found[1:]), 1)
         case = f"n = {steps:.0e}, p = {bands}"
@@ -89,24 +89,26 @@ def banded_toeplitz(setting: Setting) -> Iterator[Row]:
 @benchmark
 def buffers(setting: Setting) -> Iterator[Row]:
     """The error of the optimal mechanism with d buffers after n steps, one participation."""
-    cases: list[tuple[int, int, Objective]] = setting.pick(
+    cases: list[tuple[int, int, Aggregate]] = setting.pick(
         [(1000, 3, "max"), (10**4, 4, "max"), (10**4, 3, "mean"), (10**6, 6, "max")], [(1000, 2, "mean")]
     )
     for steps, count, objective in cases:
         who = Participation.single(steps)
 
-        def searched(who: Participation = who, count: int = count, objective: Objective = objective) -> float:
-            noise = best_buffers(run_objective(PrefixSums(who.length), objective), who, count)
+        def searched(who: Participation = who, count: int = count, objective: Aggregate = objective) -> float:
+            noise = best_buffers(
+                PrefixSums(who.length) if objective == "mean" else LargestError(PrefixSums(who.length)), who, count
+            )
             return noise.mean_error(who) if objective == "mean" else noise.max_error(who)
 
-        noise = best_buffers(run_objective(PrefixSums(steps), objective), who, count)
+        noise = best_buffers(PrefixSums(steps) if objective == "mean" else LargestError(PrefixSums(steps)), who, count)
         zeros, poles = buffered.interlacing(noise)
 
         def evaluated(
-            zeros: Array = zeros, poles: Array = poles, who: Participation = who, objective: Objective = objective
+            zeros: Array = zeros, poles: Array = poles, who: Participation = who, objective: Aggregate = objective
         ) -> float:
             square = buffered.squared_sensitivity(zeros, buffered.scales(zeros, poles), who)
-            return math.sqrt(square * buffered.squared_error(zeros, poles, steps=who.length, objective=objective))
+            return math.sqrt(square * buffered.squared_error(zeros, poles, steps=who.length, aggregate=objective))
 
         ours = Side("best_buffers", searched, 1)
         other = Side("one evaluation: the floor", evaluated, 1)

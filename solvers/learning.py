@@ -15,17 +15,15 @@ import math
 import numpy as np
 
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds, in_fixed_epochs
-from corrnoise.solvers.objectives import REGULARISATION, workload_of_weights
 from corrnoise.solvers.optimal_noise import optimal_noise
 from corrnoise.solvers.optimum import Certificate, Optimum
 from corrnoise.solvers.rational.stand_in import rational
 from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_certificate
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
-from corrnoise.theory.numerics import checks
+from corrnoise.theory.objectives.base import REGULARISATION, Measure, Objective
 from corrnoise.theory.participation import ANY_LENGTH, Participation
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
-from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import QuadraticProblem
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
@@ -34,64 +32,64 @@ TOLERANCE = 1e-6  #: of rational noise in place of noise with a long memory
 _FLOOR_TOLERANCE = 1e-4  # relative gap at which the search for a floor ends
 
 
-def learning_floor(of: LearningObjective, participation: Participation) -> tuple[float, Certificate]:
+def regularised_floor(of: Objective, participation: Participation) -> tuple[float, Certificate]:
     """A lower bound of γ² tr(W N Nᵀ) for strategies of any form and at most 4096 steps, and its certificate."""
     epochs = in_fixed_epochs(participation)
-    found = fixed_epochs_bounds(workload_of_weights(of.weight_matrix()), epochs, tolerance=_FLOOR_TOLERANCE)
+    found = fixed_epochs_bounds(of, epochs, tolerance=_FLOOR_TOLERANCE)
     return max(0.0, found.lower_bound - _of_regularisation(of, epochs)) ** 2, found
 
 
-def _of_regularisation(of: LearningObjective, who: Participation) -> float:
+def _of_regularisation(of: Objective, who: Participation) -> float:
     """By how much the root mean squared error of the floor may fall without ε = 1e-12 tr(W)/n on the diagonal of W.
 
     With A for W and R = L Lᵀ the floor is |A L|_* over the root of the budget and of n, and ε adds at most
     sqrt(ε n) |L|_* to this nuclear norm.  |L|_* <= sqrt(n tr R), and tr R is at most k times the budget.
     """
-    return math.sqrt(REGULARISATION * who.count * float(np.trace(of.weight_matrix())))
+    return math.sqrt(REGULARISATION * who.count * float(np.trace(of.form)))
 
 
-def stationary_optimum(problem: QuadraticProblem) -> Optimum:
-    """The noise with the smallest stationary error, by few poles, for a run of any length with single participation."""
-    return judged_stationary(problem, rational(optimal_noise(problem), TOLERANCE), STATIONARY)
+def endless_optimum(
+    problem: QuadraticProblem | StronglyConvex,
+    participation: Participation,
+    *,
+    budget: Budget = UNIT_BUDGET,
+    family: str | list[str] | None = None,
+) -> Optimum:
+    """The best noise of few poles for a problem in a run of any length.
+
+    It depends on the budget where strongly convex losses have gradients with noise of their own.
+    """
+    name = STRONGLY_CONVEX if isinstance(problem, StronglyConvex) else STATIONARY
+    if family not in (None, name, [name]):
+        raise ValueError(f"family must be None or {name!r} for {problem!r:.80} in a run without end, got {family!r}")
+    if isinstance(problem, StronglyConvex):
+        noise: ToeplitzNoise = minimise_strongly_convex_bound(problem, budget=budget, criterion="objective").noise
+    else:
+        noise = optimal_noise(problem)
+    return judged_endless(problem, rational(noise, TOLERANCE), name, participation, budget)
 
 
-def judged_stationary(problem: QuadraticProblem, noise: ToeplitzNoise, family: str) -> Optimum:
-    """The stationary error of any noise for a run of any length, with the floor of the problem."""
+def judged_endless(
+    problem: QuadraticProblem | StronglyConvex,
+    noise: ToeplitzNoise,
+    family: str,
+    participation: Participation,
+    budget: Budget,
+) -> Optimum:
+    """The stationary error of any noise, with the floor of a quadratic problem; a bound for strongly convex losses."""
+    measure: Measure = "stationary excess loss"
+    if isinstance(problem, StronglyConvex):
+        error = strongly_convex_certificate(problem, noise, budget=budget, criterion="objective").value
+        known = "the error is a proved upper bound, for which no floor is known"
+        bracket = noise.bracket(participation)
+        return Optimum(noise, participation, family, bracket, error, measure=measure, certificate=known)
     return Optimum(
         noise,
         ANY_LENGTH,
         family,
         noise.bracket(ANY_LENGTH),
         problem.stationary_error(noise),
-        measure="stationary excess loss",
+        measure=measure,
         floor=problem.optimal_error(),
         certificate="the floor is a closed form, the inequality of Cauchy and Schwarz, computed in float64",
-    )
-
-
-def strongly_convex_optimum(
-    problem: StronglyConvex, participation: Participation | None, *, budget: Budget = UNIT_BUDGET
-) -> Optimum:
-    """The noise with the least bound of the stationary error for strongly convex losses, by few poles.
-
-    The bound is for an endless run, whatever the participation; None stands for any length.  The noise depends on the
-    budget where the gradients have noise of their own.
-    """
-    who = ANY_LENGTH if participation is None else checks.instance("participation", participation, Participation)
-    found = minimise_strongly_convex_bound(problem, budget=budget, criterion="objective")
-    return judged_by_bound(problem, rational(found.noise, TOLERANCE), STRONGLY_CONVEX, who, budget)
-
-
-def judged_by_bound(
-    problem: StronglyConvex, noise: ToeplitzNoise, family: str, participation: Participation, budget: Budget
-) -> Optimum:
-    """The bound of the stationary error of any noise for strongly convex losses."""
-    return Optimum(
-        noise,
-        participation,
-        family,
-        noise.bracket(participation),
-        strongly_convex_certificate(problem, noise, budget=budget, criterion="objective").value,
-        measure="stationary excess loss",
-        certificate="the error is a proved upper bound, for which no floor is known",
     )

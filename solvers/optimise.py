@@ -19,28 +19,20 @@ from dataclasses import replace
 
 from corrnoise.solvers.families.band_mf import BandMF
 from corrnoise.solvers.families.base import Family
-from corrnoise.solvers.families.problem import Objective, Problem
+from corrnoise.solvers.families.problem import Problem
 from corrnoise.solvers.families.registry import USUAL_MEMORY, compared, resolved
 from corrnoise.solvers.families.time_varying_family import TimeVarying
-from corrnoise.solvers.learning import (
-    STATIONARY,
-    STRONGLY_CONVEX,
-    learning_floor,
-    stationary_optimum,
-    strongly_convex_optimum,
-)
+from corrnoise.solvers.learning import endless_optimum, regularised_floor
 from corrnoise.solvers.optimum import Optimum, label
 from corrnoise.solvers.sampled import NO_FLOOR, sampled_noises
 from corrnoise.support.progress import Progress
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.numerics.memory import return_free_memory
+from corrnoise.theory.objectives.base import Minimisable, Objective, checked_minimisable
 from corrnoise.theory.objectives.workloads import SGD
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import ANY_LENGTH, Participation
 from corrnoise.theory.privacy import Budget
-from corrnoise.theory.problems.learning_objective import LearningObjective
-from corrnoise.theory.problems.quadratic import QuadraticProblem
-from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
 Families = str | Family | Sequence[str | Family]  #: what an argument ``family`` takes besides None
 USUAL_SLACK = 0.01  #: relative excess over the least error that is accepted for less memory, where none is asked for
@@ -48,7 +40,7 @@ USUAL_SLACK = 0.01  #: relative excess over the least error that is accepted for
 
 @usual_float_errors
 def optimise(
-    objective: Objective | None = None,
+    objective: Minimisable | None = None,
     visits: Participation | None = None,
     *,
     memory: float | None = None,
@@ -69,11 +61,11 @@ def optimise(
 
     Parameters
     ----------
-    objective : Objective, optional
+    objective : Minimisable, optional
         The error to minimise.  ``SGD`` (None: with its defaults, prefix sums) or a workload: the root mean squared
         error.  A problem or ``LearningObjective``: the excess loss that privacy adds, for a problem in the mean over
         the second half of the run, or without a finite run its stationary error.  ``StronglyConvex``: an upper bound of
-        the stationary error.  ``run_objective(workload, "max")``: the largest error of a step.  A workload that is
+        the stationary error.  ``LargestError(workload)``: the largest error of a step.  A workload that is
         neither Toeplitz nor a linear system has at most 4096 steps.
     visits : Participation, optional
         The steps of each example.  A random order that is not sampled is judged by its worst case.  None, or a run of
@@ -117,16 +109,13 @@ def optimise(
     what = SGD() if objective is None else objective
     if memory is not None and not (isinstance(memory, float) and memory == math.inf):
         memory = checks.integer("memory", memory, 0)
-    if isinstance(what, StronglyConvex):
-        _only(family, STRONGLY_CONVEX, what)
-        return strongly_convex_optimum(what, visits)
-    if isinstance(what, QuadraticProblem) and (visits is None or visits.steps is None):
-        _only(family, STATIONARY, what)
-        return stationary_optimum(what)
-    if visits is None:
-        raise ValueError(f"visits must be given for {what!r:.80}, got None")
-    run, asked = Problem(what, visits), resolved(family)
-    if visits.sampled:
+    who = ANY_LENGTH if visits is None else visits
+    what = checked_minimisable(what).for_run(who)
+    if not isinstance(what, Objective):
+        only = None if family is None else family if isinstance(family, str) else [one.name for one in resolved(family)]
+        return endless_optimum(what, who, family=only)
+    run, asked = Problem(what, who), resolved(family)
+    if who.sampled:
         return _sampled(run, budget, memory, asked, show)
     if len(asked) == 1:
         found = list(_members_of(run, asked[0], memory, show))
@@ -143,12 +132,6 @@ def optimise(
     if own is not None:
         best = replace(best, certificate=own.certificate(run, best.mechanism))
     return replace(run.with_floor(best), alternatives=others)
-
-
-def _only(family: Families | None, name: str, what: object) -> None:
-    asked = family if family is None or isinstance(family, str) else [one.name for one in resolved(family)]
-    if asked not in (None, name, [name]):
-        raise ValueError(f"family must be None or {name!r} for {what!r:.80} in a run without end, got {family!r}")
 
 
 def choose(candidates: Iterable[tuple[float, Optimum]], memory: float | None) -> Optimum:
@@ -216,9 +199,9 @@ def _members_of(run: Problem, family: Family, memory: float | None, show: Progre
     elif memory is None:
         sizes = [size for size in sizes if size <= USUAL_MEMORY] or sizes
     if not sizes:
-        raise ValueError(f"family {name!r} needs {family.needs}, got {run.what!r:.80} under {run.promised!r}")
-    if isinstance(family, TimeVarying | BandMF) and isinstance(run.what, LearningObjective):
-        squared, certificate = learning_floor(run.what, run.who)
+        raise ValueError(f"family {name!r} needs {family.needs}, got {run.objective!r:.80} under {run.promised!r}")
+    if isinstance(family, TimeVarying | BandMF) and run.objective.regularised:
+        squared, certificate = regularised_floor(run.objective, run.who)
         run.floor = (squared, certificate.rigorous, certificate)
     for mechanism in family.members(run, sizes, show):
         found = run.evaluate(mechanism, name, family.variant)

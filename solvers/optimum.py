@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY
-from typing import Literal
 
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.sensitivity import Sensitivity
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.objectives.base import Measure
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 
-Measure = Literal["root mean squared error", "excess loss", "stationary excess loss"]
 INDEPENDENT = "independent noise"
 #: Labels of the samplers.
 SAMPLERS: dict[str, str] = {

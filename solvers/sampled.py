@@ -39,7 +39,6 @@ from corrnoise.solvers.families.bsr import BSR
 from corrnoise.solvers.families.buffers import best_buffers, gaps_of, separate, variables_of
 from corrnoise.solvers.families.nu_dp_ftrl import NuDPFTRL
 from corrnoise.solvers.learning import TOLERANCE
-from corrnoise.solvers.objectives import RunObjective
 from corrnoise.solvers.optimum import INDEPENDENT, SAMPLERS, Optimum, label
 from corrnoise.support.progress import Progress
 from corrnoise.theory.amplification.gram import gram
@@ -48,7 +47,7 @@ from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.rational import rational
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.objectives.workloads import PrefixSums
+from corrnoise.theory.objectives.base import Objective
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
@@ -96,7 +95,7 @@ def samplers(steps: int, period: int, rate: float, memory: float) -> list[Partic
 
 
 def sampled_noises(
-    objective: RunObjective,
+    objective: Objective,
     visits: Participation,
     budget: Budget,
     memory: float,
@@ -129,7 +128,7 @@ def sampled_noises(
             )
 
 
-def few_bands(objective: RunObjective, groups: int, memory: float) -> ToeplitzNoise:
+def few_bands(objective: Objective, groups: int, memory: float) -> ToeplitzNoise:
     """The best strategy with a band for each group, of which one example takes part in one.
 
     Parameters
@@ -139,7 +138,7 @@ def few_bands(objective: RunObjective, groups: int, memory: float) -> ToeplitzNo
     memory : the largest number of arrays that the noise may keep
     """
     once = Participation.single(objective.steps)
-    start = None if isinstance(objective.what, PrefixSums) else toeplitz.nu_ftrl(objective, once)
+    start = None if objective.precise else toeplitz.nu_ftrl(objective, once)
     return toeplitz.best_toeplitz(objective, once, int(min(groups, memory + 1, objective.steps)), start)
 
 
@@ -170,7 +169,7 @@ def _in_bins(family: str, estimator: MultiplierEstimator, memory: float) -> Iter
 class MultiplierEstimator:
     """Estimated multipliers and errors of noise for one sampler, budget and objective."""
 
-    def __init__(self, objective: RunObjective, visits: Participation, budget: Budget) -> None:
+    def __init__(self, objective: Objective, visits: Participation, budget: Budget) -> None:
         assert budget.epsilon is not None
         assert budget.delta is not None
         self.objective, self.visits = objective, visits

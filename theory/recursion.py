@@ -67,9 +67,13 @@ class Recursion(Record):
         """Φ, γ, w, and the states of a group by number: compiled functions are made for each number of states."""
         return self.transition, self.input, self.weights, tuple(range(self.input.shape[2]))
 
+    def with_equal_weights(self) -> Recursion:
+        """The same system, whose squared error is the sum of those of all steps and groups."""
+        return Recursion(self.transition, self.input, np.ones_like(self.weights))
+
     def response(self, noise: ArrayLike) -> Array:
         """(v_g)_0 after each step, shape (n, G), for a noise y, shape (n,)."""
-        from corrnoise.theory.responses import respond  # numba takes a second to import
+        from corrnoise.theory.recursion_kernels import respond  # numba takes a second to import
 
         given = np.array(noise, dtype=np.float64)  # inf and nan pass through it
         if given.shape != (self.steps,):

@@ -20,7 +20,6 @@ from corrnoise.solvers.certified.single_participation import single_participatio
 from corrnoise.solvers.families import toeplitz
 from corrnoise.solvers.families.buffers import best_buffers
 from corrnoise.solvers.families.time_varying import time_varying_buffers
-from corrnoise.solvers.objectives import run_objective
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.matrix import MatrixNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
@@ -76,7 +75,7 @@ def participations(steps: int) -> dict[str, Participation]:
 def mechanisms(who: Participation) -> Iterator[tuple[str, Mechanism]]:
     """Every mechanism with the name of its family; those of one family follow each other with growing memory."""
     steps = who.length
-    sums = run_objective(PrefixSums(who.length))
+    sums = PrefixSums(who.length)
     most_bands = toeplitz.most_bands(who)
     few = [count for count in FEW_COEFFICIENTS if count < steps]
     bands = [count for count in (2**i for i in range(2, 20)) if count < most_bands] + [most_bands]

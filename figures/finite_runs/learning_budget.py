@@ -19,11 +19,11 @@ from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds, fixed_
 from corrnoise.solvers.families import toeplitz
 from corrnoise.solvers.families.buffers import best_buffers
 from corrnoise.solvers.families.time_varying import best_time_varying
-from corrnoise.solvers.objectives import run_objective, workload_of_weights
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.objectives.workloads import PrefixSums, Workload
+from corrnoise.theory.objectives.base import Objective
+from corrnoise.theory.objectives.workloads import PrefixSums
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.learning_objective import LearningObjective
 
@@ -50,20 +50,19 @@ DRAWN_BY_STEP = (ANY_LEARNING, VARYING_LEARNING, ANY_PREFIX, PLAIN)
 
 def mechanisms(who: Participation, of: LearningObjective) -> dict[str, Mechanism]:
     """The mechanisms by name, for fixed epochs."""
-    sums, learning = PrefixSums(who.length), workload_of_weights(of.weight_matrix())
-    of_sums = run_objective(sums)
+    sums = PrefixSums(who.length)
 
-    def any_strategy(workload: Workload) -> Mechanism:
-        return fixed_epochs_strategy(workload, who, fixed_epochs_bounds(workload, who, tolerance=1e-5))
+    def any_strategy(objective: Objective) -> Mechanism:
+        return fixed_epochs_strategy(objective, who, fixed_epochs_bounds(objective, who, tolerance=1e-5))
 
     return {
-        ANY_LEARNING: any_strategy(learning),
-        VARYING_LEARNING: best_time_varying(run_objective(of), who, BUFFERS),
+        ANY_LEARNING: any_strategy(of),
+        VARYING_LEARNING: best_time_varying(of, who, BUFFERS),
         ANY_PREFIX: any_strategy(sums),
-        VARYING_PREFIX: best_time_varying(of_sums, who, BUFFERS),
-        PLAIN: best_buffers(of_sums, who, BUFFERS),
-        "best Toeplitz, n/4 bands": toeplitz.best_toeplitz(of_sums, who, who.period),
-        "nu-DP-FTRL": toeplitz.nu_ftrl(of_sums, who),
+        VARYING_PREFIX: best_time_varying(sums, who, BUFFERS),
+        PLAIN: best_buffers(sums, who, BUFFERS),
+        "best Toeplitz, n/4 bands": toeplitz.best_toeplitz(sums, who, who.period),
+        "nu-DP-FTRL": toeplitz.nu_ftrl(sums, who),
         "independent noise": DPSGD(),
     }
 
@@ -83,10 +82,10 @@ def errors(run: Mechanism, who: Participation, of: LearningObjective) -> tuple[f
 def floors(who: Participation, of: LearningObjective) -> tuple[float, float]:
     """The floors of all strategies in fixed epochs, by prefix sums and by learning."""
 
-    def bound(workload: Workload) -> float:
-        return fixed_epochs_bounds(workload, who, tolerance=1e-5).lower_bound
+    def bound(objective: Objective) -> float:
+        return fixed_epochs_bounds(objective, who, tolerance=1e-5).lower_bound
 
-    return bound(PrefixSums(who.length)), privacy_error(of, bound(workload_of_weights(of.weight_matrix())) ** 2)
+    return bound(PrefixSums(who.length)), privacy_error(of, bound(of) ** 2)
 
 
 def data(steps: int = STEPS) -> Data:

@@ -18,7 +18,6 @@ from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
 from corrnoise.solvers.certified.single_participation import single_participation_bounds
 from corrnoise.solvers.families.banded import best_bands
 from corrnoise.solvers.families.time_varying import best_time_varying
-from corrnoise.solvers.objectives import run_objective, workload_of_weights
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.sensitivity import Sensitivity
 from corrnoise.theory.participation import Participation
@@ -45,27 +44,25 @@ def privacy_error(of: LearningObjective, squared: float) -> float:
 
 def tuned(of: LearningObjective, who: Participation) -> Iterator[tuple[str, Mechanism, Sensitivity]]:
     """Mechanisms that are tuned for learning, as ``candidates`` has the others."""
-    workload = workload_of_weights(of.weight_matrix())
     n = who.length
     separation = n if who.once else who.period
     apart = Participation.min_sep(n, separation)
     for count in FEW_BUFFERS:
-        buffers = best_time_varying(run_objective(of), who, count)
+        buffers = best_time_varying(of, who, count)
         if buffers.memory(n) == count:
             yield error_memory.TIME_VARYING, buffers, buffers.bracket(who)
     for bands in FEW_BANDS:
         if bands <= separation:
-            banded, _ = best_bands(workload, apart, bands=bands, tolerance=1e-4)
+            banded, _ = best_bands(of, apart, bands=bands, tolerance=1e-4)
             yield error_memory.ANY_BANDS, banded, banded.bracket(who)
 
 
 def floor(of: LearningObjective, who: Participation) -> float:
     """The error that no strategy is below."""
-    workload = workload_of_weights(of.weight_matrix())
     if who.once:
-        return privacy_error(of, single_participation_bounds(workload, tolerance=1e-6).lower_bound ** 2)
+        return privacy_error(of, single_participation_bounds(of, tolerance=1e-6).lower_bound ** 2)
     same_order = Participation.fixed_epochs(who.length, epochs=who.count)
-    return privacy_error(of, fixed_epochs_bounds(workload, same_order, tolerance=1e-6).lower_bound ** 2)
+    return privacy_error(of, fixed_epochs_bounds(of, same_order, tolerance=1e-6).lower_bound ** 2)
 
 
 def data(steps: int = STEPS) -> Data:
@@ -77,7 +74,7 @@ def data(steps: int = STEPS) -> Data:
             of = objective(exponent, steps)
 
             def judge(mechanism: Mechanism, sensitivity: float, of: LearningObjective = of) -> float:
-                return privacy_error(of, sensitivity**2 * of.power(mechanism))
+                return privacy_error(of, sensitivity**2 * mechanism.squared_error(of))
 
             series += error_memory.panel(f"{name}, {epochs}", [*found, *tuned(of, who)], judge, floor(of, who), steps)
     return tuple(series)

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, legend_below, subplots
-from corrnoise.solvers.objectives import RunObjective, run_objective
 from corrnoise.solvers.optimise import optimise
 from corrnoise.solvers.optimum import Optimum
 from corrnoise.solvers.sampled import sampled_noises, samplers
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD
+from corrnoise.theory.objectives.base import Objective
 from corrnoise.theory.objectives.workloads import PrefixSums
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
@@ -64,7 +64,7 @@ def data(period: int = PERIOD, epochs: Sequence[int] = EPOCHS, epsilons: Sequenc
 def _errors(fixed: Optimum, period: int, epsilon: float) -> dict[str, float]:
     """The error of each method over that of DP-SGD."""
     steps = fixed.participation.length
-    sums = run_objective(PrefixSums(steps))
+    sums = PrefixSums(steps)
     budget = Budget(epsilon=epsilon, delta=DELTA)
     poisson, *cyclic, bins = samplers(steps, period, 1 / period, MEMORY)
     unit = _error(sums, DPSGD(), poisson, budget)
@@ -79,12 +79,12 @@ def _errors(fixed: Optimum, period: int, epsilon: float) -> dict[str, float]:
         FIXED: fixed.error_at(budget) / unit,
         CYCLIC: min(_error(sums, best(one, "banded Toeplitz")[0], one, budget) for one in cyclic) / unit,
         BINS: _error(sums, buffer, bins, budget) / unit,
-        ESTIMATE: multiplier * math.sqrt(sums.power_of(buffer)) / unit,
+        ESTIMATE: multiplier * math.sqrt(buffer.squared_error(sums)) / unit,
     }
 
 
-def _error(sums: RunObjective, noise: Mechanism, visits: Participation, budget: Budget) -> float:
-    return noise.program(visits).multiplier(budget) * math.sqrt(sums.power_of(noise))
+def _error(sums: Objective, noise: Mechanism, visits: Participation, budget: Budget) -> float:
+    return noise.program(visits).multiplier(budget) * math.sqrt(noise.squared_error(sums))
 
 
 def draw(data: Data) -> Drawing:

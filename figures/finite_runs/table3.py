@@ -29,7 +29,6 @@ from corrnoise.simulations.run.stream import Stream
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds, fixed_epochs_strategy
 from corrnoise.solvers.families import toeplitz
 from corrnoise.solvers.families.buffers import best_buffers
-from corrnoise.solvers.objectives import run_objective
 from corrnoise.solvers.rational.stand_in import rational
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
@@ -58,15 +57,15 @@ def _multi_epoch(who: Participation) -> Mechanism:
 
 
 def _nu(who: Participation) -> NuFTRL:
-    return toeplitz.nu_ftrl(run_objective(PrefixSums(who.length)), who)
+    return toeplitz.nu_ftrl(PrefixSums(who.length), who)
 
 
 def _buffers(who: Participation) -> Mechanism:
-    return best_buffers(run_objective(PrefixSums(who.length)), who, 4)
+    return best_buffers(PrefixSums(who.length), who, 4)
 
 
 def _banded(who: Participation) -> Mechanism:
-    return toeplitz.best_toeplitz(run_objective(PrefixSums(who.length)), who, who.period)
+    return toeplitz.best_toeplitz(PrefixSums(who.length), who, who.period)
 
 
 def _all_coefficients(noise: Mechanism, who: Participation) -> Mechanism:

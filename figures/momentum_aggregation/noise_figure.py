@@ -17,7 +17,6 @@ from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, le
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
 from corrnoise.solvers.families.buffers import best_buffers
 from corrnoise.solvers.families.toeplitz import best_toeplitz
-from corrnoise.solvers.objectives import run_objective
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
@@ -50,7 +49,7 @@ def toeplitz_noises(alpha: float, examples: int, epochs: int) -> dict[str, Toepl
     steps = examples * epochs
     root = NuFTRL(alpha)
     who = Participation.min_sep(steps, examples, epochs)
-    objective = run_objective(MomentumAverage(steps, alpha=alpha))
+    objective = MomentumAverage(steps, alpha=alpha)
     return {
         "independent": DPSGD(),
         "square root": root,

@@ -13,7 +13,6 @@ import numpy as np
 
 from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
 from corrnoise.solvers.families.buffers import best_buffers
-from corrnoise.solvers.objectives import run_objective
 from corrnoise.solvers.optimise import optimise
 from corrnoise.solvers.papers.noise_cancellation import best_share
 from corrnoise.theory.mechanisms.base import Mechanism
@@ -54,7 +53,7 @@ def noises(participations: int) -> dict[str, Mechanism]:
         "constant": cancelling_noise(participations),
         "nothing taken back": cancelling_noise(participations, share=0),
         "best share": best_share(once, regret),
-        "two buffers": best_buffers(run_objective(regret), once, 2),
+        "two buffers": best_buffers(regret, once, 2),
         "binary tree": BinaryTree(participations),
         "square root": NuFTRL(0),
     }

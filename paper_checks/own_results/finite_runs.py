@@ -19,14 +19,9 @@ from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.sensitivity import block_sensitivity
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
-from corrnoise.theory.mechanisms.toeplitz_losses import (
-    Objective,
-    error_weights,
-    squared_sensitivity,
-    squared_sensitivity_bound,
-    strategy_error,
-)
+from corrnoise.theory.mechanisms.toeplitz_losses import squared_sensitivity, squared_sensitivity_bound
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.objectives.toeplitz_errors import Aggregate, error_weights, strategy_error
 from corrnoise.theory.objectives.workloads import PrefixSums
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.pattern_sums import best_pattern, row_bounds
@@ -267,7 +262,7 @@ def p5(
     tolerance=1e-9,
     evaluations=96,
 )
-def t1(steps: int, bands: int, c: Array, x: Array, same: bool, objective: Objective, factor: float = 1.0) -> Sides:
+def t1(steps: int, bands: int, c: Array, x: Array, same: bool, objective: Aggregate, factor: float = 1.0) -> Sides:
     """For the mean and for the largest squared error of prefix sums, one participation; x is any, or the ``same`` as c.
 
     The sides are equal where c = x is the best strategy: 1.66053 for n = 3, the mean and two bands, c = (1, 0.37600).

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from corrnoise.theory.auditing.canaries import shifts
-from corrnoise.theory.mechanisms.base import LARGEST_MATRIX
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.objectives.base import LARGEST_MATRIX
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 

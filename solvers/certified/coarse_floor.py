@@ -17,9 +17,9 @@ import math
 import numpy as np
 
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
-from corrnoise.solvers.objectives import workload_of_weights
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
+from corrnoise.theory.objectives.workloads import workload_of_weights
 from corrnoise.theory.participation import Participation
 
 _COARSE_TOLERANCE = 1e-3  # of the search in the coarse run

@@ -31,7 +31,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.inverse_square_root import inverse_square_root
 from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
-from corrnoise.theory.objectives.workloads import PrefixSums, Workload
+from corrnoise.theory.objectives.base import Objective
 from corrnoise.theory.participation import Participation
 
 LARGEST_CERTIFIED = 2048  #: the most steps with a lower bound that includes rounding errors
@@ -176,15 +176,14 @@ def ascend(
 
 
 def fixed_epochs_bounds(
-    workload: Workload, participation: Participation, *, tolerance: float = 1e-6, max_iterations: int = 500
+    objective: Objective, participation: Participation, *, tolerance: float = 1e-6, max_iterations: int = 500
 ) -> Certificate:
     """The least root mean squared error of any strategy for fixed epochs, and a strategy that attains it.
 
     Up to 2048 steps the lower bound is rigorous.  Its array holds L_r of the strategy, shape (b, k, k), in the order of
-    the epochs; 0 at places that are no steps.
-      ``PrefixSums`` takes O(n k²) an iteration, any other workload O(n³), up to
-    4096 steps.  The iteration ends when ``gap`` is at most the tolerance, or after ``max_iterations``; the bounds hold
-    all the same.
+    the epochs; 0 at places that are no steps.  ``PrefixSums`` takes O(n k²) an iteration, any other objective O(n³), up
+    to 4096 steps.  The iteration ends when ``gap`` is at most the tolerance, or after ``max_iterations``; the bounds
+    hold all the same.
 
     Raises
     ------
@@ -192,17 +191,17 @@ def fixed_epochs_bounds(
         If the kind of the participation is another one, the numbers of steps differ, the columns of A are dependent, or
         A is too large.
     """
-    checks.instance("workload", workload, Workload)  # type: ignore[type-abstract]
+    checks.instance("objective", objective, Objective)
     checks.instance("participation", participation, Participation)
     tolerance = checks.real("tolerance", tolerance, "[1e-12, 1]")
     max_iterations = checks.integer("max_iterations", max_iterations, 1)
     if participation.kind != "fixed epochs" and not participation.once:
         raise ValueError(f"participation must be for fixed epochs, got {participation!r}")
-    if participation.steps != workload.steps:
-        raise ValueError(f"participation must have the {workload.steps} steps of the workload, got {participation!r}")
-    fast = isinstance(workload, PrefixSums)
-    n = workload.steps
-    matrix = np.empty((n, 0)) if fast else full_rank_matrix(workload)
+    if participation.steps != objective.steps:
+        raise ValueError(f"participation must have the {objective.steps} steps of the objective, got {participation!r}")
+    fast = objective.precise
+    n = objective.steps
+    matrix = np.empty((n, 0)) if fast else full_rank_matrix(objective)
     rows = matrix.shape[0]
     places = _places(participation)
     inside = places < n
@@ -217,7 +216,7 @@ def fixed_epochs_bounds(
     lower = found.low.lower / rows
     rigorous = n <= LARGEST_CERTIFIED
     if rigorous:
-        lower = _lower_bound(workload.matrix(), found.low.point, places)
+        lower = _lower_bound(objective.matrix(), found.low.point, places)
     return Certificate(
         value=math.sqrt(found.high.upper / rows),
         lower_bound=math.sqrt(lower) * (1 - 2 * UNIT_ROUNDOFF),
@@ -227,16 +226,16 @@ def fixed_epochs_bounds(
     )
 
 
-def fixed_epochs_strategy(workload: Workload, participation: Participation, certificate: Certificate) -> MatrixNoise:
+def fixed_epochs_strategy(objective: Objective, participation: Participation, certificate: Certificate) -> MatrixNoise:
     """The noise of the strategy C with CᵀC = X, scaled so that the largest Σ|X_ij| of a class is 1.
 
     Its sensitivity is 1 up to rounding, for fixed epochs only: under min-sep participation it is larger, as it will
     say.
     """
-    n = dense_size(workload)
+    n = dense_size(objective)
     places = _places(participation)
     factor = EpochFactors(np.asarray(certificate.arrays[0])).matrix(places)[:n, :n]
-    _, values, right = np.linalg.svd(workload.matrix() @ factor, full_matrices=False)
+    _, values, right = np.linalg.svd(objective.matrix() @ factor, full_matrices=False)
     half = np.linalg.solve(factor.T, right.T * np.sqrt(values))
     gram = half @ half.T
     classes = [place[place < n] for place in places]

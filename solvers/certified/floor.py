@@ -6,12 +6,9 @@ from corrnoise.solvers.certified.coarse_floor import coarse_lower_bound
 from corrnoise.solvers.certified.fixed_epochs import LARGEST_CERTIFIED, fixed_epochs_bounds, in_fixed_epochs
 from corrnoise.solvers.certified.long_floor import long_run_lower_bound
 from corrnoise.solvers.certified.single_participation import single_participation_bounds
-from corrnoise.solvers.objectives import RunObjective
 from corrnoise.solvers.optimum import Certificate
-from corrnoise.theory.mechanisms.base import LARGEST_MATRIX
-from corrnoise.theory.objectives.workloads import PrefixSums
+from corrnoise.theory.objectives.base import LARGEST_MATRIX, Objective
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.problems.learning_objective import LearningObjective
 
 LONG = "the floor is a dual bound, found in linear time, computed in float64"
 LARGEST = f"{LONG}, of the mean error, which is at most the largest"
@@ -25,15 +22,15 @@ _QUICK_ONCE, _QUICK_PREFIX, _QUICK_STEPS = 4096, 400, 128
 _QUICK_EPOCHS, _QUICK_MODES = 16, 100  # ... with at most so many participations, and groups of eigenvalues
 
 
-def floor(objective: RunObjective, participation: Participation) -> tuple[float | None, bool, Certificate | str]:
+def floor(objective: Objective, participation: Participation) -> tuple[float | None, bool, Certificate | str]:
     """A lower bound of the squared error of all strategies, whether it is rigorous, and its certificate.
 
     Returns the dual optimum over all strategies up to 1024 steps and for prefix sums, otherwise a bound up to 2 percent
     below it; None, and the reason in words, for matrices of many steps.
     """
-    n, who, what = objective.steps, participation, objective.what
+    n, who = objective.steps, participation
     epochs, system = in_fixed_epochs(who), objective.system
-    prefix = isinstance(what, PrefixSums)
+    prefix = objective.precise
     exact = n <= _LONGEST_RIGOROUS
     if prefix and who.once:
         exact = n <= _LONGEST_ONCE
@@ -41,25 +38,24 @@ def floor(objective: RunObjective, participation: Participation) -> tuple[float 
         exact = n <= _MAX_DENSE_STEPS and n * epochs.count**2 <= _FEW_EPOCHS
     if prefix and who.once and exact:
         tolerance = 1e-3 if n <= _MAX_DENSE_STEPS else 1e-2
-        found = single_participation_bounds(PrefixSums(n), objective=objective.kind, tolerance=tolerance)
+        found = single_participation_bounds(objective, tolerance=tolerance)
         return found.lower_bound**2, found.rigorous, found
-    if prefix and exact and objective.kind == "mean":
-        found = fixed_epochs_bounds(PrefixSums(n), epochs, tolerance=1e-3)
+    if prefix and exact and objective.aggregate == "mean":
+        found = fixed_epochs_bounds(objective, epochs, tolerance=1e-3)
         return found.lower_bound**2, found.rigorous, found
     if system is not None:
         squared = long_run_lower_bound(system, epochs)
-        return squared, False, LARGEST if objective.kind == "max" else LONG
-    if objective.kind == "max" or n > LARGEST_MATRIX:
+        return squared, False, LARGEST if objective.aggregate == "max" else LONG
+    if objective.aggregate == "max" or n > LARGEST_MATRIX:
         return None, False, f"it takes the mean error and at most {LARGEST_MATRIX} steps if no recursion is known"
-    return coarse_lower_bound(objective.weights(), epochs), False, COARSE
+    return coarse_lower_bound(objective.form, epochs), False, COARSE
 
 
-def is_quick(objective: RunObjective, participation: Participation) -> bool:
+def is_quick(objective: Objective, participation: Participation) -> bool:
     """Return whether ``floor`` takes at most about 0.2 s, judged by the size of the run alone."""
-    n, what = objective.steps, objective.what
-    prefix = isinstance(what, PrefixSums)
+    n = objective.steps
+    prefix = objective.precise
     if prefix and participation.once:
         return n <= _QUICK_ONCE
-    modes = what.modes().counts.size if isinstance(what, LearningObjective) else 1
-    most = _QUICK_PREFIX if prefix and objective.kind == "mean" else _QUICK_STEPS
-    return n <= most and in_fixed_epochs(participation).count <= _QUICK_EPOCHS and modes <= _QUICK_MODES
+    most = _QUICK_PREFIX if prefix and objective.aggregate == "mean" else _QUICK_STEPS
+    return n <= most and in_fixed_epochs(participation).count <= _QUICK_EPOCHS and objective.groups <= _QUICK_MODES

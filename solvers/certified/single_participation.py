@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,12 +30,11 @@ from corrnoise.solvers.certified.selected_inverses import banded_root, bidiagona
 from corrnoise.solvers.objectives import dense_size, full_rank_matrix
 from corrnoise.solvers.optimum import Certificate
 from corrnoise.theory.mechanisms.matrix import MatrixNoise, causal_strategy
-from corrnoise.theory.mechanisms.toeplitz_losses import Objective
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.inverse_square_root import PoleSum, inverse_square_root
 from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
-from corrnoise.theory.objectives.workloads import PrefixSums, Workload
+from corrnoise.theory.objectives.base import Objective
 
 LARGEST_DECOMPOSED = 1024  #: the most steps of recursive workloads with singular values in each iteration
 LARGEST_CERTIFIED = 2048  #: the most steps of recursive workloads with a lower bound that includes rounding errors
@@ -145,7 +144,7 @@ def _lower_bound_of_matrix(matrix: Array, v: Array, u: Array) -> float:
 
 
 def single_participation_bounds(
-    workload: Workload, *, objective: Objective = "mean", tolerance: float = 1e-9, max_iterations: int = 1000
+    objective: Objective, *, tolerance: float = 1e-9, max_iterations: int = 1000
 ) -> Certificate:
     """The least error of any strategy if each example is used once, and a strategy that attains it.
 
@@ -155,27 +154,27 @@ def single_participation_bounds(
     Raises ``ValueError`` where the columns of A are dependent, or A is too large.
 
     ``PrefixSums``, and the mean error of more than 1024 steps of a workload with a banded inverse (``MomentumSGD``),
-    take O(n) time and memory an iteration.  All else takes O(n³) time and has at most 4096 steps.  The objective
-    ``"max"`` is the root of the largest squared error of a row, whose optimum is γ_2(A).  The iteration ends when
+    take O(n) time and memory an iteration.  All else takes O(n³) time and has at most 4096 steps.  The optimum of
+    ``LargestError`` is γ_2(A).  The iteration ends when
     ``gap`` is at most the tolerance, or after ``max_iterations``; the bounds hold all the same.
     """
-    checks.instance("workload", workload, Workload)  # type: ignore[type-abstract]
-    checks.choice("objective", objective, get_args(Objective))
+    checks.instance("objective", objective, Objective)
+    largest = objective.aggregate == "max"
     tolerance = checks.real("tolerance", tolerance, f"[{_MIN_TOLERANCE!r}, 1]")
     max_iterations = checks.integer("max_iterations", max_iterations, 1)
-    fast = isinstance(workload, PrefixSums)
-    long = objective == "mean" and workload.steps > LARGEST_DECOMPOSED
-    inverse = workload.inverse_bands() if long and not fast else None
+    fast = objective.precise
+    long = not largest and objective.steps > LARGEST_DECOMPOSED
+    inverse = objective.inverse_bands() if long and not fast else None
     banded = None if inverse is None else _Banded.of(inverse)
-    matrix = np.empty((0, 0)) if fast or banded else full_rank_matrix(workload)
-    n = workload.steps
+    matrix = np.empty((0, 0)) if fast or banded else full_rank_matrix(objective)
+    n = objective.steps
     rows = n if fast or banded else matrix.shape[0]
 
     roots_of = _roots_of_prefix_sums if fast else partial(_roots_of_matrix, matrix)
 
     def weights(logarithms: Array) -> tuple[Array, Array]:
         v = _normalised(logarithms[:n])
-        if objective == "mean":
+        if not largest:
             return v, np.full(rows, 1 / rows)
         return v, v[::-1].copy() if fast else _normalised(logarithms[n:])
 
@@ -185,20 +184,20 @@ def single_participation_bounds(
         trace = math.fsum(roots.steps)
         both = math.fsum(v) * math.fsum(u)
         sensitivity = roots.steps / v
-        errors = roots.rows / u if objective == "max" else np.array([trace / math.fsum(u)])
+        errors = roots.rows / u if largest else np.array([trace / math.fsum(u)])
         lower = trace**2 / both * (1 - roots.slack) ** 2 * (1 - 16 * UNIT_ROUNDOFF)
         upper = float(sensitivity.max() * errors.max()) / (1 - roots.slack) ** 2 * (1 + 16 * UNIT_ROUNDOFF)
         plain = np.log(v) + 2 * np.log(sensitivity / trace)
-        if objective == "max" and not fast:
+        if largest and not fast:
             plain = np.concatenate([plain, np.log(u) + 2 * np.log(errors / trace)])
         return Evaluation(lower, upper, plain, (v, u))
 
-    start = np.zeros(n if fast or objective == "mean" else n + rows)
+    start = np.zeros(n if fast or not largest else n + rows)
     found = bracket_optimum(evaluate, start, tolerance=2 * tolerance, max_iterations=max_iterations)
     lower = found.low.lower
     rigorous = fast
     if not fast and (banded is None or n <= LARGEST_CERTIFIED):
-        lower, rigorous = _lower_bound_of_matrix(workload.matrix(), *found.low.point), True
+        lower, rigorous = _lower_bound_of_matrix(objective.matrix(), *found.low.point), True
     return Certificate(
         value=math.nextafter(math.sqrt(found.high.upper), math.inf),
         lower_bound=math.nextafter(math.sqrt(lower), 0.0),
@@ -208,14 +207,14 @@ def single_participation_bounds(
     )
 
 
-def single_participation_strategy(workload: Workload, certificate: Certificate) -> MatrixNoise:
+def single_participation_strategy(objective: Objective, certificate: Certificate) -> MatrixNoise:
     """The noise of the strategy C with CᵀC = V^{−½} (V^½ AᵀUA V^½)^½ V^{−½}, scaled to sensitivity 1 up to rounding."""
     v, u = (np.asarray(array) for array in certificate.arrays)
-    n = dense_size(workload)
-    if isinstance(workload, PrefixSums):
+    n = dense_size(objective)
+    if objective.precise:
         root = _Bidiagonal.of(v, u).matrix()
     else:
-        _, values, right = _decomposed(workload.matrix(), v, u)
+        _, values, right = _decomposed(objective.matrix(), v, u)
         root = (right.T * values) @ right
     gram = root / np.sqrt(np.outer(v, v))
     assert gram.shape == (n, n)

@@ -17,4 +17,4 @@ class BandInvMF(FewCoefficients):
     look = "C2"
 
     def make(self, run: Problem, size: int) -> Mechanism:
-        return toeplitz.banded_inverse(run.objective.coarse, run.start, size + 1, run.root)
+        return toeplitz.banded_inverse(run.coarse, run.start, size + 1, run.root)

@@ -8,7 +8,8 @@ from corrnoise.solvers.certified.fixed_epochs import in_fixed_epochs
 from corrnoise.solvers.families.banded import best_bands
 from corrnoise.solvers.families.base import Family
 from corrnoise.solvers.families.problem import Problem
-from corrnoise.theory.mechanisms.base import LARGEST_MATRIX, Mechanism
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.objectives.base import LARGEST_MATRIX
 from corrnoise.theory.participation import Participation
 
 USUAL_SIZE = 16  #: buffers, if no number is asked for
@@ -32,4 +33,4 @@ class BandMF(Family):
 
     def make(self, run: Problem, size: int) -> Mechanism:
         apart = Participation.min_sep(run.steps, in_fixed_epochs(run.who).period)
-        return best_bands(run.objective.workload(), apart, bands=min(size + 1, apart.period), tolerance=1e-4)[0]
+        return best_bands(run.objective, apart, bands=min(size + 1, apart.period), tolerance=1e-4)[0]

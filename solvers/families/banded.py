@@ -33,7 +33,7 @@ from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
-from corrnoise.theory.objectives.workloads import Workload
+from corrnoise.theory.objectives.base import Objective
 from corrnoise.theory.participation import Participation
 
 ColumnNorms = Literal["window sums", "unit"]
@@ -162,7 +162,7 @@ def _lower_bound(matrix: Array, form: _Form, root: Array) -> float:
 
 
 def best_bands(
-    workload: Workload,
+    objective: Objective,
     participation: Participation,
     *,
     norms: ColumnNorms = "window sums",
@@ -183,16 +183,16 @@ def best_bands(
     With at most 4096 steps an iteration takes O(n³).  None stands for min(b, n) bands.  The search ends when ``gap`` is
     at most the tolerance, or after ``max_iterations`` of L-BFGS; the bounds hold all the same.
     """
-    checks.instance("workload", workload, Workload)  # type: ignore[type-abstract]
+    checks.instance("objective", objective, Objective)
     checks.instance("participation", participation, Participation)
     checks.choice("norms", norms, get_args(ColumnNorms))
     tolerance = checks.real("tolerance", tolerance, "[1e-10, 1]")
     max_iterations = checks.integer("max_iterations", max_iterations, 1)
-    n = dense_size(workload)
+    n = dense_size(objective)
     if participation.kind != "min-sep":
         raise ValueError(f"participation must be min-sep, got {participation!r}")
     if participation.steps != n:
-        raise ValueError(f"participation must have the {n} steps of the workload, got {participation!r}")
+        raise ValueError(f"participation must have the {n} steps of the objective, got {participation!r}")
     if norms == "window sums" and not participation.saturated:
         raise ValueError(
             f"norms must be 'unit' where participations are limited by their number as well, got {participation!r}"
@@ -201,10 +201,10 @@ def best_bands(
     count = window if bands is None else checks.integer("bands", bands, 1)
     if count > window:
         raise ValueError(f"bands must be at most period = {window}, got {count}")
-    matrix = full_rank_matrix(workload)
+    matrix = full_rank_matrix(objective)
     form = _Form(n, count, window, norms, participation.count)
 
-    def objective(state: Array) -> tuple[float, Array]:
+    def loss(state: Array) -> tuple[float, Array]:
         found = _error(matrix, form, form.columns(state))
         return math.log(found.value), form.pulled_back(state, found.slope / found.value)
 
@@ -224,7 +224,7 @@ def best_bands(
                 raise StopIteration
 
     state = minimize(
-        objective,
+        loss,
         start,
         jac=True,
         method="L-BFGS-B",

@@ -19,9 +19,9 @@ class BandedToeplitz(FewBands):
     look = "C4"
 
     def make(self, run: Problem, size: int) -> Mechanism:
-        return toeplitz.best_toeplitz(run.objective.coarse, run.start, size + 1, run.root)
+        return toeplitz.best_toeplitz(run.coarse, run.start, size + 1, run.root)
 
     def certificate(self, run: Problem, mechanism: Mechanism) -> Certificate | str:
-        if run.prefix and isinstance(mechanism, BandedStrategyNoise):
-            return toeplitz.certificate(mechanism, run.start, run.kind) or ""
+        if run.objective.precise and isinstance(mechanism, BandedStrategyNoise):
+            return toeplitz.certificate(mechanism, run.start, run.objective.aggregate) or ""
         return ""

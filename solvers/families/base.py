@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from corrnoise.solvers.families import toeplitz
 from corrnoise.solvers.families.problem import Problem
 from corrnoise.solvers.optimum import Certificate, label
-from corrnoise.theory.mechanisms.base import LARGEST_MATRIX, Mechanism
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.objectives.base import LARGEST_MATRIX
 
 SHORT_STEPS = 20_000  #: steps, beyond which few sizes are tried, unless more are asked for
 LONG_STEPS = 200_000  #: steps, beyond which noise with few coefficients is made only if it is asked for

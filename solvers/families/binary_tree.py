@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from corrnoise.solvers.families.base import Family
 from corrnoise.solvers.families.problem import Problem
-from corrnoise.theory.mechanisms.base import LARGEST_MATRIX, Mechanism
+from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.tree import BinaryTree
+from corrnoise.theory.objectives.base import LARGEST_MATRIX
 
 
 class TreeAggregation(Family):

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from corrnoise.solvers.families.base import LONG_STEPS, Family
 from corrnoise.solvers.families.buffers import MAX_BUFFERS, best_buffers
 from corrnoise.solvers.families.problem import Problem
-from corrnoise.theory.mechanisms.base import LARGEST_MATRIX, Mechanism
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.objectives.base import LARGEST_MATRIX
 
 USUAL_BUFFERS = 6  #: that are tried
 USUAL_LONG_BUFFERS = 4  #: the same in long runs without closed forms
@@ -36,7 +37,7 @@ class BLT(Family):
         return min(MAX_BUFFERS, run.steps // 2)
 
     def make(self, run: Problem, size: int) -> Mechanism:
-        return best_buffers(run.objective.coarse, run.start, size)
+        return best_buffers(run.coarse, run.start, size)
 
     def members(self, run: Problem, sizes: Sequence[int], progress: Callable[[str], None]) -> Iterator[Mechanism]:
         """The members up to the number of buffers from which on more do not help."""

@@ -2,7 +2,7 @@
 
 The gaps of zeros and poles interlace, g_1 < h_1 < … < h_d < 1, if the numbers 0 < −log h_d < −log g_d < … < −log g_1
 increase.  The variables are the logarithms of these 2d increments, and any real values of them are admissible.  The
-logarithm of the squared error, (sensitivity)² × ``power_of_buffers`` of the objective, is minimised by BFGS.  For
+logarithm of the squared error, (sensitivity)² × ``power_of_buffers``, is minimised by BFGS.  For
 prefix sums value and derivatives are closed forms (``corrnoise.theory.mechanisms.buffered``), so that a run of 10⁷
 steps takes no longer than a short one.
 
@@ -16,12 +16,13 @@ import math
 
 import numpy as np
 
-from corrnoise.solvers.objectives import RunObjective
 from corrnoise.solvers.quasi_newton import bfgs
 from corrnoise.theory.mechanisms import buffered
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.float_errors import usual_float_errors
+from corrnoise.theory.objectives.base import Objective
 from corrnoise.theory.participation import Participation
 
 MAX_BUFFERS = 16  #: buffers
@@ -33,7 +34,8 @@ _FIRST = 0.4  # −log of the largest gap at the start
 _REACH = 0.7  # −log of the smallest gap at the start, in units of log n
 
 
-def best_buffers(objective: RunObjective, participation: Participation, buffers: int) -> PoleNoise:
+@usual_float_errors
+def best_buffers(objective: Objective, participation: Participation, buffers: int) -> PoleNoise:
     """The buffered linear Toeplitz mechanism with the smallest error.
 
     Its zeros and poles interlace.  The search is local: nothing certifies that no other set of d buffers is better.
@@ -45,6 +47,23 @@ def best_buffers(objective: RunObjective, participation: Participation, buffers:
         if separate(zeros, poles):
             return PoleNoise(zeros, poles)
     return PoleNoise(np.empty(0), np.empty(0))
+
+
+def power_of_buffers(objective: Objective, zeros: buffered.Numbers, poles: buffered.Numbers) -> buffered.Numbers:
+    """The form of noise with interlacing gaps, shape (k, d), whose rows differ by complex steps; shape (k,).
+
+    The imaginary parts of the result give its derivatives.
+    """
+    if objective.precise:
+        return buffered.squared_error(zeros, poles, steps=objective.steps, aggregate=objective.aggregate)
+    _, residues = buffered.residues(zeros, poles)
+    weights, gaps, steps = residues * poles, poles.real[0], np.arange(objective.steps - 1)
+    powers = np.exp(np.log1p(-gaps)[:, np.newaxis] * steps)
+    # β_t = −Σ r_i h_i (1 − h_i)^{t−1} for t >= 1
+    value, slope = objective.power(np.concatenate([[1.0], -(weights.real[0] @ powers)]))
+    in_weights = powers @ slope[1:]
+    in_gaps = powers @ (steps * slope[1:]) / (1 - gaps)
+    return np.asarray(value + 1j * ((weights.real * poles.imag) @ in_gaps - weights.imag @ in_weights))
 
 
 def gaps_of(variables: buffered.Numbers) -> tuple[buffered.Numbers, buffered.Numbers]:
@@ -66,22 +85,14 @@ def separate(zeros: Array, poles: Array) -> bool:
     return bool(np.isfinite(logarithms).all() and (np.diff(logarithms) > _MERGED).all())
 
 
-def thinned(zeros: Array, poles: Array) -> tuple[Array, Array]:
-    """The gaps without the zero and the pole that are nearest to each other, or without those that are not finite."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        distances = np.abs(np.diff(np.log(np.column_stack([zeros, poles]).ravel())))
-    place = int(np.argmin(np.where(np.isfinite(distances), distances, -1.0)))
-    return np.delete(zeros, (place + 1) // 2), np.delete(poles, place // 2)
-
-
-def _searched(objective: RunObjective, participation: Participation, count: int) -> tuple[Array, Array]:
+def _searched(objective: Objective, participation: Participation, count: int) -> tuple[Array, Array]:
     """Gaps of zeros and poles at a local minimum of the error, or where two of them merge."""
     directions = 1j * _STEP * np.eye(2 * count)
 
     def loss(variables: Array) -> tuple[float, Array]:
         zeros, poles = gaps_of(variables + directions)
         square = buffered.squared_sensitivity(zeros, buffered.scales(zeros, poles), participation)
-        power = objective.power_of_buffers(zeros, poles)
+        power = power_of_buffers(objective, zeros, poles)
         if not (np.isfinite(square * power).all() and square[0].real > 0 and power[0].real > 0):
             return math.inf, np.zeros(variables.size)
         if objective.precise:  # with one rounding less

@@ -16,4 +16,4 @@ class DampedRoot(FewCoefficients):
 
     def make(self, run: Problem, size: int) -> Mechanism:
         count = min(size + 1, run.steps - 1)  # n coefficients are no noise of few coefficients
-        return toeplitz.damped_root(run.objective.coarse, run.start, max(count, 1))
+        return toeplitz.damped_root(run.coarse, run.start, max(count, 1))

@@ -8,10 +8,9 @@ from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds, fixed_
 from corrnoise.solvers.certified.single_participation import single_participation_bounds, single_participation_strategy
 from corrnoise.solvers.families.base import Family
 from corrnoise.solvers.families.problem import Problem
-from corrnoise.solvers.learning import learning_floor
-from corrnoise.theory.mechanisms.base import LARGEST_MATRIX, Mechanism
-from corrnoise.theory.objectives.workloads import Workload
-from corrnoise.theory.problems.learning_objective import LearningObjective
+from corrnoise.solvers.learning import regularised_floor
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.objectives.base import LARGEST_MATRIX
 
 
 class Dense(Family):
@@ -22,21 +21,20 @@ class Dense(Family):
     look = "0.8"
 
     def sizes(self, run: Problem, memory: float | None) -> Sequence[int]:
-        known = run.who.once or (run.who.kind == "fixed epochs" and run.kind == "mean")
+        known = run.who.once or (run.who.kind == "fixed epochs" and run.objective.aggregate == "mean")
         return [0] if known and run.steps <= LARGEST_MATRIX else []
 
     def make(self, run: Problem, size: int) -> Mechanism:
         """The strategy; the lower bound of the run becomes its certificate."""
-        what, epochs = run.what, in_fixed_epochs(run.who)
-        workload = what if isinstance(what, Workload) else run.objective.workload()
-        if isinstance(what, LearningObjective):
-            squared, found = learning_floor(what, run.who)
-            mechanism = fixed_epochs_strategy(workload, epochs, found)
+        objective, epochs = run.objective, in_fixed_epochs(run.who)
+        if objective.regularised:
+            squared, found = regularised_floor(objective, run.who)
+            mechanism = fixed_epochs_strategy(objective, epochs, found)
         elif run.who.once:
-            found = single_participation_bounds(workload, objective=run.kind)
-            squared, mechanism = found.lower_bound**2, single_participation_strategy(workload, found)
+            found = single_participation_bounds(objective)
+            squared, mechanism = found.lower_bound**2, single_participation_strategy(objective, found)
         else:
-            found = fixed_epochs_bounds(workload, epochs)
-            squared, mechanism = found.lower_bound**2, fixed_epochs_strategy(workload, epochs, found)
+            found = fixed_epochs_bounds(objective, epochs)
+            squared, mechanism = found.lower_bound**2, fixed_epochs_strategy(objective, epochs, found)
         run.floor = (squared, found.rigorous, found)
         return mechanism

@@ -17,4 +17,4 @@ class GammaBIFR(FewCoefficients):
     look = "orchid"
 
     def make(self, run: Problem, size: int) -> Mechanism:
-        return toeplitz.fractional_root(run.objective.coarse, run.start, min(size + 1, run.steps))
+        return toeplitz.fractional_root(run.coarse, run.start, min(size + 1, run.steps))

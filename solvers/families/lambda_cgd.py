@@ -17,4 +17,4 @@ class LambdaCGD(Family):
     look = "tan"
 
     def make(self, run: Problem, size: int) -> Mechanism:
-        return toeplitz.anti_pgd(run.objective.coarse, run.start)
+        return toeplitz.anti_pgd(run.coarse, run.start)

@@ -13,18 +13,13 @@ from functools import cached_property
 
 from corrnoise.solvers.certified.floor import floor
 from corrnoise.solvers.families import toeplitz
-from corrnoise.solvers.objectives import RunObjective, run_objective
+from corrnoise.solvers.objectives import coarse
 from corrnoise.solvers.optimum import Certificate, Optimum, unit_square
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.numerics import checks
-from corrnoise.theory.objectives.workloads import SGD, PrefixSums, Workload
+from corrnoise.theory.objectives.base import Minimisable, Objective
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.problems.learning_objective import LearningObjective
-from corrnoise.theory.problems.quadratic import QuadraticProblem
-from corrnoise.theory.problems.strongly_convex import StronglyConvex
-
-Objective = SGD | Workload | LearningObjective | RunObjective | QuadraticProblem | StronglyConvex
 
 
 class Problem:
@@ -32,44 +27,35 @@ class Problem:
 
     Parameters
     ----------
-    objective : Objective
+    objective : Minimisable
         The error of the run.
     participation : Participation
         The steps of each example, in a run with a number of steps.
     """
 
-    def __init__(self, objective: Objective, participation: Participation) -> None:
+    def __init__(self, objective: Minimisable, participation: Participation) -> None:
         self.promised = checks.instance("participation", participation, Participation)
         self.who = participation.worst
         self.steps = n = self.who.length
-        self.unit = 1.0
-        what = objective
-        if isinstance(what, SGD):
-            self.unit = 1 / what.batch_size
-            what = what.workload(n)
-        elif isinstance(what, QuadraticProblem):
-            what = LearningObjective(what, n, weights="second half")
-        self.objective = what if isinstance(what, RunObjective) else run_objective(what)  # type: ignore[arg-type]
-        if self.objective.steps != n:
-            raise ValueError(
-                f"participation must have steps={self.objective.steps} as the objective has, got {participation!r}"
-            )
-        self.what = self.objective.what
-        self.kind = self.objective.kind
-        self.prefix = isinstance(self.what, PrefixSums)
+        self.objective: Objective = objective.for_run(participation)
         #: Searches know patterns of min-sep and of fixed epochs; results are judged under the true participation.
         self.start = Participation.min_sep(n, self.who.period) if self.who.kind == "reshuffled" else self.who
         self._kept: dict[object, Mechanism] = {}
 
     @cached_property
+    def coarse(self) -> Objective:
+        """The objective of searches for Toeplitz noise."""
+        return coarse(self.objective)
+
+    @cached_property
     def nu(self) -> NuFTRL:
         """The best ν-DP-FTRL."""
-        return toeplitz.nu_ftrl(self.objective.coarse, self.start)
+        return toeplitz.nu_ftrl(self.coarse, self.start)
 
     @property
     def root(self) -> NuFTRL | None:
         """Where searches for coefficients start."""
-        return None if self.prefix else self.nu
+        return None if self.objective.precise else self.nu
 
     @cached_property
     def floor(self) -> tuple[float | None, bool, Certificate | str]:
@@ -110,7 +96,7 @@ class Problem:
         """
         known = mechanism.bracket(self.who)
         square = unit_square(self.objective.measure, self.promised, known.upper)
-        error = self.unit * self.objective.error(square * self.objective.power_of(mechanism))
+        error = self.objective.error(square * mechanism.squared_error(self.objective))
         measure = self.objective.measure
         return Optimum(mechanism, self.promised, family, known, error, measure=measure, variant=variant)
 
@@ -127,5 +113,5 @@ class Problem:
         Optimum
         """
         squared, rigorous, certificate = self.floor
-        bound = None if squared is None else self.unit * self.objective.error(squared)
+        bound = None if squared is None else self.objective.error(squared)
         return replace(found, floor=bound, rigorous=rigorous, certificate=found.certificate or certificate)

@@ -15,10 +15,11 @@ from scipy.optimize import minimize
 
 from corrnoise.solvers.families.base import Family
 from corrnoise.solvers.families.problem import Problem
-from corrnoise.theory.mechanisms.base import LARGEST_MATRIX, Mechanism
+from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.objectives.base import LARGEST_MATRIX
 
 UNIT_COLUMNS, EPOCH_WEIGHTS = "unit columns", "epoch weights"
 MAX_EPOCHS = 64  #: for which weights are sought

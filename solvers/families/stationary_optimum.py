@@ -10,7 +10,7 @@ from corrnoise.solvers.learning import STATIONARY, TOLERANCE
 from corrnoise.solvers.optimal_noise import optimal_noise
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.rational import rational
-from corrnoise.theory.problems.learning_objective import LearningObjective
+from corrnoise.theory.problems.quadratic import problem_of
 
 
 class StationaryOptimum(Family):
@@ -21,8 +21,10 @@ class StationaryOptimum(Family):
     look = "C3"
 
     def sizes(self, run: Problem, memory: float | None) -> Sequence[int]:
-        return [0] if isinstance(run.what, LearningObjective) and run.what.problem.instability() < 1 else []
+        problem = problem_of(run.objective)
+        return [0] if problem is not None and problem.instability() < 1 else []
 
     def make(self, run: Problem, size: int) -> Mechanism:
-        assert isinstance(run.what, LearningObjective)
-        return rational(optimal_noise(run.what.problem), TOLERANCE)
+        problem = problem_of(run.objective)
+        assert problem is not None
+        return rational(optimal_noise(problem), TOLERANCE)

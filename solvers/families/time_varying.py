@@ -27,11 +27,12 @@ import numpy as np
 from corrnoise.solvers.families.descent import Descent
 from corrnoise.solvers.families.knots import Knots
 from corrnoise.solvers.families.saturation import LARGEST, Classes, Levels, Numbers
-from corrnoise.solvers.objectives import RunObjective, grouped
+from corrnoise.solvers.objectives import grouped
 from corrnoise.theory.mechanisms import time_varying_errors
 from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.objectives.base import Objective
 from corrnoise.theory.participation import Kind, Participation
 from corrnoise.theory.recursion import Recursion
 
@@ -103,7 +104,7 @@ class _BufferSearch:
         power: float | None = None,
     ) -> None:
         if power is not None:
-            system = Recursion(system.transition, system.input, np.sign(system.weights))
+            system = system.with_equal_weights()
         self.system = system.parts
         self.knots, self.saturation, self.power = knots, saturation, power
         self.iterations = _ITERATIONS[1]
@@ -366,7 +367,7 @@ def _in_longer_runs(
 
 
 def time_varying_buffers(
-    objective: RunObjective,
+    objective: Objective,
     participation: Participation,
     memories: Sequence[int],
     progress: Callable[[str], None] = lambda _: None,
@@ -385,9 +386,9 @@ def time_varying_buffers(
     """
     for memory in memories:
         checks.integer("memories", memory, 1, largest=MAX_BUFFERS)
-    linear = objective.coarse.system
+    linear = objective.recursion()  # which the search does not keep
     if linear is None:
-        raise ValueError(f"objective must be a linear system for time-varying buffers, got {objective.what!r:.80}")
+        raise ValueError(f"objective must be a linear system for time-varying buffers, got {objective!r:.80}")
     system = grouped(linear)
     who = participation.worst
     kind: Kind = "single" if who.once else who.kind
@@ -396,7 +397,7 @@ def time_varying_buffers(
     shortest = runs[0]._replace(share=_SHARE)
     searches = [run.search(_COARSE) for run in runs]
     finer = [runs[-1].search(ratio) for ratio in _FINER if system.steps <= _FINE]
-    if objective.kind == "max":
+    if objective.aggregate == "max":
         ratio = _COARSE if system.steps > _FINE else _FINER[0]
         finer += [runs[-1].search(ratio, power) for power in _POWERS]
     buffers = max(memories, default=0)
@@ -411,7 +412,7 @@ def time_varying_buffers(
                 yield search.mechanism(point)
 
 
-def best_time_varying(objective: RunObjective, participation: Participation, memory: int) -> TimeVaryingBuffers:
+def best_time_varying(objective: Objective, participation: Participation, memory: int) -> TimeVaryingBuffers:
     """The best time-varying buffers with ``memory`` arrays that a search finds.
 
     Parameters

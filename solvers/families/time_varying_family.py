@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from corrnoise.solvers.families.base import Family
 from corrnoise.solvers.families.problem import Problem
 from corrnoise.solvers.families.time_varying import MAX_BUFFERS, best_time_varying, time_varying_buffers
-from corrnoise.theory.mechanisms.base import LARGEST_MATRIX, Mechanism
-from corrnoise.theory.problems.learning_objective import LearningObjective
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.objectives.base import LARGEST_MATRIX
 
 USUAL_BUFFERS = 4  #: that are tried, where no number is asked for
 MAX_SYSTEM = 60_000_000  #: steps times groups of a linear system, at about 20 bytes and a microsecond for each
@@ -55,11 +55,7 @@ def buffer_counts(run: Problem, memory: float | None) -> list[int]:
         was asked for.  Nothing where the objective is not a linear system, or one of too many numbers.
     """
     most = int(min(USUAL_BUFFERS if memory is None or math.isinf(memory) else memory, MAX_BUFFERS, run.steps - 1))
-    if run.steps * _groups(run) > MAX_SYSTEM or run.objective.coarse.system is None:
+    if run.steps * run.objective.groups > MAX_SYSTEM or run.coarse.system is None:
         return []
     usual = range(1, USUAL_BUFFERS + 1) if memory is None or run.steps <= LARGEST_MATRIX else [USUAL_BUFFERS]
     return sorted({*(count for count in usual if count <= most), most} - {0})
-
-
-def _groups(run: Problem) -> int:
-    return run.what.modes().counts.size if isinstance(run.what, LearningObjective) else 1

@@ -13,7 +13,7 @@ function             noise                    family
 ``best_toeplitz``    ``BandedStrategyNoise``  C = any p coefficients
 ===================  =======================  ==========================================================================
 
-The squared error of a member is its squared sensitivity times the ``power`` of a ``RunObjective``.  All searches are
+The squared error of a member is its squared sensitivity times the ``power`` of an ``Objective``.  All searches are
 local.  The squared sensitivity is that of the participations 0, b, 2b, …, which are the worst where a theorem of
 docs/finite-runs-proofs.md says so, or a proved upper bound, or with p <= b bands, whose columns do not meet, exact:
 Σ_s v_s c_s², where v_s is the number of participations that are followed by at least s steps.  For k b <= n it is
@@ -37,7 +37,6 @@ import numpy as np
 from scipy.linalg import eigvalsh
 from scipy.optimize import minimize, minimize_scalar
 
-from corrnoise.solvers.objectives import RunObjective
 from corrnoise.solvers.optimum import Certificate
 from corrnoise.solvers.quasi_newton import bfgs
 from corrnoise.theory.mechanisms import buffered
@@ -46,16 +45,16 @@ from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.sensitivity import toeplitz_sensitivity
 from corrnoise.theory.mechanisms.toeplitz_losses import (
-    Objective,
-    divided,
-    error_weights,
     gradient_in_noising,
     squared_sensitivity,
     squared_sensitivity_bound,
-    strategy_error,
 )
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.float_errors import usual_float_errors
+from corrnoise.theory.numerics.power_series import divided
+from corrnoise.theory.objectives.base import Objective
+from corrnoise.theory.objectives.toeplitz_errors import Aggregate, error_weights, strategy_error
 from corrnoise.theory.participation import Participation
 
 _STARTS = 24  # of searches over one variable
@@ -72,7 +71,7 @@ _OF_STRATEGY = {
 }
 
 
-def nu_ftrl(objective: RunObjective, participation: Participation) -> NuFTRL:
+def nu_ftrl(objective: Objective, participation: Participation) -> NuFTRL:
     """ν-DP-FTRL with the damping ν in [0, 1] that has the smallest error."""
     n = objective.steps
 
@@ -85,7 +84,7 @@ def nu_ftrl(objective: RunObjective, participation: Participation) -> NuFTRL:
     return NuFTRL(math.exp(best) if loss(best) < loss(-math.inf) else 0.0)
 
 
-def anti_pgd(objective: RunObjective, participation: Participation) -> AntiPGD:
+def anti_pgd(objective: Objective, participation: Participation) -> AntiPGD:
     """Noise 1 − λz with the damping 1 − λ in [1e-3/n, 1] that has the smallest error.
 
     The strategy is a single buffer with decay and scale λ, so that for prefix sums each error takes O(k) operations.
@@ -110,13 +109,13 @@ def inverse_root(count: int) -> FiniteNoise:
     return FiniteNoise(NuFTRL(0.0).coefficients(count))
 
 
-def fractional_root(objective: RunObjective, participation: Participation, count: int) -> FiniteNoise:
+def fractional_root(objective: Objective, participation: Participation, count: int) -> FiniteNoise:
     """The noise with the first p coefficients of (1 − z)^γ, 0 <= γ <= 1, with the smallest error."""
     gamma = _best_exponent(_loss_of_roots(objective, participation, count))
     return FiniteNoise(ProductNoise([0.0], [gamma]).coefficients(count))
 
 
-def damped_root(objective: RunObjective, participation: Participation, count: int) -> FiniteNoise | ProductNoise:
+def damped_root(objective: Objective, participation: Participation, count: int) -> FiniteNoise | ProductNoise:
     """The noise with the first p coefficients of (1 − (1 − ν) z)^γ, 0 <= ν < 1 and 0 < γ <= 1, with the smallest error.
 
     The noise is ``FiniteNoise``, and ``ProductNoise`` for p = n.  The upper bound of the sensitivity times the root of
@@ -139,7 +138,7 @@ def damped_root(objective: RunObjective, participation: Participation, count: in
     return root if count == objective.steps else FiniteNoise(root.coefficients(count))
 
 
-def _loss_of_roots(objective: RunObjective, who: Participation, count: int) -> Callable[[float, float], float]:
+def _loss_of_roots(objective: Objective, who: Participation, count: int) -> Callable[[float, float], float]:
     """The logarithm of the squared error of ``count`` coefficients of (1 − (1 − ν) z)^γ, as a function of γ and ν."""
     n = objective.steps
 
@@ -158,8 +157,9 @@ def _best_exponent(loss: Callable[[float, float], float]) -> float:
     return _least(lambda gamma: loss(gamma, 0.0), 0.0, 1.0)
 
 
+@usual_float_errors
 def banded_inverse(
-    objective: RunObjective, participation: Participation, count: int, start: NuFTRL | None = None
+    objective: Objective, participation: Participation, count: int, start: NuFTRL | None = None
 ) -> FiniteNoise:
     """The noise with p coefficients that has the smallest error.
 
@@ -196,8 +196,9 @@ def banded_inverse(
     return FiniteNoise(np.concatenate([[1.0], tail]))
 
 
+@usual_float_errors
 def best_toeplitz(
-    objective: RunObjective, participation: Participation, bands: int, start: NuFTRL | None = None
+    objective: Objective, participation: Participation, bands: int, start: NuFTRL | None = None
 ) -> BandedStrategyNoise:
     """The Toeplitz strategy with at most ``bands`` bands that has the smallest error.
 
@@ -265,7 +266,7 @@ def _participations_followed(participation: Participation, count: int) -> Array:
 
 
 def certificate(
-    noise: BandedStrategyNoise, participation: Participation, objective: Objective = "mean"
+    noise: BandedStrategyNoise, participation: Participation, aggregate: Aggregate = "mean"
 ) -> Certificate | None:
     """Two bounds of the error of prefix sums with as many bands; None where n² p > 4e9 for the mean.
 
@@ -273,29 +274,29 @@ def certificate(
     the pattern 0, b, 2b, … is followed by p − 1 steps or more.  Otherwise the bound holds and is not sharp.
     """
     n = participation.length
-    if objective == "mean" and n**2 * noise.values.size > _CERTIFIED_OPERATIONS:
+    if aggregate == "mean" and n**2 * noise.values.size > _CERTIFIED_OPERATIONS:
         return None
-    error = noise.mean_error(participation) if objective == "mean" else noise.max_error(participation)
+    error = noise.mean_error(participation) if aggregate == "mean" else noise.max_error(participation)
     return Certificate(
         value=error,
-        lower_bound=math.sqrt(lower_bound(noise.values, participation, objective)),
+        lower_bound=math.sqrt(lower_bound(noise.values, participation, aggregate)),
         rigorous=False,
         iterations=1,
         strategies=f"Toeplitz strategies with at most {noise.values.size} bands",
     )
 
 
-def lower_bound(strategy: Array, participation: Participation, objective: Objective) -> float:
+def lower_bound(strategy: Array, participation: Participation, aggregate: Aggregate) -> float:
     """E²/λ: no strategy with as many bands has a smaller squared error (the certificate above).
 
     The closer the strategy, shape (p,), to the optimum the better the bound; with several participations p <= b.
     """
     n = participation.length
     p = strategy.size
-    gamma = _gamma_of_largest(strategy, n) if objective == "max" else _gamma_of_mean(strategy, n)
+    gamma = _gamma_of_largest(strategy, n) if aggregate == "max" else _gamma_of_mean(strategy, n)
     scale = np.sqrt(_participations_followed(participation, p))
     largest = float(eigvalsh(gamma / np.outer(scale, scale), subset_by_index=[p - 1, p - 1])[0])
-    error, _ = strategy_error(strategy, error_weights(n, n, objective))
+    error, _ = strategy_error(strategy, error_weights(n, n, aggregate))
     return error**2 / largest
 
 

@@ -174,7 +174,7 @@ def _late(*_: object, **__: object) -> NoReturn:
         ({"visits": 48}, TypeError, "visits must be a Participation"),
         ({"visits": ENDLESS}, ValueError, "steps must be given without a problem"),
         ({"visits": Participation.single(10**11)}, ValueError, r"steps must be at most \d+ on this machine"),
-        ({"objective": NuFTRL(0.1)}, TypeError, "objective must be SGD, a workload, a problem or LearningObjective"),
+        ({"objective": NuFTRL(0.1)}, TypeError, "objective must be SGD, a workload, a problem or another Objective"),
         ({"progress": 3}, TypeError, "progress must be a function"),
     ],
 )
@@ -213,7 +213,7 @@ def test_too_many_eigenvalues_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
 def test_progress_is_told() -> None:
     told: list[str] = []
     design(BUDGET, Participation.single(8), memory=1, progress=told.append)
-    assert "the floor: what no noise can beat" in told
+    assert "the lower bound for all noise" in told
 
 
 def test_a_design_belongs_to_its_promise() -> None:
@@ -222,7 +222,7 @@ def test_a_design_belongs_to_its_promise() -> None:
         Design(BUDGET, Participation.single(STEPS), found.optimum)
     with pytest.raises(TypeError, match="notes must be a sequence of strings"):
         Design(BUDGET, EPOCHED, found.optimum, notes="a sentence")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="buffers: binary tree, online is no Toeplitz noise"):
+    with pytest.raises(ValueError, match="buffers: Honaker tree is no Toeplitz noise"):
         made("tree").program("buffers")
     with pytest.raises(ValueError, match="form must be one of"):
         found.program("tree")

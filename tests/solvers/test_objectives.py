@@ -1,116 +1,120 @@
-"""The quadratic form of a run against the definition, tr(W N Nᵀ) with matrices written out."""
-
-from typing import Any
+"""Objectives in searches, and objectives that users define."""
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.linalg import toeplitz
 
-from corrnoise.solvers.objectives import _LongWorkload, covariance, run_objective
+import corrnoise as cn
+from corrnoise.solvers.objectives import coarse, run_objective
+from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.mechanisms.tree import BinaryTree
-from corrnoise.theory.objectives.workloads import MatrixWorkload, MomentumSGD, PrefixSums, Workload
+from corrnoise.theory.numerics.records import record
+from corrnoise.theory.objectives.base import Objective
+from corrnoise.theory.objectives.workloads import LargestError, PrefixSums
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
-from tests.strategies import regressions, workloads
+from corrnoise.theory.recursion import Recursion
+
+EPOCHS = cn.Participation.fixed_epochs(24, epochs=3)
 
 
-def by_definition(weights: np.ndarray, noising: np.ndarray, scales: np.ndarray) -> float:
-    matrix = scales[:, np.newaxis] * toeplitz(noising, np.zeros(noising.size))
-    return float(np.trace(weights @ matrix @ matrix.T))
+@record
+class Forgetting(Objective):
+    """Two sums of the noise that forget it at different rates, each counted in the second half of the run."""
+
+    steps: int
+
+    def recursion(self) -> Recursion:
+        kept = np.array([0.9, 0.5])[np.newaxis, :, np.newaxis, np.newaxis]
+        late = np.arange(self.steps) >= self.steps // 2
+        return Recursion(kept, np.ones((1, 2, 1)), np.outer(late, [1.0, 3.0]))
 
 
-def weights_of(what: Workload | LearningObjective) -> np.ndarray:
-    if isinstance(what, LearningObjective):
-        return what.weight_matrix()
-    matrix = what.matrix()
-    return np.asarray(matrix.T @ matrix / matrix.shape[0])
+@record
+class LastSteps(Objective):
+    """The noise of the last steps, more of it the later."""
+
+    steps: int
+
+    def weight_matrix(self) -> np.ndarray:
+        return np.diag(np.arange(1.0, self.steps + 1)) + 0.5
 
 
-def agrees_with_the_definition(what: Workload | LearningObjective, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    n = what.steps
-    noising, other = np.exp(-0.3 * np.arange(n)) * rng.normal(size=(2, n))
-    scales = np.exp(rng.normal(size=n) / 3)
-    objective = run_objective(what)
-    weights = weights_of(what)
+def weights_by_hand(objective: Objective) -> np.ndarray:
+    n = objective.steps
+    if isinstance(objective, LastSteps):
+        return np.diag(np.arange(1.0, n + 1)) + 0.5
+    found = np.zeros((n, n))
+    for kept, weight in ((0.9, 1.0), (0.5, 3.0)):
+        rows = toeplitz(kept ** np.arange(n), np.zeros(n))[n // 2 :]
+        found += weight * rows.T @ rows
+    return found
+
+
+@pytest.mark.parametrize("objective", [Forgetting(24), LastSteps(24)])
+def test_an_objective_of_a_user_is_one_class(objective: Objective) -> None:
+    weights, rng = weights_by_hand(objective), np.random.default_rng(2)
+    noising, other = np.exp(-0.3 * np.arange(24)) * rng.normal(size=(2, 24))
+    matrix, direction = (toeplitz(one, np.zeros(24)) for one in (noising, other))
     value, gradient = objective.power(noising)
-    size = max(1.0, by_definition(np.abs(weights), np.abs(noising), np.ones(n)))
-    assert value == pytest.approx(by_definition(weights, noising, np.ones(n)), abs=1e-11 * size)
-    # The form is quadratic, so a symmetric difference of any step is its derivative.
-    slope = (objective.power(noising + other)[0] - objective.power(noising - other)[0]) / 2
-    assert gradient @ other == pytest.approx(slope, abs=1e-9 * max(size, abs(slope)) + 1e-9)
-    assert objective.scaled_power(noising, scales) == pytest.approx(
-        by_definition(weights, noising, scales), rel=1e-9, abs=1e-11 * size
-    )
-    parts = objective.epoch_powers(noising, scales, 3)
-    assert parts.shape == (-(-n // 3),) * 2
-    assert parts.sum() == pytest.approx(objective.scaled_power(noising, scales), rel=1e-9, abs=1e-9 * size)
+    assert value == pytest.approx(float((weights * (matrix @ matrix.T)).sum()), rel=1e-12)
+    assert gradient @ other == pytest.approx(2 * float((weights * (matrix @ direction.T)).sum()), rel=1e-10)
+    gap = objective.matrix().T @ objective.matrix() / 24 - weights
+    assert np.abs(gap).max() < 1e-9 * np.abs(weights).max()
+    outputs, inputs = rng.uniform(0.05, 0.2, (2, 24, 2))
+    varying = TimeVaryingBuffers([0.9, 0.99], outputs, inputs, rng.uniform(0.5, 2, 24))
+    scaled = ScaledNoise.normalised(NuFTRL(0.02), EPOCHS)
+    found: list[Mechanism] = [DPSGD(), NuFTRL(0.02), scaled, varying, BinaryTree(24)]
+    best = cn.optimise(objective, EPOCHS, memory=1)
+    design = cn.design(cn.Budget(rho=0.5), EPOCHS, objective, memory=1)
+    assert best.family == design.family == ("time-varying buffers" if objective.groups else design.family)
+    assert design.error == pytest.approx(best.error, rel=1e-9)
+    for noise in [*found, best.mechanism]:
+        dense = noise.noising_matrix(24)
+        assert noise.squared_error(objective) == pytest.approx(float((weights * (dense @ dense.T)).sum()), rel=1e-11)
+    for one in (best, *best.alternatives):
+        dense = one.mechanism.noising_matrix(24)
+        square = float((weights * (dense @ dense.T)).sum())
+        assert one.error == pytest.approx(one.sensitivity.upper * square**0.5, rel=1e-9)
+        assert one.floor is not None
+        assert one.floor <= one.error * (1 + 1e-9)
+    certified = cn.optimise(objective, EPOCHS, family="dense")
+    assert certified.floor is not None
+    assert 0.999 < certified.floor / certified.error <= 1
 
 
-@given(workloads(), st.integers(0, 2**32 - 1))
-def test_workloads(workload: Workload, seed: int) -> None:
-    agrees_with_the_definition(workload, seed)
+def test_an_objective_without_a_form_says_what_is_missing() -> None:
+    @record
+    class Nothing(Objective):
+        steps: int
+
+    with pytest.raises(TypeError, match=r"Nothing must define recursion\(\) or weight_matrix\(\)"):
+        Nothing(4).power(np.ones(4))
+    with pytest.raises(TypeError, match="objective must be"):
+        cn.optimise(3, EPOCHS)  # type: ignore[arg-type]
 
 
-@given(regressions(most=3, largest=0.5), st.integers(1, 12), st.integers(0, 2**32 - 1), st.integers(1, 5))
-def test_learning(problem: LinearRegression, steps: int, seed: int, batch_size: int) -> None:
-    agrees_with_the_definition(LearningObjective(problem, steps, weights="second half", batch_size=batch_size), seed)
+def test_the_old_name_warns_until_it_goes() -> None:
+    with pytest.warns(FutureWarning, match="run_objective goes in corrnoise 0.2"):
+        assert run_objective(PrefixSums(4)) == PrefixSums(4)
+    with pytest.warns(FutureWarning, match="LargestError"):
+        assert run_objective(PrefixSums(4), "max") == LargestError(PrefixSums(4))
 
 
 @pytest.mark.parametrize("most", [1, 10**6])
 def test_what_a_search_finds_is_judged_by_all_modes(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search may take fewer groups; errors are those of the objective of learning itself."""
-    monkeypatch.setattr("corrnoise.solvers.objectives._MANY", most)
+    monkeypatch.setattr("corrnoise.solvers.objectives._LARGEST_WHOLE", most)
     what = LearningObjective(LinearRegression(0.8 ** np.arange(100.0), 0.1), 40, weights="second half")
-    objective = run_objective(what)
     rng = np.random.default_rng(0)
     outputs, inputs = rng.uniform(0.05, 0.2, (2, 40, 2))
     varying = TimeVaryingBuffers([0.9, 0.99], outputs, inputs, np.ones(40))
     for noise in (DPSGD(), NuFTRL(0.01), varying):
         noising = noise.noising_matrix(40)
         exact = float((noising * (what.weight_matrix() @ noising)).sum())
-        assert objective.power_of(noise) == pytest.approx(exact, rel=1e-9)
-        quick = objective.coarse.power_of(noise)
+        assert noise.squared_error(what) == pytest.approx(exact, rel=1e-9)
+        quick = noise.squared_error(coarse(what))
         assert (abs(quick / exact - 1) > 1e-6) == (most == 1)
-
-
-def test_a_false_neighbour_is_seen() -> None:
-    noising = np.array([1.0, -0.5, -0.1])
-    value, _ = run_objective(MomentumSGD(3, momentum=0.5)).power(noising)
-    assert abs(value / by_definition(weights_of(MomentumSGD(3, momentum=0.51)), noising, np.ones(3)) - 1) > 1e-3
-
-
-def test_covariance() -> None:
-    matrix = np.array([2.0, 1.0, 0.5])[:, np.newaxis] * toeplitz([1.0, -0.4, 0.2], np.zeros(3))
-    assert covariance(np.array([1.0, -0.4, 0.2]), np.array([2.0, 1.0, 0.5])) == pytest.approx(matrix @ matrix.T)
-
-
-def test_long_schedules_judge_independent_noise_and_time_varying_buffers() -> None:
-    rng = np.random.default_rng(3)
-    short = MomentumSGD(40, momentum=0.5, learning_rates=np.linspace(1, 0.1, 40))
-    weights, outputs, inputs = np.exp(rng.normal(size=40)), rng.uniform(size=(40, 2)), rng.uniform(size=(40, 2))
-    buffers = TimeVaryingBuffers([0.9, 0.2], outputs, inputs, weights)
-    long, dense = _LongWorkload(short, short.recursion()), run_objective(short)
-    assert long.power_of(DPSGD()) == pytest.approx(float(np.trace(weights_of(short))), rel=1e-12)
-    noising = buffers.noising_matrix()
-    expected = float((weights_of(short) * (noising @ noising.T)).sum())
-    assert long.power_of(buffers) == pytest.approx(expected, rel=1e-12)
-    assert dense.power_of(buffers) == pytest.approx(expected, rel=1e-12)
-    for refused in (lambda: long.power(np.ones(1)), long.weights, lambda: long.power_of(BinaryTree(40))):
-        with pytest.raises(ValueError, match="dense matrices are made, got 40"):
-            refused()
-    schedule: Any = np.linspace(1, 0.5, 5000)
-    assert not run_objective(MomentumSGD(5000, momentum=0.5, learning_rates=schedule)).toeplitz
-
-
-def test_what_is_too_large_is_refused() -> None:
-    with pytest.raises(ValueError, match="steps must be at most 4096 where dense matrices are made, got 5000"):
-        run_objective(MatrixWorkload(np.ones((1, 5000))))
-    with pytest.raises(TypeError, match="objective must be"):
-        run_objective(3)  # type: ignore[arg-type]
-    assert run_objective(PrefixSums(5000)).steps == 5000
-    assert run_objective(MatrixWorkload(np.eye(2))).steps == 2

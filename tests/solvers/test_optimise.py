@@ -13,10 +13,16 @@ from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
 from corrnoise.solvers.families.registry import TIME_VARYING as VARYING
 from corrnoise.solvers.families.registry import names
 from corrnoise.solvers.learning import STATIONARY
-from corrnoise.solvers.objectives import run_objective, workload_of_weights
 from corrnoise.solvers.optimise import choose, optimise
 from corrnoise.solvers.optimum import INDEPENDENT, Certificate, Optimum
-from corrnoise.theory.objectives.workloads import SGD, MomentumSGD, PrefixSums, Workload
+from corrnoise.theory.objectives.workloads import (
+    SGD,
+    LargestError,
+    MomentumSGD,
+    PrefixSums,
+    Workload,
+    workload_of_weights,
+)
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
@@ -141,7 +147,7 @@ def test_certificates_of_families() -> None:
     assert best.certificate.strategies == "Toeplitz strategies with at most 16 bands"
     assert best.ratio is not None
     assert abs(best.certificate.gap) < 1e-9 < 1e-2 < best.ratio - 1
-    largest = optimise(run_objective(PrefixSums(64), "max"), ONCE, family=TOEPLITZ, memory=63)
+    largest = optimise(LargestError(PrefixSums(64)), ONCE, family=TOEPLITZ, memory=63)
     assert largest.error == pytest.approx(largest.mechanism.max_error(ONCE), rel=1e-12)
     assert isinstance(largest.certificate, Certificate)
     assert abs(largest.certificate.gap) < 1e-9
@@ -224,7 +230,7 @@ def test_long_schedules_have_noise_and_a_floor() -> None:
 @pytest.mark.parametrize(
     ("objective", "who", "arguments", "message"),
     [
-        (None, None, {}, "visits must be given"),
+        (None, None, {}, "steps must be given without a problem"),
         (PrefixSums(9), Participation.single(8), {}, "steps=9"),
         (None, WHO, {"memory": -1}, "memory"),
         (None, WHO, {"family": "trees"}, "family must be one of independent noise"),
@@ -252,7 +258,7 @@ def test_bad_input(objective, who, arguments, message) -> None:
 def test_a_coarse_floor_is_below_the_fine_one(workload: Workload, count: int, coarse: int) -> None:
     n = workload.steps
     who = Participation.fixed_epochs(n, period=-(-n // min(count, n)))
-    weights = run_objective(workload).weights()
+    weights = workload.weight_matrix()
     fine = fixed_epochs_bounds(workload_of_weights(weights), who, tolerance=1e-9)
     assert coarse_lower_bound(weights, who, coarse_steps=coarse) <= fine.value**2 * (1 + 1e-9)
 
@@ -261,7 +267,7 @@ def test_a_coarse_floor_is_below_the_fine_one(workload: Workload, count: int, co
 @pytest.mark.parametrize("count", [1, 3, 4])
 def test_a_coarse_floor_is_close(task: str, count: int) -> None:
     who = Participation.fixed_epochs(64, period=-(-64 // count))
-    weights = run_objective(TASKS[task]).weights()
+    weights = TASKS[task].weight_matrix()
     fine = fixed_epochs_bounds(workload_of_weights(weights), who, tolerance=1e-6).lower_bound ** 2
     assert 0.97 * fine <= coarse_lower_bound(weights, who, coarse_steps=32) <= fine * (1 + 1e-5)
     assert coarse_lower_bound(weights, who, coarse_steps=64) == pytest.approx(fine, rel=3e-3)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from corrnoise.solvers.families.toeplitz import square_root
-from corrnoise.solvers.objectives import run_objective
 from corrnoise.solvers.optimise import optimise
 from corrnoise.solvers.sampled import DPSGD_POISSON, MultiplierEstimator, crossover, sampled_noises, samplers
 from corrnoise.theory.mechanisms.base import Mechanism
@@ -64,12 +63,12 @@ def test_the_estimate_of_two_bins_and_of_many() -> None:
     """Exact values of two bins (docs/amplification-proofs.md), and those of a Monte Carlo accountant for 128."""
     two = Participation.balls_in_bins(2, period=2)
     for epsilon, delta in ((1.0, 0.0592065010858927), (3.0, 0.000167702771411789)):
-        judge = MultiplierEstimator(run_objective(PrefixSums(2)), two, budget(epsilon, delta))
+        judge = MultiplierEstimator(PrefixSums(2), two, budget(epsilon, delta))
         assert judge.multiplier(DPSGD()) == pytest.approx(1.0, rel=0.02)
-        worse = MultiplierEstimator(run_objective(PrefixSums(2)), two, budget(epsilon, delta / 2))
+        worse = MultiplierEstimator(PrefixSums(2), two, budget(epsilon, delta / 2))
         assert worse.multiplier(DPSGD()) > 1.04
     many = Participation.balls_in_bins(512, period=128)
-    sums = run_objective(PrefixSums(512))
+    sums = PrefixSums(512)
     for noise, epsilon, expected in (
         (square_root(8), 5.28, 1.31),
         (NuFTRL(1 / 16), 1.2, 2.52),
@@ -151,7 +150,7 @@ def test_gains_of_100_000_examples(size: int, epochs: int, epsilon: float, bands
     unit = optimise(SGD(), poisson, budget=asked).error_at(asked)
     best = min(optimise(SGD(), one, memory=64, budget=asked).error_at(asked) for one in cyclic) / unit
     assert 0.85 * bands < best < 1.01 * bands
-    sums = run_objective(PrefixSums(steps))
+    sums = PrefixSums(steps)
     found = list(sampled_noises(sums, balls, asked, 1, {"BLT"}, lambda _: None))
-    estimate = found[0].estimate * math.sqrt(sums.power_of(found[0].mechanism)) / unit
+    estimate = found[0].estimate * math.sqrt(found[0].mechanism.squared_error(sums)) / unit
     assert 0.9 * bins < estimate < 1.02 * bins

@@ -30,11 +30,10 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record
 from corrnoise.theory.numerics.rounding import DTYPES, UNIT_ROUNDOFF, Dtype
+from corrnoise.theory.objectives.base import LARGEST_MATRIX, Objective
 from corrnoise.theory.objectives.workloads import PrefixSums, Workload
 from corrnoise.theory.participation import ANY_LENGTH, Participation
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
-
-LARGEST_MATRIX = 4096  #: the most steps with n × n matrices
 
 
 class Mechanism(Record, ABC):
@@ -392,6 +391,23 @@ class Mechanism(Record, ABC):
         """The noise of the first n steps, which are fewer than all."""
 
     # -- errors --------------------------------------------------------------------------------------------------------
+
+    def squared_error(self, objective: Objective) -> float:
+        """tr(W N Nᵀ), the squared error of an objective at unit noise.
+
+        O(n) or O(n d) for Toeplitz noise and time-varying buffers, O(n³) for other noise.
+
+        Parameters
+        ----------
+        objective : Objective
+            A workload, its largest error, or the objective of learning, for the same number of steps.
+
+        Returns
+        -------
+        float
+        """
+        noising = self.noising_matrix(self.length(objective.steps))
+        return float((objective.form * (noising @ noising.T)).sum())
 
     def errors(self, workload: Workload) -> Array:
         """Variances (A N Nᵀ Aᵀ)_tt of unit noise under a workload A, shape (rows,).

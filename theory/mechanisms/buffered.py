@@ -45,10 +45,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.theory.mechanisms.poles import PoleNoise
-from corrnoise.theory.mechanisms.toeplitz_losses import OBJECTIVES, Objective
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.rounding import rounded_up
+from corrnoise.theory.objectives.toeplitz_errors import AGGREGATES, Aggregate
 from corrnoise.theory.participation import Participation
 
 Numbers = NDArray[Any]  # floats, complex numbers or objects, as above
@@ -138,13 +138,13 @@ def _pair_gaps(gaps: Numbers) -> Numbers:
     return gaps[..., :, np.newaxis] + gaps[..., np.newaxis, :] - _pairs(gaps)
 
 
-def squared_error(zeros: Numbers, poles: Numbers, *, steps: int, objective: Objective) -> Numbers:
+def squared_error(zeros: Numbers, poles: Numbers, *, steps: int, aggregate: Aggregate) -> Numbers:
     """The mean or the largest squared error of prefix sums at unit noise, shape (…), of gaps g and h, shape (…, d)."""
-    checks.choice("objective", objective, OBJECTIVES)
+    checks.choice("aggregate", aggregate, AGGREGATES)
     n = steps
     limit, weights = residues(zeros, poles)
-    sums = weighted_geometric_sum if objective == "mean" else geometric_sum
-    constant = limit**2 * (n + 1) / 2 if objective == "mean" else limit**2 * n
+    sums = weighted_geometric_sum if aggregate == "mean" else geometric_sum
+    constant = limit**2 * (n + 1) / 2 if aggregate == "mean" else limit**2 * n
     single = (weights * sums(poles, n)).sum(axis=-1)
     double = (_pairs(weights) * sums(_pair_gaps(poles), n)).sum(axis=(-2, -1))
     return np.asarray(constant + 2 * limit * single + double)

@@ -27,6 +27,7 @@ from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.quadrature import averages, circle_mean, modulus
 from corrnoise.theory.numerics.records import record
 from corrnoise.theory.numerics.rounding import DTYPES, UNIT_ROUNDOFF, Dtype, as_stored
+from corrnoise.theory.objectives.base import Objective
 from corrnoise.theory.participation import Participation
 
 _SMALLEST_GAP = 1e-300  # smaller ones are too close to 0 for products with others
@@ -215,6 +216,14 @@ class DPSGD(ProductNoise):
 
     def __init__(self) -> None:
         super().__init__([], [])
+
+    def squared_error(self, objective: Objective) -> float:
+        if objective.toeplitz:
+            return super().squared_error(objective)
+        from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
+
+        n = objective.steps
+        return TimeVaryingBuffers([0.0], np.zeros((n, 1)), np.zeros((n, 1)), np.ones(n)).squared_error(objective)
 
     def averaged_variance(self, rates: ArrayLike) -> Array:
         return np.ones(checks.reals("rates", rates, RATES).shape)

@@ -24,6 +24,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import record
 from corrnoise.theory.numerics.rounding import DTYPES, UNIT_ROUNDOFF, Dtype, as_stored
+from corrnoise.theory.objectives.base import Objective
 from corrnoise.theory.objectives.workloads import Workload
 from corrnoise.theory.participation import Participation
 
@@ -161,9 +162,15 @@ class ScaledNoise(Mechanism):
             norms = np.sqrt(_convolution(squares, self.draw_scales[::-1] ** -2.0)[::-1])
         return norms if self.step_scales is None else norms / self.step_scales
 
+    def squared_error(self, objective: Objective) -> float:
+        if self.draw_scales is not None or self.step_scales is None:
+            return super().squared_error(objective)
+        n = self.length(objective.steps)
+        return objective.scaled_power(self.noise.coefficients(n), self.step_scales)
+
     def errors(self, workload: Workload) -> Array:
         """Variances of unit noise under a workload; without a matrix for Toeplitz workloads of scaled draws."""
-        first = checks.instance("workload", workload, Workload).toeplitz_coefficients()  # type: ignore[type-abstract]
+        first = checks.instance("workload", workload, Workload).column()  # type: ignore[type-abstract]
         if first is None or self.draw_scales is None or self.step_scales is not None:
             return super().errors(workload)
         column = workload.apply(self.noise.coefficients(self.length(workload.steps)))

@@ -26,7 +26,7 @@ import numpy as np
 from flint import ctx
 
 from corrnoise.theory.mechanisms import time_varying_errors, time_varying_gains
-from corrnoise.theory.mechanisms.base import LARGEST_MATRIX, Mechanism
+from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Form
 from corrnoise.theory.mechanisms.reshuffled import reshuffled_sensitivity
 from corrnoise.theory.mechanisms.sensitivity import Sensitivity, bracket_of, strategy_sensitivity
@@ -44,6 +44,7 @@ from corrnoise.theory.numerics.rounding import (
     growth,
     rounded_up,
 )
+from corrnoise.theory.objectives.base import LARGEST_MATRIX, Objective
 from corrnoise.theory.objectives.workloads import Workload
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.recursion import Recursion
@@ -156,22 +157,27 @@ class TimeVaryingBuffers(Mechanism):
         if found is None:
             return super().errors(workload)
         self.length(found.steps)
-        return self._errors(Recursion(found.transition, found.input, np.ones_like(found.weights)))
+        return self._errors(found.with_equal_weights())
 
-    def squared_error(self, recursion: Recursion) -> float:
-        """tr(W N Nᵀ) of a linear system: its squared error at unit noise, in O(n d² G).
+    def squared_error(self, objective: Objective) -> float:
+        """tr(W N Nᵀ); O(n d² G) for a linear system of G groups.
 
         Parameters
         ----------
-        recursion : Recursion
-            The linear system, with as many steps as the mechanism.
+        objective : Objective
+            An objective of as many steps as the mechanism has.
 
         Returns
         -------
         float
         """
-        self.length(checks.instance("recursion", recursion, Recursion).steps)
-        return math.fsum(self._errors(recursion))
+        self.length(objective.steps)
+        system = objective.system
+        if system is None:
+            return super().squared_error(objective)
+        if objective.aggregate == "max":
+            return float(self._errors(system.with_equal_weights()).max())
+        return math.fsum(self._errors(system))
 
     def _errors(self, system: Recursion) -> Array:
         errors = np.empty(self.steps)

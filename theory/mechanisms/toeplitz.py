@@ -29,7 +29,8 @@ from corrnoise.theory.mechanisms.sensitivity import Sensitivity, norm
 from corrnoise.theory.numerics import checks, power_series
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.rounding import DTYPES, UNIT_ROUNDOFF, Dtype, as_stored
-from corrnoise.theory.objectives.workloads import PrefixSums, Workload
+from corrnoise.theory.objectives.base import Objective
+from corrnoise.theory.objectives.workloads import Workload
 from corrnoise.theory.participation import Participation
 
 RATES = "[1e-300, 2)"  #: of exponential averages
@@ -257,6 +258,9 @@ class ToeplitzNoise(Mechanism, ABC):
     def _leading(self, n: int) -> ToeplitzNoise:
         return self
 
+    def squared_error(self, objective: Objective) -> float:
+        return objective.power(self.coefficients(objective.steps))[0]
+
     def errors(self, workload: Workload) -> Array:
         """Variances of unit noise under a workload, shape (rows,).
 
@@ -264,10 +268,10 @@ class ToeplitzNoise(Mechanism, ABC):
         """
         from corrnoise.theory.numerics import double_double_series
 
-        if checks.instance("workload", workload, Workload).toeplitz_coefficients() is None:  # type: ignore[type-abstract]
+        if checks.instance("workload", workload, Workload).column() is None:  # type: ignore[type-abstract]
             return super().errors(workload)
         beta = self.coefficients(workload.steps)
-        if isinstance(workload, PrefixSums):
+        if workload.precise:
             column = np.empty(workload.steps)
             double_double_series.running_sums(beta, column)
         else:

@@ -1,4 +1,4 @@
-"""Reciprocals of power series.
+"""Products and quotients of power series.
 
 The inverse of a lower-triangular Toeplitz matrix is again one, and its first column is the reciprocal power series.
 Short series are inverted term by term in double-double arithmetic.  Long series are inverted by Newton's iteration with
@@ -17,6 +17,7 @@ from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 
 _DIRECT_OPERATIONS = 2e7
 _DOUBLE_DOUBLE_UNIT = 2.0**-100
+_DIRECT_COEFFICIENTS = 128  #: up to which sums of products are faster than Fourier transforms
 
 
 def newton_reciprocal(coefficients: Array, terms: int) -> Array:
@@ -91,3 +92,32 @@ def reciprocal(coefficients: Array, terms: int) -> tuple[Array, float]:
     if not residual_1 < 0.5:
         return series, math.inf
     return series, float(sum_s * residual_2 / ((1 - residual_1) * norm_s) + 2 * UNIT_ROUNDOFF)
+
+
+def divided(values: Array, coefficients: Array) -> Array:
+    """The power series ``values`` divided by the series with ``coefficients``, to as many terms as ``values``."""
+    coefficients = coefficients[: values.size]
+    if coefficients.size <= _DIRECT_COEFFICIENTS:
+        from scipy import signal  # takes a second to import
+
+        return np.asarray(signal.lfilter([1.0], coefficients, values))
+    return multiplied(values, newton_reciprocal(coefficients, values.size))
+
+
+def multiplied(one: Array, other: Array) -> Array:
+    """The product of two power series, to as many terms as ``one``."""
+    other = other[: one.size]
+    if min(one.size, other.size) <= _DIRECT_COEFFICIENTS:
+        return np.convolve(one, other)[: one.size]
+    from scipy import signal  # takes a second to import
+
+    return np.asarray(signal.oaconvolve(one, other)[: one.size])
+
+
+def correlated(one: Array, other: Array, lags: int) -> Array:
+    """Σ_t one_t other_{t−j} for j = 0, …, lags − 1; both have the same length."""
+    if lags <= _DIRECT_COEFFICIENTS:
+        return np.array([one[j:] @ other[: other.size - j] for j in range(lags)])
+    from scipy import signal  # takes a second to import
+
+    return np.asarray(signal.fftconvolve(one, other[::-1])[one.size - 1 :][:lags])

@@ -15,9 +15,10 @@ weight decay).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import KW_ONLY
-from typing import Any
+import math
+from abc import abstractmethod
+from dataclasses import KW_ONLY, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import solve_banded
@@ -25,13 +26,28 @@ from scipy.linalg import solve_banded
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.objectives.base import Objective, root_of_weights
+from corrnoise.theory.objectives.toeplitz_errors import Aggregate
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.recursion import Recursion
 
 
-class Workload(Record, ABC):
-    """A matrix A with ``steps`` columns, through which noise is seen."""
+class Workload(Objective):
+    """A matrix A with ``steps`` columns, through which noise is seen: its root mean squared error is minimised."""
 
-    steps: int
+    regularised: ClassVar[bool] = False
+    #: Examples of a batch, over which ``error`` averages.
+    averaged_over = 1
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments that rebuild this workload; a batch of one example, the default, is left out."""
+        found = super().arguments()
+        if found.get("averaged_over") == 1:
+            del found["averaged_over"]
+        return found
+
+    def error(self, square: float) -> float:
+        return 1 / self.averaged_over * math.sqrt(square)
 
     @abstractmethod
     def apply(self, values: ArrayLike) -> Array:
@@ -45,29 +61,9 @@ class Workload(Record, ABC):
         """A as an array, shape (rows, steps)."""
         return self.apply(np.eye(self.steps)) + 0.0  # −0 is 0
 
-    def gram(self) -> Array:
-        """AᵀA, shape (steps, steps)."""
+    def weight_matrix(self) -> Array:
         matrix = self.matrix()
-        return matrix.T @ matrix
-
-    def inverse_bands(self) -> Array | None:
-        """The bands of a lower-triangular A⁻¹, shape (p, steps): entry (i, j) is (A⁻¹)_{j+i,j}.
-
-        0 where j + i is not a step.  None where no banded inverse is known.
-        """
-        return None
-
-    def toeplitz_coefficients(self) -> Array | None:
-        """The first column of A, shape (steps,), if A is lower-triangular and Toeplitz, otherwise None."""
-        return None
-
-    def recursion(self) -> Recursion | None:
-        """The linear system whose squared error is the mean of the workload's errors; None where there is none."""
-        return None
-
-    def in_words(self) -> str:
-        """The workload as it stands in reports."""
-        return f"{type(self).__name__} of {self.steps} steps"
+        return self.apply_transposed(matrix) / matrix.shape[0]
 
     def _columns(self, name: str, values: ArrayLike, length: int) -> Array:
         array = checks.reals(name, values)
@@ -105,9 +101,14 @@ class PrefixSums(RecursiveWorkload):
     """Sums of all gradients so far, A_ts = 1 for s <= t: SGD with a constant learning rate."""
 
     steps: int  #: n >= 1
+    averaged_over: int = field(default=1, kw_only=True)  #: examples of a batch, over which ``error`` averages
 
     def __post_init__(self) -> None:
-        self._check(steps=1)
+        self._check(steps=1, averaged_over=1)
+
+    @property
+    def precise(self) -> bool:
+        return True
 
     def apply(self, values: ArrayLike) -> Array:
         return np.asarray(np.cumsum(self._columns("values", values, self.steps), axis=0))
@@ -120,14 +121,15 @@ class PrefixSums(RecursiveWorkload):
         bands[1, -1] = 0.0
         return bands
 
-    def toeplitz_coefficients(self) -> Array:
+    def column(self) -> Array:
         return np.ones(self.steps)
+
+    def weight_matrix(self) -> Array:
+        steps = np.arange(self.steps)
+        return np.asarray((self.steps - np.maximum.outer(steps, steps)) / self.steps)
 
     def recursion(self) -> Recursion:
         return Recursion([[[[1.0]]]], [[[1.0]]], np.full((self.steps, 1), 1 / self.steps))
-
-    def in_words(self) -> str:
-        return _sgd_in_words(0.0, 0.0, None)
 
 
 @record
@@ -152,6 +154,7 @@ class MomentumSGD(RecursiveWorkload):
     momentum: float  #: 0 <= μ < 1
     weight_decay: float = 0.0  #: ω >= 0 with η_t ω <= 1 for all t
     learning_rates: ArrayLike | None = None  #: η_t > 0, shape (steps,); None for 1 in every step
+    averaged_over: int = 1  #: examples of a batch, over which ``error`` averages
 
     def __post_init__(self) -> None:
         steps = checks.integer("steps", self.steps, 1)
@@ -159,11 +162,8 @@ class MomentumSGD(RecursiveWorkload):
         if self.learning_rates is not None:
             rates = checks.shaped("learning_rates", self.learning_rates, (steps,), "(0, 1e100]")
         largest = 1.0 if rates is None else float(rates.max())
-        self._check(momentum="[0, 1)", weight_decay=f"[0, {1 / largest!r}]")
+        self._check(momentum="[0, 1)", weight_decay=f"[0, {1 / largest!r}]", averaged_over=1)
         self._set(steps=steps, learning_rates=rates)
-
-    def in_words(self) -> str:
-        return _sgd_in_words(self.momentum, self.weight_decay, self.learning_rates)
 
     def _rates(self) -> Array:
         return np.ones(self.steps) if self.learning_rates is None else np.asarray(self.learning_rates)
@@ -177,7 +177,7 @@ class MomentumSGD(RecursiveWorkload):
         bands[2, :-2] = self.momentum * kept[1:-1]
         return bands[: self.steps]
 
-    def toeplitz_coefficients(self) -> Array | None:
+    def column(self) -> Array | None:
         rates = self._rates()
         return self.apply(np.eye(self.steps, 1)[:, 0]) if np.all(rates == rates[0]) else None
 
@@ -271,6 +271,23 @@ class SGD(Record):
             return PrefixSums(steps)
         return MomentumSGD(steps, momentum=self.momentum, weight_decay=self.weight_decay, learning_rates=rates)
 
+    def for_run(self, participation: Participation) -> Objective:
+        """The objective of a run: its workload, with the mean error of a batch.
+
+        Parameters
+        ----------
+        participation : Participation
+            The order of the data, for a run of a known number of steps.
+
+        Raises
+        ------
+        ValueError
+            The number of steps is not known.
+        """
+        if participation.steps is None:
+            raise ValueError(f"steps must be given without a problem, got a run of any length, {participation!r}")
+        return replace(self.workload(participation.steps), averaged_over=self.batch_size)
+
     def in_words(self) -> str:
         """The optimiser as it stands in reports.
 
@@ -278,19 +295,14 @@ class SGD(Record):
         -------
         str
         """
-        if self.cool_down is None:
-            return _sgd_in_words(self.momentum, self.weight_decay, self.learning_rates)
-        schedule = f"a learning rate that falls over the last {self.cool_down:.4g} of the run"
-        return _sgd_in_words(self.momentum, self.weight_decay, None, schedule)
-
-
-def _sgd_in_words(momentum: float, weight_decay: float, learning_rates: Any, schedule: str = "") -> str:
-    parts = [f"momentum {momentum:g}"] if momentum else []
-    parts += [f"weight decay {weight_decay:g}"] if weight_decay else []
-    if learning_rates is not None:
-        schedule = f"learning rates from {learning_rates.min():.6g} to {learning_rates.max():.6g}"
-    parts += [schedule] if schedule else []
-    return f"SGD with {', '.join(parts) or 'a constant learning rate'}"
+        parts = [f"momentum {self.momentum:g}"] if self.momentum else []
+        parts += [f"weight decay {self.weight_decay:g}"] if self.weight_decay else []
+        if self.cool_down is not None:
+            parts += [f"a learning rate that falls over the last {self.cool_down:.4g} of the run"]
+        elif self.learning_rates is not None:
+            rates = np.asarray(self.learning_rates)
+            parts += [f"learning rates from {rates.min():.6g} to {rates.max():.6g}"]
+        return f"SGD with {', '.join(parts) or 'a constant learning rate'}"
 
 
 @record
@@ -309,7 +321,7 @@ class MomentumAverage(RecursiveWorkload):
         bands[1, -1] = 0.0
         return bands[: self.steps]
 
-    def toeplitz_coefficients(self) -> Array:
+    def column(self) -> Array:
         return self.apply(np.eye(self.steps, 1)[:, 0])
 
     def recursion(self) -> Recursion:
@@ -344,3 +356,66 @@ class MatrixWorkload(Workload):
 
     def apply_transposed(self, values: ArrayLike) -> Array:
         return np.tensordot(self.entries.T, self._columns("values", values, self.entries.shape[0]), axes=1)
+
+
+@record
+class LargestError(Objective):
+    """The largest root mean squared error of a row of a workload.
+
+    For Toeplitz noise and a Toeplitz workload it is the error of the last step.  ``recursion`` is the linear system of
+    the mean error, which is at most the largest one.
+
+    Parameters
+    ----------
+    workload : Workload
+        A Toeplitz workload, such as ``PrefixSums``; certified optima of one participation take any workload.
+    """
+
+    aggregate: ClassVar[Aggregate] = "max"
+    regularised: ClassVar[bool] = False
+
+    workload: Workload
+
+    def __post_init__(self) -> None:
+        self._check(workload=Workload)
+
+    @property
+    def steps(self) -> int:  # type: ignore[override]
+        """Number of steps of the workload."""
+        return self.workload.steps
+
+    @property
+    def precise(self) -> bool:
+        return self.workload.precise
+
+    def for_run(self, participation: Participation) -> Objective:
+        if self.workload.column() is None:
+            raise ValueError(
+                f"workload must be Toeplitz for its largest error, got {self.workload!r:.80}: minimise the workload "
+                "itself, whose mean error counts"
+            )
+        return super().for_run(participation)
+
+    def recursion(self) -> Recursion | None:
+        return self.workload.recursion()
+
+    def column(self) -> Array | None:
+        return self.workload.column()
+
+    def weight_matrix(self) -> Array:
+        """Return aaᵀ for the last row a of a Toeplitz workload."""
+        column = self.column()
+        assert column is not None
+        return np.outer(column[::-1], column[::-1])
+
+    def matrix(self) -> Array:
+        """Return the workload as an array."""
+        return self.workload.matrix()
+
+    def error(self, square: float) -> float:
+        return self.workload.error(square)
+
+
+def workload_of_weights(weights: ArrayLike) -> MatrixWorkload:
+    """Return a workload whose squared mean error is tr(W N Nᵀ), as ``root_of_weights`` makes it."""
+    return MatrixWorkload(root_of_weights(weights))

@@ -13,21 +13,19 @@ w_j^{(t)} Σ_{s<=t} y_{s,j}², y_s = (1 − x_j) y_{s−1} + β_s, in O(T d).  P
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from abc import ABC
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
-from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.discrete_measures import condensed
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.objectives.base import Measure, Objective
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
-from corrnoise.theory.problems.learning_recursions import adjoint_moments, filtered_power
-from corrnoise.theory.problems.quadratic import QuadraticProblem, checked_quadratic
 from corrnoise.theory.recursion import Recursion
 
 _SIZE_INTERVAL = "[-1e100, 1e100]"  # squares of these stay finite
@@ -47,8 +45,23 @@ class Modes(NamedTuple):
     kurtosis: Array
 
 
+class Quadratic(Record, ABC):
+    """The numbers of a quadratic problem in the eigenbasis of its Hessian (``theory.problems.quadratic``)."""
+
+    eigenvalues: Array
+    learning_rate: float
+    residual_std: float
+    kurtosis: float | Array
+    batch_size: int
+
+    @property
+    def rates(self) -> Array:
+        """x_j = η λ_j, the rates of contraction a step, shape (d,)."""
+        return self.learning_rate * self.eigenvalues
+
+
 @record
-class LearningObjective(Record):
+class LearningObjective(Objective):
     """A weighted mean of the errors F(θ_s) − F* of a run, exact for any noise.
 
     Parameters
@@ -75,20 +88,24 @@ class LearningObjective(Record):
     True
     """
 
-    problem: QuadraticProblem
+    measure: ClassVar[Measure] = "excess loss"
+
+    problem: Quadratic
     steps: int
     weights: Array | When = "last"
     batch_size: int = 1
 
     def __init__(
         self,
-        problem: QuadraticProblem,
+        problem: Quadratic,
         steps: int,
         *,
         weights: ArrayLike | When = "last",
         batch_size: int | None = None,
     ) -> None:
-        of_problem = checked_quadratic(problem).batch_size
+        if not isinstance(problem, Quadratic):
+            raise TypeError(f"problem must be MeanEstimation or LinearRegression, got {problem!r}")
+        of_problem = problem.batch_size
         size = of_problem if batch_size is None else checks.integer("batch_size", batch_size, 1)
         if of_problem not in (1, size):
             raise ValueError(f"batch_size must be that of the problem, {of_problem}, or None, got {size}")
@@ -160,6 +177,8 @@ class LearningObjective(Record):
 
     def _adjoint_moments(self, modes: Modes, adjoints: Array = _NO_ROWS, gains: Array = _NO_ROWS) -> Array:
         """M a^{(0)}."""
+        from corrnoise.theory.recursion_kernels import adjoint_moments  # numba takes a second to import
+
         rate, batch_size = self.problem.learning_rate, float(self.batch_size)
         first = adjoint_moments(tuple(modes), rate, batch_size, self.step_weights(), adjoints, gains)
         if not np.isfinite(first).all():
@@ -184,6 +203,11 @@ class LearningObjective(Record):
         lags = np.abs(np.subtract.outer(steps, steps))
         return np.asarray(((modes.counts * adjoints[: self.steps]) @ decays)[later, lags])
 
+    @property
+    def groups(self) -> int:
+        """Number of groups of the linear system, which is not made for it."""
+        return self.modes().counts.size
+
     def recursion(self) -> Recursion:
         """The linear system with the squared error tr(W N Nᵀ): v_j ← (1 − x_j) v_j + y_t, w_{t,j} = n_j w_j^{(t)}.
 
@@ -195,42 +219,9 @@ class LearningObjective(Record):
         kept = (1 - modes.rates)[np.newaxis, :, np.newaxis, np.newaxis]
         return Recursion(kept, np.ones((1, kept.size, 1)), checks.frozen(self._gains(modes)))
 
-    def power(self, mechanism: Mechanism) -> float:
-        """tr(W N Nᵀ), to which the cost of privacy is proportional at equal sensitivity.
-
-        It takes O(T d) for endless noise and time-varying buffers, and O(T³) for other noise of ``steps`` steps.
-
-        Parameters
-        ----------
-        mechanism : Mechanism
-            Endless noise, or noise of ``steps`` steps.
-
-        Returns
-        -------
-        float
-        """
-        self._checked(mechanism)
-        if isinstance(mechanism, ToeplitzNoise):
-            coefficients = mechanism.coefficients(self.steps)
-            modes = self.modes()
-            return float(filtered_power(modes.rates, coefficients, self._gains(modes)))
-        if isinstance(mechanism, TimeVaryingBuffers):
-            return mechanism.squared_error(self.recursion())
-        noising = mechanism.noising_matrix(self.steps)
-        return float((noising * (self.weight_matrix() @ noising)).sum())
-
-    def _checked(self, mechanism: Mechanism) -> Mechanism:
-        checks.instance("mechanism", mechanism, Mechanism)  # type: ignore[type-abstract]
-        if mechanism.steps not in (None, self.steps):
-            raise ValueError(f"mechanism must have steps={self.steps} as the objective has, got {mechanism.steps}")
-        return mechanism
-
-    def _of_this_run(self, participation: Participation) -> Participation:
-        if checks.instance("participation", participation, Participation).steps != self.steps:
-            raise ValueError(
-                f"participation must have steps={self.steps} as the objective has, got {participation.steps}"
-            )
-        return participation
+    def error(self, square: float) -> float:
+        """The cost of privacy at ρ = 1 and clip norm 1, for a squared error γ² tr(W N Nᵀ)."""
+        return self.problem.learning_rate**2 / 2 * UNIT_BUDGET.unit_variance / self.batch_size**2 * square
 
     def privacy_error(self, mechanism: Mechanism, participation: Participation, budget: Budget = UNIT_BUDGET) -> float:
         """The cost of privacy: ½ η² σ² tr(W N Nᵀ), σ = G γ/(m sqrt(2ρ)), γ the upper bound of the sensitivity.
@@ -250,7 +241,7 @@ class LearningObjective(Record):
         """
         unit = budget.unit_variance / self.batch_size**2
         gamma = mechanism.sensitivity_upper_bound(self._of_this_run(participation))
-        return self.problem.learning_rate**2 / 2 * unit * gamma**2 * self.power(mechanism)
+        return self.problem.learning_rate**2 / 2 * unit * gamma**2 * mechanism.squared_error(self)
 
     def privacy_curve(self, mechanism: Mechanism, participation: Participation, budget: Budget = UNIT_BUDGET) -> Array:
         """The cost of privacy at every step, E F(θ_t) − F* without the parts of data and start, shape (steps + 1,).
@@ -270,7 +261,7 @@ class LearningObjective(Record):
         -------
         array of float
         """
-        noising = self._checked(mechanism).noising_matrix(self.steps)
+        noising = mechanism.noising_matrix(self.steps)
         covariance = noising @ noising.T
         problem = self.problem
         m = self.batch_size

@@ -35,9 +35,11 @@ from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, checked_noise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.quadrature import root_spectrum_mean
-from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.numerics.records import record
+from corrnoise.theory.objectives.base import Objective
 from corrnoise.theory.participation import ANY_LENGTH, Participation
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
+from corrnoise.theory.problems.learning_objective import LearningObjective, Quadratic
 
 _STD_INTERVAL = "[0, 1e100]"  # squares of these stay finite
 _SIZE_INTERVAL = "[-1e100, 1e100]"
@@ -49,7 +51,7 @@ def power_law(dimension: int, decay: float) -> Array:
     return np.asarray(k ** -checks.real("decay", decay, "[-10, 10]"))
 
 
-class QuadraticProblem(Record, ABC):
+class QuadraticProblem(Quadratic, ABC):
     """A quadratic loss whose stochastic gradients have independent coordinates in the eigenbasis of its Hessian.
 
     All errors are F − F* with the factor ½, in the units of λ θ².  The clip norm G of a budget has the units of a
@@ -58,12 +60,6 @@ class QuadraticProblem(Record, ABC):
 
     Accuracy: 1e-13 relative, divided by the distances 1 − A and min_j (1 − (k_j − 1) x_j/2) to instability.
     """
-
-    eigenvalues: Array
-    learning_rate: float
-    residual_std: float
-    kurtosis: float | Array
-    batch_size: int
 
     def arguments(self) -> dict[str, Any]:
         """The arguments that rebuild this problem; a batch of one example, the default, is left out."""
@@ -74,10 +70,17 @@ class QuadraticProblem(Record, ABC):
 
     # -- derived quantities --------------------------------------------------------------------------------------------
 
-    @property
-    def rates(self) -> Array:
-        """x_j = η λ_j, the rates of contraction a step, shape (d,)."""
-        return self.learning_rate * self.eigenvalues
+    def for_run(self, participation: Participation) -> Objective | QuadraticProblem:
+        """The objective of a run: what privacy adds in the mean over its second half; itself in a run of any length.
+
+        Parameters
+        ----------
+        participation : Participation
+            The order of the data.
+        """
+        if participation.steps is None:
+            return self
+        return LearningObjective(self, participation.steps, weights="second half")
 
     @property
     def trace(self) -> float:
@@ -343,6 +346,12 @@ class QuadraticProblem(Record, ABC):
         if math.isinf(variance) or not eta * r2 < 2 or not (self.rates < 2).all():
             return math.inf
         return float(eta * self.drive(noise, variance).sum() / (2 * (2 - eta * r2)))
+
+
+def problem_of(objective: object) -> QuadraticProblem | None:
+    """Return the quadratic problem that an objective of learning has, or that is the objective; None for others."""
+    held = getattr(objective, "problem", objective)
+    return held if isinstance(held, QuadraticProblem) else None
 
 
 def single_examples(problem: QuadraticProblem) -> None:

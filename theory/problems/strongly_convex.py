@@ -41,6 +41,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 
 Criterion = Literal["distance", "objective"]
@@ -264,6 +265,16 @@ class StronglyConvex(Record):
         )
         checks.real("learning_rate × strong_convexity", eta * mu, "[1e-300, 1e300]")
         checks.real("learning_rate × smoothness", eta * self.smoothness, "[1e-300, 1e300]")
+
+    def for_run(self, participation: Participation) -> StronglyConvex:
+        """Itself: the bound is for an endless run, whatever the participation.
+
+        Parameters
+        ----------
+        participation : Participation
+            The order of the data.
+        """
+        return self
 
     @property
     def condition_number(self) -> float:

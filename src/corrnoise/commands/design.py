@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from corrnoise.commands.options import names_as_typed, option
 
 if TYPE_CHECKING:
-    from corrnoise.designs.design import Objective, Problem
+    from corrnoise.designs.design import Problem
     from corrnoise.designs.spectra import GivenSpectrum
+    from corrnoise.theory.objectives.base import Minimisable
     from corrnoise.theory.participation import Participation
     from corrnoise.theory.privacy import Budget
 
@@ -328,7 +329,7 @@ def _objective(
     participation: Participation,
     budget: Budget,
     show: Any,
-) -> tuple[Objective, tuple[str, ...]]:
+) -> tuple[Minimisable, tuple[str, ...]]:
     """The objective, at the learning rate that is given or found, and a sentence about that."""
     from corrnoise.theory.objectives.workloads import SGD
     from corrnoise.theory.problems.learning_objective import LearningObjective

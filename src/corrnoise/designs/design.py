@@ -35,7 +35,8 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.numerics.rounding import DTYPES, Dtype
-from corrnoise.theory.objectives.workloads import SGD, Workload
+from corrnoise.theory.objectives.base import Minimisable, checked_minimisable
+from corrnoise.theory.objectives.workloads import SGD
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from corrnoise.support.progress import Progress
 
 Problem = LinearRegression | MeanEstimation | StronglyConvex
-Objective = SGD | Workload | Problem | LearningObjective
 _IN_WORDS = {"last": "after the last step", "second half": "in the mean over the second half of the run"}
 
 
@@ -99,7 +99,7 @@ class Design(Record):
     budget: Budget
     participation: Participation
     optimum: Optimum
-    objective: Objective = SGD()
+    objective: Minimisable = SGD()
     notes: tuple[str, ...] = ()
     asked: str | None = None
 
@@ -107,11 +107,7 @@ class Design(Record):
         checks.instance("budget", self.budget, Budget)
         checks.instance("participation", self.participation, Participation)
         checks.instance("optimum", self.optimum, Optimum)
-        if not isinstance(self.objective, Objective):
-            raise TypeError(
-                "objective must be SGD, a workload, LinearRegression, MeanEstimation, StronglyConvex or "
-                f"LearningObjective, got {self.objective!r:.80}"
-            )
+        checked_minimisable(self.objective)
         if self.asked is not None:
             checks.instance("asked", self.asked, str)
         if self.optimum.participation != self.participation:
@@ -177,11 +173,8 @@ class Design(Record):
     @property
     def problem(self) -> Problem | None:
         """The problem of known spectrum; None for workloads."""
-        if isinstance(self.objective, LearningObjective):
-            found = self.objective.problem
-            assert isinstance(found, LinearRegression | MeanEstimation)
-            return found
-        return self.objective if isinstance(self.objective, Problem) else None
+        held = getattr(self.objective, "problem", self.objective)
+        return held if isinstance(held, Problem) else None
 
     @property
     def rmse(self) -> float:

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from corrnoise.solvers.certified.floor import is_quick
 from corrnoise.solvers.families.problem import Problem
-from corrnoise.solvers.learning import judged_by_bound, judged_stationary
+from corrnoise.solvers.learning import judged_endless
 from corrnoise.solvers.optimum import Certificate, Optimum
 from corrnoise.solvers.sampled import NO_FLOOR
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
+from corrnoise.theory.objectives.base import Minimisable, Objective
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
-from corrnoise.theory.problems.quadratic import QuadraticProblem
-from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
 SLOW_FLOOR = "it takes long for this run, and files do not hold it; design.with_floor() computes it"
 
 
-def judged(optimum: Optimum, objective: Any, budget: Budget, *, with_every_floor: bool = False) -> Optimum:
+def judged(optimum: Optimum, objective: Minimisable, budget: Budget, *, with_every_floor: bool = False) -> Optimum:
     """Return the optimum with sensitivities, errors and floors computed again, the alternatives included.
 
     Parameters
     ----------
     optimum : Optimum
         Only mechanisms, participations and families are read.
-    objective : Objective
+    objective : Minimisable
         The objective of the design.
     budget : Budget
         The budget, for the bound of strongly convex losses, which depends on it.
@@ -46,10 +44,9 @@ def judged(optimum: Optimum, objective: Any, budget: Budget, *, with_every_floor
     problems: list[Problem] = []
 
     def again(one: Optimum) -> Optimum:
-        if isinstance(objective, StronglyConvex):
-            return judged_by_bound(objective, _toeplitz(one), one.family, one.participation, budget)
-        if isinstance(objective, QuadraticProblem) and one.participation.steps is None:
-            return judged_stationary(objective, _toeplitz(one), one.family)
+        problem = objective.for_run(one.participation)
+        if not isinstance(problem, Objective):
+            return judged_endless(problem, _toeplitz(one), one.family, one.participation, budget)
         run = next((known for known in problems if known.promised == one.participation), None)
         if run is None:
             run = _problem(objective, one.participation, with_every_floor)
@@ -70,7 +67,7 @@ def _toeplitz(one: Optimum) -> ToeplitzNoise:
     return checks.instance("mechanism", one.mechanism, ToeplitzNoise)  # type: ignore[type-abstract]
 
 
-def _problem(objective: Any, participation: Participation, with_every_floor: bool) -> Problem:
+def _problem(objective: Minimisable, participation: Participation, with_every_floor: bool) -> Problem:
     """Make the problem that judges mechanisms under a participation."""
     run = Problem(objective, participation)
     if participation.sampled:

@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
 
-from corrnoise.designs.design import Design, Objective
+from corrnoise.designs.design import Design
 from corrnoise.designs.judging import light
 from corrnoise.solvers.families.registry import USUAL_MEMORY, resolved
-from corrnoise.solvers.learning import STATIONARY, STRONGLY_CONVEX, strongly_convex_optimum
+from corrnoise.solvers.learning import STATIONARY, STRONGLY_CONVEX, endless_optimum
 from corrnoise.solvers.optimal_noise import check_stable
 from corrnoise.solvers.optimise import Families, choose, optimise
 from corrnoise.solvers.sampled import samplers
@@ -19,11 +19,11 @@ from corrnoise.support.progress import Progress
 from corrnoise.support.serialise import digest, plain
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.float_errors import usual_float_errors
+from corrnoise.theory.objectives.base import Minimisable, checked_minimisable
 from corrnoise.theory.objectives.workloads import SGD
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
-from corrnoise.theory.problems.learning_objective import LearningObjective
-from corrnoise.theory.problems.quadratic import QuadraticProblem
+from corrnoise.theory.problems.quadratic import QuadraticProblem, problem_of
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
 BEST: Literal["best"] = "best"  #: noise and sampler are chosen together
@@ -36,7 +36,7 @@ _BYTES_A_STEP = 600  # memory of coefficients, their transforms and their text
 def design(
     budget: Budget,
     visits: Participation | Sequence[Participation] | Literal["best"],
-    objective: Objective | None = None,
+    objective: Minimisable | None = None,
     *,
     examples: int | None = None,
     batch_size: int | None = None,
@@ -101,9 +101,7 @@ def design(
     """
     checks.instance("budget", budget, Budget)
     arguments = (budget, visits, objective, examples, batch_size, epochs, memory, family)
-    wanted = SGD() if objective is None else objective
-    if not isinstance(wanted, Objective):
-        raise TypeError(f"objective must be SGD, a workload, a problem or LearningObjective, got {wanted!r:.80}")
+    wanted = checked_minimisable(SGD() if objective is None else objective)
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be a function of a line of text, or None, got {progress!r}")
     if visits == BEST:
@@ -122,11 +120,9 @@ def design(
             f"coefficients take about {need / 2**30:.3g} GiB of memory, of {there / 2**30:.3g} GiB"
         )
     _check_problem(wanted, steps, family)
-    if isinstance(wanted, SGD) and steps is None:
-        raise ValueError("steps must be given without a problem, got visits of a run of any length")
-    if isinstance(wanted, StronglyConvex):
+    if isinstance(wanted.for_run(tried[0]), StronglyConvex):
         _check_long(tried[0], memory, family)
-        optimum = strongly_convex_optimum(wanted, tried[0], budget=budget)
+        optimum = endless_optimum(wanted, tried[0], budget=budget)
     else:
         options: dict[str, Any] = {"memory": memory, "budget": budget, "progress": progress}
         found = [optimise(wanted, one, family=family, **options) for one in tried]
@@ -150,12 +146,12 @@ def _digest_of(arguments: tuple[object, ...]) -> str | None:
 
 def _ways(
     budget: Budget,
-    objective: Objective,
+    objective: Minimisable,
     examples: int | None,
     batch_size: int | None,
     epochs: int | None,
     memory: float | None,
-) -> tuple[list[Participation], Objective]:
+) -> tuple[list[Participation], Minimisable]:
     """The ways of visiting the data that are compared, and the objective for batches of this size."""
     if examples is None or batch_size is None or epochs is None:
         raise ValueError(f"examples, batch_size and epochs must be given with visits={BEST!r}")
@@ -163,7 +159,7 @@ def _ways(
     period = checks.integer("examples", examples, size) // size
     steps = period * checks.integer("epochs", epochs, 1)
     fixed = Participation.fixed_epochs(steps, period=period) if steps > period else Participation.single(steps)
-    held = objective.problem if isinstance(objective, LearningObjective) else objective
+    held = problem_of(objective) or objective
     known = getattr(held, "batch_size", size)
     if known == 1 and objective is held and isinstance(objective, SGD | QuadraticProblem):
         objective = type(objective)(**{**objective.arguments(), "batch_size": size})
@@ -187,10 +183,10 @@ def _poisson(budget: Budget, visits: Participation) -> Participation | None:
     return Participation.poisson(visits.steps, min(share, 1.0))
 
 
-def _check_problem(objective: Objective, steps: int | None, family: Families | None) -> None:
+def _check_problem(objective: Minimisable, steps: int | None, family: Families | None) -> None:
     """Refuse unstable problems, and those of so many eigenvalues that their errors would take minutes."""
-    problem = objective.problem if isinstance(objective, LearningObjective) else objective
-    if not isinstance(problem, QuadraticProblem):
+    problem = problem_of(objective)
+    if problem is None:
         return
     size = problem.eigenvalues.size
     stationary = [one.name for one in resolved(family)] == [STATIONARY]

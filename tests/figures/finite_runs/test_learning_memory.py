@@ -9,6 +9,7 @@ from corrnoise.figures.finite_runs.error_memory import FLOOR, floors
 from corrnoise.figures.publication import Data
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.participation import Participation
+from corrnoise.theory.problems.quadratic import problem_of
 from tests.figure_entries import check_entry, check_places, rendered
 
 pytestmark = pytest.mark.slow
@@ -28,7 +29,8 @@ def test_the_entry_says_what_is_drawn(drawn: Data) -> None:
 @pytest.mark.parametrize("name", figure.SPECTRA)
 def test_errors_are_those_of_the_learning_curve(drawn: Data, name: str) -> None:
     """One epoch: the mean of the last half of the exact curve from the minimum, without sampling noise."""
-    problem = figure.objective(figure.SPECTRA[name], STEPS).problem
+    problem = problem_of(figure.objective(figure.SPECTRA[name], STEPS))
+    assert problem is not None
     found = {(s.panel, s.method): s.y[-1] for s in drawn}
     for method, noise in (("independent noise", DPSGD()), ("BSR", NuFTRL(0))):
         exact = problem.learning_curve(noise, STEPS, participation=Participation.single(STEPS))[-STEPS // 2 :].mean()

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from corrnoise.solvers.certified.fixed_epochs import _places, _Ring, fixed_epochs_bounds, fixed_epochs_strategy
 from corrnoise.solvers.certified.selected_inverses import ring_root
 from corrnoise.solvers.certified.single_participation import single_participation_bounds
-from corrnoise.solvers.objectives import workload_of_weights
 from corrnoise.theory.numerics.inverse_square_root import PoleSum
-from corrnoise.theory.objectives.workloads import MatrixWorkload, MomentumSGD, PrefixSums
+from corrnoise.theory.objectives.workloads import MatrixWorkload, MomentumSGD, PrefixSums, workload_of_weights
 from corrnoise.theory.participation import Participation
 
 

@@ -12,9 +12,8 @@ from corrnoise.solvers.certified.blocks import joined
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
 from corrnoise.solvers.certified.floor import floor
 from corrnoise.solvers.certified.long_floor import PolynomialBlocks, long_run_lower_bound, stacked
-from corrnoise.solvers.objectives import run_objective, workload_of_weights
 from corrnoise.theory.mechanisms.product import NuFTRL
-from corrnoise.theory.objectives.workloads import MomentumSGD, PrefixSums
+from corrnoise.theory.objectives.workloads import MomentumSGD, PrefixSums, workload_of_weights
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
@@ -125,7 +124,7 @@ def test_blocks_that_are_alike_are_those_of_smaller_weights(small, monkeypatch):
 def test_small_blocks_come_close(name, period, small):
     what = RUNS[name](96)
     epochs = Participation.fixed_epochs(96, period=period)
-    best = optimum(run_objective(what).weights(), epochs)
+    best = optimum(what.weight_matrix(), epochs)
     ratio = (long_run_lower_bound(what.recursion(), epochs) / best) ** 0.5
     assert 0.6 < ratio <= 1
 
@@ -179,8 +178,8 @@ def test_merged_epochs_may_end_early():
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.parametrize("steps", [1000, 2049])
 def test_floors_exist_and_are_below_noise(name, steps):
-    objective = run_objective(PrefixSums(steps) if name == "prefix" else RUNS[name](min(steps, 4096)))
+    objective = PrefixSums(steps) if name == "prefix" else RUNS[name](min(steps, 4096))
     who = Participation.min_sep(objective.steps, 500, count=2)
     squared, _, _ = floor(objective, who)
     noise = NuFTRL(1 / objective.steps)
-    assert 0 < squared < noise.sensitivity_upper_bound(who) ** 2 * objective.power_of(noise)
+    assert 0 < squared < noise.sensitivity_upper_bound(who) ** 2 * noise.squared_error(objective)

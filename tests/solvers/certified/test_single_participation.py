@@ -17,9 +17,14 @@ from corrnoise.solvers.certified.single_participation import (
     single_participation_bounds,
     single_participation_strategy,
 )
-from corrnoise.solvers.objectives import workload_of_weights
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
-from corrnoise.theory.objectives.workloads import MatrixWorkload, MomentumSGD, PrefixSums
+from corrnoise.theory.objectives.workloads import (
+    LargestError,
+    MatrixWorkload,
+    MomentumSGD,
+    PrefixSums,
+    workload_of_weights,
+)
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
@@ -28,16 +33,20 @@ from tests.strategies import product_noises, workloads
 OBJECTIVES = ("mean", "max")
 
 
+def of(workload, objective):
+    return workload if objective == "mean" else LargestError(workload)
+
+
 def error_of(workload, strategy, objective):
     """Sensitivity times root mean (or largest) squared error, by definition."""
     squared = np.square(np.linalg.solve(strategy.T, workload.matrix().T)).sum(axis=0)
     return np.linalg.norm(strategy, axis=0).max() * math.sqrt(squared.mean() if objective == "mean" else squared.max())
 
 
-def strategy_of(workload, **arguments):
+def strategy_of(objective, **arguments):
     """The optimum, and the matrix of its strategy."""
-    best = single_participation_bounds(workload, **arguments)
-    return best, single_participation_strategy(workload, best).strategy()
+    best = single_participation_bounds(objective, **arguments)
+    return best, single_participation_strategy(objective, best).strategy()
 
 
 def random_strategy(rng, n):
@@ -72,7 +81,7 @@ def dual_value(workload, v, u):
     ],
 )
 def test_prefix_sums(steps, objective, value):
-    best = single_participation_bounds(PrefixSums(steps), objective=objective)
+    best = single_participation_bounds(of(PrefixSums(steps), objective))
     assert best.rigorous
     assert best.lower_bound < best.value < best.lower_bound * (1 + 1e-9)
     assert abs(best.lower_bound - value) < 5e-9
@@ -80,7 +89,7 @@ def test_prefix_sums(steps, objective, value):
 
 @workdps(30)
 def test_two_steps_in_closed_form():
-    best = single_participation_bounds(PrefixSums(2), objective="max", tolerance=1e-13)
+    best = single_participation_bounds(LargestError(PrefixSums(2)), tolerance=1e-13)
     assert best.lower_bound <= 2 / mp.sqrt(3) <= best.value
     x = (3 - mp.sqrt(5)) / 2  # of the strategy X = (1, x; x, 1): the least (3 − 2x)/(1 − x²)
     best = single_participation_bounds(PrefixSums(2), tolerance=1e-13)
@@ -89,18 +98,18 @@ def test_two_steps_in_closed_form():
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_lower_bound_is_the_dual_value_rounded_down(objective):
-    best = single_participation_bounds(PrefixSums(12), objective=objective, max_iterations=1)
+    best = single_participation_bounds(of(PrefixSums(12), objective), max_iterations=1)
     exact = mp.sqrt(dual_value(PrefixSums(12), *best.arrays))
     assert best.lower_bound <= exact < best.lower_bound * (1 + 1e-13)
     assert not best.lower_bound * (1 + 1e-13) <= exact  # the statement, slightly stronger, is false
-    dense = single_participation_bounds(MatrixWorkload(PrefixSums(12).matrix()), objective=objective, max_iterations=1)
+    dense = single_participation_bounds(of(MatrixWorkload(PrefixSums(12).matrix()), objective), max_iterations=1)
     assert dense.lower_bound <= exact < dense.lower_bound * (1 + 1e-13)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_structured_and_dense_ways_agree(objective):
-    fast, one = strategy_of(PrefixSums(40), objective=objective)
-    slow, other = strategy_of(MatrixWorkload(PrefixSums(40).matrix()), objective=objective)
+    fast, one = strategy_of(of(PrefixSums(40), objective))
+    slow, other = strategy_of(of(MatrixWorkload(PrefixSums(40).matrix()), objective))
     assert max(fast.lower_bound, slow.lower_bound) <= min(fast.value, slow.value)
     np.testing.assert_allclose(one, other, atol=1e-6)
 
@@ -110,7 +119,7 @@ def test_structured_and_dense_ways_agree(objective):
     "workload", [PrefixSums(30), MomentumSGD(30, momentum=0.9, weight_decay=0.01)], ids=lambda w: type(w).__name__
 )
 def test_the_strategy_has_the_value_and_is_causal(workload, objective):
-    best, strategy = strategy_of(workload, objective=objective, max_iterations=60)
+    best, strategy = strategy_of(of(workload, objective), max_iterations=60)
     assert np.array_equal(strategy, np.tril(strategy))
     assert error_of(workload, strategy, objective) == pytest.approx(
         best.value, rel=1e-11 if objective == "mean" else 1e-3
@@ -122,7 +131,7 @@ def test_the_strategy_has_the_value_and_is_causal(workload, objective):
 def test_no_strategy_is_below_the_lower_bound(workload, objective, seed):
     matrix = workload.matrix()
     assume(matrix.shape[0] >= workload.steps and np.linalg.cond(matrix) < 1e8)
-    best = single_participation_bounds(workload, objective=objective, max_iterations=30)
+    best = single_participation_bounds(of(workload, objective), max_iterations=30)
     strategy = random_strategy(np.random.default_rng(seed), workload.steps)
     assert best.lower_bound <= error_of(workload, strategy, objective) * (1 + 1e-9)
     assert best.lower_bound <= best.value
@@ -136,7 +145,7 @@ def test_against_a_semidefinite_program(objective):
     least = cvxpy.trace(z) / 6 if objective == "mean" else cvxpy.max(cvxpy.diag(z))
     problem = cvxpy.Problem(cvxpy.Minimize(least), [cvxpy.bmat([[z, a], [a.T, x]]) >> 0, cvxpy.diag(x) <= 1])
     exact = math.sqrt(problem.solve(solver="CLARABEL"))
-    best = single_participation_bounds(MatrixWorkload(a), objective=objective)
+    best = single_participation_bounds(of(MatrixWorkload(a), objective))
     assert best.lower_bound == pytest.approx(exact, rel=2e-6)
     assert best.value == pytest.approx(exact, rel=2e-6)
 
@@ -172,12 +181,11 @@ def test_learning_weights():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"workload": MatrixWorkload(np.ones((3, 3)))}, "independent columns"),
-        ({"workload": MatrixWorkload(np.ones((1, 3)))}, "independent columns"),
-        ({"workload": MatrixWorkload(np.ones((1, 5000)))}, "steps must be at most 4096"),
-        ({"workload": PrefixSums(3), "objective": "median"}, "objective must be one of"),
-        ({"workload": PrefixSums(3), "tolerance": 0.0}, "tolerance"),
-        ({"workload": PrefixSums(3), "max_iterations": 0}, "max_iterations"),
+        ({"objective": MatrixWorkload(np.ones((3, 3)))}, "independent columns"),
+        ({"objective": MatrixWorkload(np.ones((1, 3)))}, "independent columns"),
+        ({"objective": MatrixWorkload(np.ones((1, 5000)))}, "steps must be at most 4096"),
+        ({"objective": PrefixSums(3), "tolerance": 0.0}, "tolerance"),
+        ({"objective": PrefixSums(3), "max_iterations": 0}, "max_iterations"),
     ],
 )
 def test_bad_input(arguments, message):
@@ -201,7 +209,7 @@ def test_bad_weights(weights, message):
 
 
 def test_workload_is_checked():
-    with pytest.raises(TypeError, match="workload"):
+    with pytest.raises(TypeError, match="objective"):
         single_participation_bounds(3)
     with pytest.raises(ValueError, match="at most 4096"):
         single_participation_strategy(PrefixSums(5000), single_participation_bounds(PrefixSums(5000), max_iterations=1))
@@ -211,7 +219,7 @@ def test_workload_is_checked():
 def test_no_toeplitz_mechanism_is_below_the_lower_bound(workload, noise):
     mechanism, participation = noise, Participation.single(workload.steps)
     for objective, error in (("mean", mechanism.mean_error), ("max", mechanism.max_error)):
-        best = single_participation_bounds(workload, objective=objective, tolerance=1e-6)
+        best = single_participation_bounds(of(workload, objective), tolerance=1e-6)
         assert best.lower_bound <= error(participation) * (1 + 1e-12)
 
 
@@ -253,9 +261,9 @@ def test_the_optimum_for_learning_is_below_every_other_noise(weights):
     best = single_participation_bounds(workload, max_iterations=300)
     assert best.lower_bound <= best.value < best.lower_bound * (1 + 1e-2)
     mechanism = single_participation_strategy(workload, best)
-    assert objective.power(mechanism) == pytest.approx(best.value**2, rel=1e-6)
+    assert mechanism.squared_error(objective) == pytest.approx(best.value**2, rel=1e-6)
     prefix = single_participation_strategy(PrefixSums(40), single_participation_bounds(PrefixSums(40)))
     for other in (prefix, NuFTRL(0.1), DPSGD()):
         assert objective.privacy_error(mechanism, participation) < objective.privacy_error(other, participation)
-        power = objective.power(other) * other.sensitivity(participation) ** 2
+        power = other.squared_error(objective) * other.sensitivity(participation) ** 2
         assert best.lower_bound**2 <= power * (1 + 1e-9)

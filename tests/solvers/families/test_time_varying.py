@@ -24,8 +24,8 @@ from corrnoise.solvers.families.time_varying import (
     merged,
     time_varying_buffers,
 )
-from corrnoise.solvers.objectives import grouped, run_objective
-from corrnoise.theory.objectives.workloads import MatrixWorkload, MomentumSGD, PrefixSums
+from corrnoise.solvers.objectives import grouped
+from corrnoise.theory.objectives.workloads import LargestError, MatrixWorkload, MomentumSGD, PrefixSums
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
@@ -34,7 +34,7 @@ COOL = MomentumSGD(64, momentum=0.9, learning_rates=np.minimum(1, 4 * (64 - np.a
 
 
 def error(noise, objective, who):
-    return noise.sensitivity_upper_bound(who) * np.sqrt(objective.power_of(noise))
+    return noise.sensitivity_upper_bound(who) * np.sqrt(noise.squared_error(objective))
 
 
 # -- what is found -----------------------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ ONCE, EPOCHS = Participation.single(64), Participation.fixed_epochs(64, epochs=4
     ],
 )
 def test_few_buffers_are_close_to_the_best_of_any_form(work, who, optimum, ratios):
-    objective = run_objective(work)
+    objective = work
     for noise, ratio in zip(time_varying_buffers(objective, who, [1, 2, 3]), ratios, strict=True):
         assert optimum * (1 - 1e-9) < error(noise, objective, who) < optimum * (ratio + 1e-4)
         assert noise.sensitivity(who) == pytest.approx(1, rel=1e-12)
@@ -61,7 +61,7 @@ def test_participations_an_epoch_apart_cost_little_more_than_a_fixed_order(expon
     """Noise for a fixed order has windows of its own; one that ends with an epoch alone would cost 3 percent."""
     apart, fixed = Participation.min_sep(128, 32), Participation.fixed_epochs(128, epochs=4)
     problem = LinearRegression(np.arange(1.0, 17) ** -exponent, learning_rate=0.02)
-    objective = run_objective(LearningObjective(problem, 128, weights="second half"))
+    objective = LearningObjective(problem, 128, weights="second half")
     of_fixed, of_apart = (best_time_varying(objective, who, 2) for who in (fixed, apart))
     least = error(of_fixed, objective, fixed)
     assert error(of_apart, objective, apart) < (1.002 + 0.003) * least  # found, and what processors may change
@@ -80,7 +80,7 @@ def test_levels_close_to_those_of_noise_for_a_fixed_order_have_nearly_its_error(
 
 
 def test_every_class_of_steps_has_the_same_sensitivity():
-    noise = best_time_varying(run_objective(COOL), Participation.fixed_epochs(64, period=24), 2)
+    noise = best_time_varying(COOL, Participation.fixed_epochs(64, period=24), 2)
     gram = noise.strategy().T @ noise.strategy()
     assert [gram[np.ix_(range(r, 64, 24), range(r, 64, 24))].sum() for r in range(24)] == pytest.approx([1] * 24)
 
@@ -98,7 +98,7 @@ def test_every_class_of_steps_has_the_same_sensitivity():
 )
 def test_buffers_are_found_for_every_order(who, ratios):
     """Ratios to the floor of fixed epochs, which is not that of all orders; noise for fixed epochs is worse."""
-    objective = run_objective(PrefixSums(who.length))
+    objective = PrefixSums(who.length)
     fixed = in_fixed_epochs(who)
     optimum = fixed_epochs_bounds(PrefixSums(who.length), fixed, tolerance=1e-4).lower_bound
     for noise, ratio in zip(time_varying_buffers(objective, who, [1, 2, 3]), ratios, strict=True):
@@ -109,16 +109,16 @@ def test_buffers_are_found_for_every_order(who, ratios):
 
 @pytest.mark.slow
 def test_the_largest_error_is_approached():
-    objective = run_objective(PrefixSums(64), "max")
+    objective = LargestError(PrefixSums(64))
     found = error(best_time_varying(objective, ONCE, 2), objective, ONCE)
     assert 2.111366655 < found < 2.1165  # γ_2, and 1.0024 times it
-    of_means = error(best_time_varying(run_objective(PrefixSums(64)), ONCE, 2), objective, ONCE)
+    of_means = error(best_time_varying(PrefixSums(64), ONCE, 2), objective, ONCE)
     assert of_means > 2.15  # the mutant minimises the mean
 
 
 @pytest.mark.slow
 def test_longer_runs_start_from_shorter_ones():
-    objective, once = run_objective(PrefixSums(5000)), Participation.single(5000)
+    objective, once = PrefixSums(5000), Participation.single(5000)
     assert error(best_time_varying(objective, once, 3), objective, once) < 3.47  # the floor is about 3.453
 
 
@@ -139,14 +139,14 @@ def test_the_ladder_of_runs_ends(steps, epochs):
 @pytest.mark.parametrize("epochs", [4, 50])
 def test_long_runs_are_better_than_buffers_of_constant_numbers(epochs):
     who = Participation.fixed_epochs(20_000, epochs=epochs)
-    objective = run_objective(PrefixSums(20_000))
+    objective = PrefixSums(20_000)
     found, plain = (error(best(objective, who, 4), objective, who) for best in (best_time_varying, best_buffers))
     assert found < 0.985 * plain
 
 
 def best_and_mutant(steps, epochs, **mutant):
     """The errors of four buffers and of those that the mutant finds."""
-    who, objective = Participation.fixed_epochs(steps, epochs=epochs), run_objective(PrefixSums(steps))
+    who, objective = Participation.fixed_epochs(steps, epochs=epochs), PrefixSums(steps)
     found = error(best_time_varying(objective, who, 4), objective, who)
     with mock.patch.multiple(time_varying, **mutant):
         return found, error(best_time_varying(objective, who, 4), objective, who)
@@ -176,7 +176,7 @@ def test_searches_start_from_different_decays(runs, mutant):
 def test_the_progress_of_a_long_run_says_the_time_that_is_left():
     """Each search takes ten seconds here, and a longer one takes as much longer as it has more to do."""
     said: list[str] = []
-    work = run_objective(PrefixSums(100_000)), Participation.fixed_epochs(100_000, epochs=4)
+    work = PrefixSums(100_000), Participation.fixed_epochs(100_000, epochs=4)
     clock = mock.patch.object(time_varying.time, "monotonic", side_effect=itertools.count(0, 10))
     with clock, mock.patch.object(time_varying, "_lowest", lambda search, starts, pool, kept: starts[:kept]):
         next(time_varying_buffers(*work, [2], said.append))
@@ -188,14 +188,14 @@ def test_the_progress_of_a_long_run_says_the_time_that_is_left():
 
 def test_noise_for_learning_is_better_than_noise_for_prefix_sums():
     problem = LinearRegression(1 / np.arange(1, 9.0), learning_rate=0.1)
-    objective = run_objective(LearningObjective(problem, 64, weights="second half"))
-    found, other = (best_time_varying(one, EPOCHS, 2) for one in (objective, run_objective(PrefixSums(64))))
+    objective = LearningObjective(problem, 64, weights="second half")
+    found, other = (best_time_varying(one, EPOCHS, 2) for one in (objective, PrefixSums(64)))
     assert error(found, objective, EPOCHS) < 0.95 * error(other, objective, EPOCHS)
 
 
 def test_a_matrix_is_no_linear_system():
     with pytest.raises(ValueError, match="objective must be a linear system"):
-        best_time_varying(run_objective(MatrixWorkload(np.eye(4))), Participation.single(4), 1)
+        best_time_varying(MatrixWorkload(np.eye(4)), Participation.single(4), 1)
 
 
 # -- how it is found ---------------------------------------------------------------------------------------------------
@@ -251,12 +251,12 @@ def test_knots_are_graded_and_carried_between_runs():
 
 def test_merged_prefix_sums_are_those_of_a_shorter_run():
     found = merged(PrefixSums(600).recursion(), 200, 50)
-    np.testing.assert_allclose(found.gram(), PrefixSums(150).gram() / 150, rtol=1e-12)
+    np.testing.assert_allclose(found.gram(), PrefixSums(150).weight_matrix(), rtol=1e-12)
 
 
 def test_merged_momentum_is_close_to_the_whole():
     work = MomentumSGD(400, momentum=0.5, learning_rates=np.linspace(1, 0.1, 400))
-    whole = work.gram().reshape(100, 4, 100, 4).mean(axis=(1, 3)) / 400
+    whole = work.weight_matrix().reshape(100, 4, 100, 4).mean(axis=(1, 3))
     found = merged(work.recursion(), 400, 100).gram()
     assert np.abs(found - whole).max() < 0.1 * np.abs(whole).max()
 
@@ -274,7 +274,7 @@ def test_groups_of_close_rates_are_one_in_a_search():
     few = grouped(of.recursion())
     assert few.weights.shape[1] <= 8
     np.testing.assert_allclose(few.weights.sum(), of.recursion().weights.sum(), rtol=1e-12)
-    objective = run_objective(of)
+    objective = of
     found = best_time_varying(objective, EPOCHS, 2)
     with mock.patch.object(time_varying, "grouped", lambda system: system):
         slow = best_time_varying(objective, EPOCHS, 2)

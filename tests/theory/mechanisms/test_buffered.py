@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from corrnoise.theory.mechanisms import buffered, toeplitz_losses
 from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.objectives import toeplitz_errors
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.patterns import patterns
 from tests.strategies import interlacing_gaps, log_uniform, participations
@@ -46,9 +47,9 @@ def test_closed_forms_are_those_of_the_coefficients(gaps, participation):
     assert closed == pytest.approx(square, rel=1e-12)
     upper = buffered.noise_sensitivity_upper_bound(PoleNoise(zeros, poles), participation)
     assert upper == pytest.approx(np.sqrt(square), rel=1e-13)
-    for objective in toeplitz_losses.OBJECTIVES:
-        error, _ = toeplitz_losses.strategy_error(strategy, toeplitz_losses.error_weights(n, n, objective))
-        assert buffered.squared_error(zeros, poles, steps=n, objective=objective) == pytest.approx(error, rel=1e-11)
+    for objective in toeplitz_errors.AGGREGATES:
+        error, _ = toeplitz_errors.strategy_error(strategy, toeplitz_errors.error_weights(n, n, objective))
+        assert buffered.squared_error(zeros, poles, steps=n, aggregate=objective) == pytest.approx(error, rel=1e-11)
 
 
 @given(gaps=interlacing_gaps(), exponent=st.floats(0, 7), epochs=st.integers(1, 5))
@@ -65,10 +66,10 @@ def test_floats_agree_with_sixty_digits_in_runs_of_any_length(gaps, exponent, ep
             )
         ] + [
             (
-                buffered.squared_error(zeros, poles, steps=n, objective=objective),
-                buffered.squared_error(*exact, steps=n, objective=objective),
+                buffered.squared_error(zeros, poles, steps=n, aggregate=objective),
+                buffered.squared_error(*exact, steps=n, aggregate=objective),
             )
-            for objective in toeplitz_losses.OBJECTIVES
+            for objective in toeplitz_errors.AGGREGATES
         ]
         for ours, truth in pairs:
             assert abs(ours.item() / truth.item() - 1) < 1e-13
@@ -88,8 +89,8 @@ def test_complex_steps_are_derivatives(gaps, participation):
     def value(zeros, poles):
         n = participation.steps
         total = buffered.squared_sensitivity(zeros, buffered.scales(zeros, poles), participation)
-        for objective in toeplitz_losses.OBJECTIVES:
-            total = total + buffered.squared_error(zeros, poles, steps=n, objective=objective)
+        for objective in toeplitz_errors.AGGREGATES:
+            total = total + buffered.squared_error(zeros, poles, steps=n, aggregate=objective)
         return np.asarray(total).item()
 
     step = value(zeros + 1e-100j * direction, poles + 0j).imag / 1e-100

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.theory.mechanisms import toeplitz_losses as losses
+from corrnoise.theory.numerics import power_series
+from corrnoise.theory.objectives import toeplitz_errors as errors
 from corrnoise.theory.participation import Participation
 from tests.strategies import minimum_phase_coefficients
 
@@ -39,29 +41,29 @@ def pattern_norm(c: np.ndarray, b: int, k: int):
 @given(noising=minimum_phase_coefficients())
 def test_covariance_is_the_product_with_the_transpose(noising):
     matrix = lower(noising, noising.size)
-    assert losses.toeplitz_covariance(noising) == pytest.approx(matrix @ matrix.T, rel=1e-12, abs=1e-12)
+    assert errors.covariance(noising, np.ones(noising.size)) == pytest.approx(matrix @ matrix.T, rel=1e-12, abs=1e-12)
 
 
-@pytest.mark.parametrize("objective", losses.OBJECTIVES)
+@pytest.mark.parametrize("objective", errors.AGGREGATES)
 @given(strategy=minimum_phase_coefficients(), n=st.integers(6, 30))
 def test_error_of_a_strategy_is_that_of_matrices(objective, strategy, n):
-    error, gradient = losses.strategy_error(strategy, losses.error_weights(n, n, objective))
+    error, gradient = errors.strategy_error(strategy, errors.error_weights(n, n, objective))
     assert error == pytest.approx(dense_error(strategy, n, objective), rel=1e-10)
-    other = losses.OBJECTIVES[objective == "mean"]
+    other = errors.AGGREGATES[objective == "mean"]
     assert error != pytest.approx(dense_error(strategy, n, other), rel=1e-10)
     exact = complex_step(lambda c: dense_error(c, n, objective), strategy)
     np.testing.assert_allclose(gradient, exact, rtol=1e-8, atol=1e-8 * np.abs(exact).max())
 
 
-@pytest.mark.parametrize("objective", losses.OBJECTIVES)
+@pytest.mark.parametrize("objective", errors.AGGREGATES)
 @given(noising=minimum_phase_coefficients(), n=st.integers(8, 30))
 def test_error_of_banded_noising_takes_as_many_weights_as_coefficients(objective, noising, n):
     p = noising.size
-    error, gradient = losses.noising_error(noising, losses.error_weights(n, p, objective))
-    strategy = losses.divided(np.eye(1, n).ravel(), noising)
-    full = losses.error_weights(n, n, objective)
-    assert error == pytest.approx(losses.strategy_error(strategy, full)[0], rel=1e-10)
-    other = losses.gradient_in_noising(losses.strategy_error(strategy, full)[1], noising, strategy)
+    error, gradient = errors.noising_error(noising, errors.error_weights(n, p, objective))
+    strategy = power_series.divided(np.eye(1, n).ravel(), noising)
+    full = errors.error_weights(n, n, objective)
+    assert error == pytest.approx(errors.strategy_error(strategy, full)[0], rel=1e-10)
+    other = losses.gradient_in_noising(errors.strategy_error(strategy, full)[1], noising, strategy)
     np.testing.assert_allclose(gradient, other, rtol=1e-8, atol=1e-8 * np.abs(gradient).max())
 
 
@@ -106,7 +108,7 @@ def test_long_strategies_take_transforms_and_agree_with_forty_digits(p):
             sums.append(1 - mpmath.fsum(exact[k] * sums[t - k] for k in range(1, min(t, p - 1) + 1)))
         truth = float(mpmath.fsum((n - t) * sums[t] ** 2 for t in range(n)) / n)
     strategy = np.array([float(c) for c in exact])
-    assert losses.strategy_error(strategy, losses.error_weights(n, n, "mean"))[0] == pytest.approx(truth, rel=1e-13)
+    assert errors.strategy_error(strategy, errors.error_weights(n, n, "mean"))[0] == pytest.approx(truth, rel=1e-13)
 
 
 @given(strategy=minimum_phase_coefficients(), n=st.integers(6, 60))
@@ -119,15 +121,23 @@ def test_errors_are_as_small_as_stated(strategy, n):
             sums.append((1 - mpmath.fsum(c[k] * sums[t - k] for k in range(1, min(t, len(c) - 1) + 1))) / c[0])
         truth = float(mpmath.fsum(s**2 for s in sums))
     condition = np.abs(strategy).sum() * np.abs(np.diff([0.0, *map(float, sums)])).sum()
-    error, _ = losses.strategy_error(strategy, losses.error_weights(n, n, "max"))
+    error, _ = errors.strategy_error(strategy, errors.error_weights(n, n, "max"))
     assert error == pytest.approx(truth, rel=1e-15 * strategy.size * max(1, condition))
 
 
 def test_both_routes_of_each_operation_agree(monkeypatch):
     rng = np.random.default_rng(1)
     one, other = rng.normal(size=50), np.concatenate([[3.0], rng.normal(size=19) / 5])
-    direct = losses.divided(one, other), losses.multiplied(one, other), losses.correlated(one, one[::-1], 20)
-    monkeypatch.setattr(losses, "_DIRECT_COEFFICIENTS", 0)
-    transformed = losses.divided(one, other), losses.multiplied(one, other), losses.correlated(one, one[::-1], 20)
+    direct = (
+        power_series.divided(one, other),
+        power_series.multiplied(one, other),
+        power_series.correlated(one, one[::-1], 20),
+    )
+    monkeypatch.setattr(power_series, "_DIRECT_COEFFICIENTS", 0)
+    transformed = (
+        power_series.divided(one, other),
+        power_series.multiplied(one, other),
+        power_series.correlated(one, one[::-1], 20),
+    )
     for a, b in zip(direct, transformed, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-13 * np.abs(a).max())

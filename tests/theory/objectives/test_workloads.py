@@ -31,8 +31,8 @@ def test_the_views_of_a_workload_agree(work, seed):
     np.testing.assert_allclose(
         work.apply_transposed(y), np.tensordot(matrix.T, y, 1), rtol=1e-10, atol=1e-12 * scale * work.steps
     )
-    np.testing.assert_allclose(work.gram(), matrix.T @ matrix, rtol=1e-12)
-    bands, first = work.inverse_bands(), work.toeplitz_coefficients()
+    np.testing.assert_allclose(work.weight_matrix(), matrix.T @ matrix / len(matrix), rtol=1e-12, atol=1e-15)
+    bands, first = work.inverse_bands(), work.column()
     if bands is not None:
         inverse = sum(np.diag(band[: work.steps - i], -i) for i, band in enumerate(bands))
         np.testing.assert_allclose(inverse @ matrix, np.eye(work.steps), atol=1e-9)

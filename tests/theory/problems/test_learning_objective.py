@@ -55,7 +55,7 @@ def test_the_weight_matrix(problem, mechanism):
     noising = mechanism.noising_matrix(steps)
     exact = np.trace(weights @ noising @ noising.T)
     scale = np.abs(noising).sum() ** 2 * np.abs(weights).max()
-    assert objective.power(mechanism) == pytest.approx(exact, rel=1e-9, abs=1e-13 * scale)
+    assert mechanism.squared_error(objective) == pytest.approx(exact, rel=1e-9, abs=1e-13 * scale)
 
 
 def enumerated(problem, batch, mechanism, offset, weights, sigma, values, shares):
@@ -133,10 +133,10 @@ def test_refusals():
         LearningObjective(problem, 2, weights=[1.0])
     with pytest.raises(ValueError, match="batch_size must be an integer >= 1, got 0"):
         LearningObjective(problem, 2, batch_size=0)
-    with pytest.raises(ValueError, match="mechanism must have steps=2"):
-        LearningObjective(problem, 2).power(MatrixNoise(np.eye(3)))
+    with pytest.raises(ValueError, match="the number of steps must be 3 as the mechanism has, got 2"):
+        MatrixNoise(np.eye(3)).squared_error(LearningObjective(problem, 2))
     for error in (LearningObjective(problem, 2).privacy_error, LearningObjective(problem, 2).privacy_curve):
-        with pytest.raises(ValueError, match="participation must have steps=2 as the objective has, got 3"):
+        with pytest.raises(ValueError, match="participation must have steps=2 as the objective has, got Participation"):
             error(DPSGD(), Participation.single(3))
     with pytest.raises(OverflowError, match="exceed the range of floats"):
         LearningObjective(MeanEstimation(10.0), 1000).weight_matrix()
@@ -149,7 +149,7 @@ def all_errors(objective):
     n = objective.steps
     rng = np.random.default_rng(0)
     varying = TimeVaryingBuffers([0.9, 0.99], *rng.uniform(0.05, 0.2, (2, n, 2)), np.ones(n))
-    found = [objective.power(noise) for noise in (NuFTRL(0.01), DPSGD(), varying, MatrixNoise.fourier(n))]
+    found = [noise.squared_error(objective) for noise in (NuFTRL(0.01), DPSGD(), varying, MatrixNoise.fourier(n))]
     curve = objective.privacy_curve(DPSGD(), Participation.single(n))
     return np.array([*found, objective.sampling_error(), objective.initial_error(1.5), *curve[1:]])
 
