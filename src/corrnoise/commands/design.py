@@ -147,9 +147,8 @@ def _add_problem(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Make the design, write its files, print the report."""
+    """Make the design, write its files, print the summary."""
     from corrnoise.designs.make import design
-    from corrnoise.designs.report import report
     from corrnoise.designs.storage import checked_folder, save
     from corrnoise.support.progress import progress_line
     from corrnoise.theory.privacy import Budget
@@ -183,7 +182,7 @@ def run(arguments: Namespace) -> int:
         show("files")
         options: dict[str, Any] = {"comparison": comparison, "parameters": arguments.parameters}
         paths = save(found, arguments.output, overwrite=arguments.force, **options)
-    print(report(found, **options), *paths, sep="\n")
+    print(found.summary(arguments.parameters or 10**6), *found.notes, *paths, sep="\n")
     return 0
 
 

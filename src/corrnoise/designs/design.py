@@ -23,10 +23,15 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from functools import cached_property
+from html import escape
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from corrnoise.designs.wording import buffers_in_words, bytes_in_words, listed, wrapped
 from corrnoise.solvers.optimum import Optimum
 from corrnoise.solvers.rational.handover import check_scales, fitted_buffers, handed_over
+from corrnoise.theory.amplification.curve import delta_of
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import HANDED_OVER, INCREASE, Form, Program
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
@@ -243,6 +248,111 @@ class Design(Record):
         return scaled * (members**2 if optimum.measure == "excess loss" else members)
 
     # -- words ---------------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return f"<Design: {self.optimum.label}, {buffers_in_words(self.memory)}, error {self.error:.6g}>"
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def summary(self, parameters: int = 10**6) -> str:
+        """The recommendation and the facts behind it, in at most 15 lines.
+
+        Parameters
+        ----------
+        parameters : int, default 10**6
+            The size of the model, for the bytes of the buffers.
+
+        Returns
+        -------
+        str
+        """
+        facts = self.facts(parameters) | {"Next": "run = design.run(size); cn.save(design, folder) writes the report"}
+        facts.pop("Delta", None)
+        return f"{wrapped(self.recommendation, 0)}\n{listed(facts)}"
+
+    def _repr_html_(self) -> str:
+        facts = self.facts(10**6).items()
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts)
+        return f"<p>{escape(self.recommendation)}</p><table>{rows}</table>"
+
+    @property
+    def recommendation(self) -> str:
+        """Whether to use this design or DP-SGD with Poisson batches."""
+        other = self.dpsgd
+        if other is None:
+            return "Use this design: no noise that was compared is better within its memory."
+        if other is self.optimum:
+            return "Use this design, DP-SGD with Poisson batches: no correlated noise that was compared has less error."
+        ratio = self.error / self.error_of(other)
+        if self.beaten:
+            return f"Use DP-SGD with Poisson batches: it has {1 - 1 / ratio:.2%} less error than this design."
+        return f"Use this design: it has {1 - ratio:.2%} less error than DP-SGD with Poisson batches."
+
+    @property
+    def setting(self) -> dict[str, str]:
+        """The budget and the participation in words, by their names in the facts."""
+        who = self.participation
+        length = "any number of steps" if who.steps is None else f"{who.steps} steps"
+        return {
+            "Privacy": f"{self.budget.in_words()}, clip norm {self.budget.clip_norm:g}",
+            "Run": f"{length}, {who.in_words()}",
+        }
+
+    def facts(self, parameters: int | None = None) -> dict[str, str]:
+        """The facts of report, page and summary by their names, in the order of these texts.
+
+        Parameters
+        ----------
+        parameters : int, optional
+            The size of the model, for the bytes of the buffers.
+
+        Returns
+        -------
+        dict
+        """
+        program = self.program()
+        size = f" of the size of the model, in {program.dtype}" if self.memory else ""
+        if parameters is not None:
+            room = self.memory * parameters * np.dtype(program.dtype).itemsize
+            size = f": {bytes_in_words(room)} for {parameters} parameters in {program.dtype}"
+        ratio = "" if self.ratio is None else f", {self.ratio:.4f} times the floor"
+        found = self.setting | {
+            "Noise": f"{self.optimum.label}, {buffers_in_words(self.memory)}{size}",
+            "Multiplier": f"{program.multiplier(self.budget)!r} ({program.form} in {program.dtype})",
+            "Error": f"{self.error:.6g}{ratio}: {self.error_in_words}",
+            "Floor": f"{self.floor_in_words}.",
+        }
+        if self.participation.sampled:
+            found["Delta"] = self._delta_in_words(program)
+        if self.dpsgd is not None:
+            found["DP-SGD"] = self._dpsgd_in_words(self.dpsgd)
+        return found
+
+    def _delta_in_words(self, program: Program) -> str:
+        """How near the accountant's noise multiplier is to the least one: the two ends of δ."""
+        budget = self.budget
+        assert budget.epsilon is not None
+        assert budget.delta is not None
+        found = delta_of(program.curve, budget.epsilon, program.multiplier(budget))
+        reached = "; some gradients reach the lower end" if found.attained else ""
+        upper = min(found.upper, budget.delta)
+        return f"of this noise in [{found.lower:.5g}, {upper:.5g}] at epsilon = {budget.epsilon:g}{reached}."
+
+    def _dpsgd_in_words(self, other: Optimum) -> str:
+        """The error of DP-SGD with Poisson batches, and the ε below which it is better."""
+        from corrnoise.solvers.sampled import EPSILON_RANGE
+
+        own = other is self.optimum
+        if (limit := self.crossover) is not None:
+            above = "the best correlated noise" if own else "this design"
+            further = f"Below epsilon = {limit:.2g} use DP-SGD with Poisson batches, above it {above}."
+        else:
+            better = "DP-SGD" if own or self.beaten else "this design"
+            low, high = EPSILON_RANGE
+            further = f"At this delta {better} has the smaller error both at epsilon = {low:g} and at {high:g}."
+        rate = other.participation.rate
+        return f"{self.error_of(other):.6g}, with Poisson batches at the rate {rate:.6g}. {further}"
 
     @property
     def error_in_words(self) -> str:

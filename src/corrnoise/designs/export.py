@@ -93,7 +93,7 @@ def programs_as_json(design: Design) -> str:
         "gaussian_noise_multiplier": None
         if design.participation.sampled
         else gaussian_noise_multiplier(design.budget.gaussian_rho),
-        "family": design.family,
+        "family": design.optimum.label,
         "programs": programs,
         "conventions": CONVENTIONS,
     }

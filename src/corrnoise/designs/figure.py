@@ -30,7 +30,7 @@ from corrnoise.designs.comparison import (
     Comparison,
 )
 from corrnoise.designs.design import Design, Problem
-from corrnoise.designs.report import report, run_in_words
+from corrnoise.designs.report import report
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series, write_figure
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
@@ -314,7 +314,7 @@ def picture(design: Design, comparison: Comparison) -> PaperFigure:
             "spectrum": "x = frequency omega in radians a step; y = |B(omega)|",
         },
         parameters=(
-            *run_in_words(design),
+            *design.setting.values(),
             f"learning rate = {design.problem.learning_rate!r}",
             f"initial offset = {np.ravel(comparison.initial_offset).tolist()}",
         ),

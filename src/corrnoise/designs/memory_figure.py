@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from corrnoise.designs.alternatives import rows
 from corrnoise.designs.design import Design
 from corrnoise.designs.figure import LONGEST_CURVE
-from corrnoise.designs.report import choice_in_words, everything, run_in_words
+from corrnoise.designs.report import choice_in_words
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series, write_figure
 from corrnoise.solvers.families.base import Family
 from corrnoise.solvers.families.registry import BY_NAME
@@ -71,18 +72,18 @@ _CURVE_LOOKS: dict[str, dict[str, Any]] = {
 
 def alternatives_data(design: Design) -> Data:
     """The alternatives by family, the design, and the floor."""
-    compared = everything(design)
+    compared = sorted(rows(design), key=lambda row: row.optimum.memory)
     series = []
-    for name in dict.fromkeys(one.label for one in compared):
-        rows = sorted((one for one in compared if one.label == name), key=lambda one: one.memory)
-        exact = all(one.exact for one in rows)
-        memory = np.array([one.memory for one in rows], dtype=float)
-        errors = np.array([design.error_of(one) for one in rows])
+    for name in dict.fromkeys(one.label for one in (design.optimum, *design.alternatives)):
+        some = [row for row in compared if row.optimum.label == name]
+        exact = all(row.optimum.exact for row in some)
+        memory = np.array([float(row.optimum.memory) for row in some])
+        errors = np.array([row.error for row in some])
         series.append(Series(PANEL, name, "exact" if exact else "upper bound", memory, errors))
     kind = "exact" if design.optimum.exact else "upper bound"
     series.append(Series(PANEL, DESIGN, kind, np.array([float(design.memory)]), np.array([design.error])))
     if design.floor is not None:
-        most = float(max(one.memory for one in compared))
+        most = float(compared[-1].optimum.memory)
         series.append(Series(PANEL, FLOOR, "lower bound", np.array([0.0, max(most, 1.0)]), np.full(2, design.floor)))
     return tuple(series)
 
@@ -160,12 +161,12 @@ def memory_picture(design: Design) -> PaperFigure:
             PANEL: f"x = arrays of the size of the gradient; y = {design.error_in_words}",
         },
         parameters=(
-            *run_in_words(design),
+            *design.setting.values(),
             "upper bound, drawn hollow: of the sensitivity or of the accountant's curve",
         ),
         data=lambda: alternatives_data(design) + curve_data(design),
-        draw=lambda data: draw(data, {one.label: _look(one) for one in everything(design)}),
-        report=lambda data: choice_in_words(design),
+        draw=lambda data: draw(data, {one.label: _look(one) for one in (design.optimum, *design.alternatives)}),
+        report=lambda data: choice_in_words(rows(design)),
     )
 
 

@@ -13,21 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from corrnoise.designs.alternatives import rows, tables
 from corrnoise.designs.comparison import Comparison
 from corrnoise.designs.design import Design
 from corrnoise.designs.memory_figure import DESIGN, memory_picture
 from corrnoise.designs.report import (
-    beside_dpsgd,
-    best_of_families,
-    bytes_in_words,
-    everything,
     for_other_libraries,
-    gains,
     in_words,
-    run_in_words,
 )
+from corrnoise.designs.wording import bytes_in_words
 from corrnoise.figures.publication import Data, PaperFigure, Series, csv_text, svg_text
-from corrnoise.solvers.optimum import Optimum
 from corrnoise.solvers.sampled import DPSGD_POISSON
 from corrnoise.support.version import __version__
 
@@ -56,14 +51,12 @@ def write_page(design: Design, folder: Path, comparison: Comparison | None, para
         drawn.append((picture.name, picture.title, drawings.add(svg_text(picture, data), picture.name, picture.title)))
         if picture.name == "epsilon":
             (folder / "epsilon.csv").write_text(csv_text(picture, data), encoding="utf-8", newline="")
-    bought = [*gains(design), design.optimum]
     template = templates("corrnoise.designs").get_template("page.html")
     page = template.render(
         design=design,
         version=__version__,
-        run=run_in_words(design),
+        facts=design.facts(parameters),
         program=design.program(),
-        verdict=" ".join(beside_dpsgd(design).split()).removeprefix("DP-SGD: ") if design.dpsgd else "",
         promise=promise(design),
         conditions=conditions(design),
         snippets=snippets(design),
@@ -71,19 +64,11 @@ def write_page(design: Design, folder: Path, comparison: Comparison | None, para
         bandwidth=BANDWIDTH,
         pictures=drawn,
         shapes=drawings.shapes,
-        tables={
-            "What memory buys": sorted(set_of(bought), key=lambda one: one.memory),
-            "The best of each kind": best_of_families(design),
-        },
+        tables=tables(rows(design)),
         libraries=for_other_libraries(design),
         comparison="" if comparison is None else in_words(comparison),
     )
     (folder / "design.html").write_text(page, encoding="utf-8", newline="")
-
-
-def set_of(rows: list[Optimum]) -> list[Optimum]:
-    """The rows without repetitions, by identity: hashes of long runs take time."""
-    return [one for k, one in enumerate(rows) if all(one is not other for other in rows[:k])]
 
 
 # -- the promise -------------------------------------------------------------------------------------------------------
@@ -227,9 +212,9 @@ def epsilon_data(design: Design) -> Data:
     """
     assert design.dpsgd is not None
     shown = {DESIGN: design.optimum, DPSGD_POISSON: design.dpsgd}
-    ordered = [one for one in everything(design) if not one.participation.sampled]
+    ordered = [row for row in rows(design) if not row.optimum.participation.sampled]
     if design.participation.sampled and ordered:
-        shown[IN_ORDER] = min(ordered, key=design.error_of)
+        shown[IN_ORDER] = min(ordered, key=lambda row: row.error).optimum
     series = []
     for name, one in shown.items():
         slow = one.participation.kind in _SLOW
@@ -264,8 +249,8 @@ def epsilon_picture(design: Design) -> PaperFigure:
         source="corrnoise design",
         title="error of this design and of DP-SGD with Poisson batches over epsilon",
         panels={"epsilon": f"x = epsilon; y = {design.error_in_words}"},
-        parameters=run_in_words(design),
+        parameters=tuple(design.setting.values()),
         data=lambda: epsilon_data(design),
         draw=_draw_epsilon,
-        report=lambda data: beside_dpsgd(design),
+        report=lambda data: design.facts()["DP-SGD"],
     )

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
+from corrnoise.designs.alternatives import ComparedNoise, rows, tables
 from corrnoise.designs.comparison import BOUND, INDEPENDENT, Comparison
 from corrnoise.designs.design import Design
 from corrnoise.designs.export import exports
-from corrnoise.solvers.optimum import Optimum
-from corrnoise.solvers.sampled import DPSGD_POISSON, EPSILON_RANGE
-from corrnoise.theory.amplification.curve import delta_of
+from corrnoise.designs.wording import listed, wrapped
 from corrnoise.theory.problems.quadratic import LinearRegression
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
-
-_BYTE_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
-_LINE_WIDTH = 112
 
 
 def report(design: Design, comparison: Comparison | None = None, parameters: int | None = None) -> str:
@@ -31,31 +25,14 @@ def report(design: Design, comparison: Comparison | None = None, parameters: int
     parameters
         The size of the model, for the bytes of memory; None where it is not known.
     """
-    parts = [heading(design), *design.notes, result(design, parameters)]
-    if design.dpsgd is not None:
-        parts.append(beside_dpsgd(design))
-    parts.append(how_to_run(design))
+    facts = {"Problem": _problem(design), **design.facts(parameters)}
+    parts = [wrapped(design.recommendation, 0), listed(facts), *design.notes, how_to_run(design)]
     if design.alternatives:
-        parts.append(choice_in_words(design))
+        parts.append(choice_in_words(rows(design)))
     parts.append(for_other_libraries(design))
     if comparison is not None:
         parts.append(in_words(comparison))
     return "\n\n".join(parts) + "\n"
-
-
-def run_in_words(design: Design) -> tuple[str, ...]:
-    """The budget and the promise."""
-    length = "any number of steps" if design.participation.steps is None else f"{design.participation.steps} steps"
-    return (
-        f"{design.budget.in_words()}, clip norm {design.budget.clip_norm:g}",
-        f"{length}, {design.participation.in_words()}",
-    )
-
-
-def heading(design: Design) -> str:
-    """The problem, the budget and the promise."""
-    privacy, run = run_in_words(design)
-    return f"Problem:  {_problem(design)}\nPrivacy:  {privacy}\nRun:      {run}"
 
 
 def _problem(design: Design) -> str:
@@ -65,93 +42,21 @@ def _problem(design: Design) -> str:
     if isinstance(problem, LinearRegression):
         return (
             f"linear regression, {problem.eigenvalues.size} eigenvalues from {problem.eigenvalues.min():.6g} to"
-            f" {problem.eigenvalues.max():.6g},\n          residual std {problem.residual_std:g}, kurtosis"
+            f" {problem.eigenvalues.max():.6g}, residual std {problem.residual_std:g}, kurtosis"
             f" {problem.kurtosis if isinstance(problem.kurtosis, float) else 'of each direction'}, learning rate"
             f" {problem.learning_rate!r}{_batch(problem.batch_size)}"
         )
     if isinstance(problem, StronglyConvex):
         return (
             f"strongly convex losses, mu = {problem.strong_convexity:g}, L = {problem.smoothness:g},"
-            f" dimension {problem.dimension},\n          gradient noise std {problem.gradient_noise_std:g},"
+            f" dimension {problem.dimension}, gradient noise std {problem.gradient_noise_std:g},"
             f" learning rate {problem.learning_rate!r}"
         )
     return repr(problem)
 
 
 def _batch(size: int) -> str:
-    return "" if size == 1 else f",\n          batches of {size} examples, the step is their mean gradient"
-
-
-def result(design: Design, parameters: int | None) -> str:
-    """The noise, its memory, its error, and the floor with its condition."""
-    ratio = "" if design.ratio is None else f", {design.ratio:.4f} times the floor"
-    lines = [
-        f"Noise:    {design.optimum.label}, which keeps {_arrays(design.memory)}{_bytes(design, parameters)}",
-        f"Error:    {design.error:.6g}{ratio}: {design.error_in_words}",
-        f"Floor:    {design.floor_in_words}.",
-    ]
-    if design.participation.sampled:
-        lines.append(_bracket(design))
-    return "\n".join(_wrapped(line) for line in lines)
-
-
-def _bracket(design: Design) -> str:
-    """How near the accountant's noise multiplier is to the least one: the two ends of δ."""
-    program, budget = design.program(), design.budget
-    assert budget.epsilon is not None
-    assert budget.delta is not None
-    found = delta_of(program.curve, budget.epsilon, program.multiplier(budget))
-    reached = "; some gradients reach the lower end" if found.attained else ""
-    upper = min(found.upper, budget.delta)
-    return f"Delta:    of this noise in [{found.lower:.5g}, {upper:.5g}] at epsilon = {budget.epsilon:g}{reached}."
-
-
-def beside_dpsgd(design: Design) -> str:
-    """Which of the two to take at this budget, and the ε at which the answer changes."""
-    poisson = design.dpsgd
-    limit = design.crossover
-    assert poisson is not None
-    error = design.error_of(poisson)
-    own = design.optimum.label == DPSGD_POISSON
-    what = "the best correlated noise below" if own else "this design"
-    if own:
-        answer = "No correlated noise that was tried has a smaller error at this budget."
-    elif design.beaten:
-        answer = f"Take DP-SGD with Poisson batches: this design has {design.error / error:.3g} times its error."
-    else:
-        answer = f"This design has {design.error / error:.3g} times its error."
-    if limit is not None:
-        further = f"Below epsilon = {limit:.2g} take DP-SGD with Poisson batches, above it {what}."
-    else:
-        better = "DP-SGD" if own or design.beaten else "this design"
-        low, high = EPSILON_RANGE
-        further = f"At this delta {better} has the smaller error both at epsilon = {low:g} and at {high:g}."
-    rate = poisson.participation.rate
-    return _wrapped(f"DP-SGD:   {error:.6g}, with Poisson batches at the rate {rate:.6g}. {answer} {further}")
-
-
-def _bytes(design: Design, parameters: int | None) -> str:
-    if parameters is None:
-        return " of the size of the model" if design.memory else ""
-    dtype = design.program().dtype
-    size = design.memory * parameters * np.dtype(dtype).itemsize
-    return f": {bytes_in_words(size)} for {parameters} parameters in {dtype}"
-
-
-def bytes_in_words(size: int) -> str:
-    """A number of bytes in the unit in which it is below 1024."""
-    power = min(max(0, size.bit_length() - 1) // 10, len(_BYTE_UNITS) - 1)
-    return f"{size / 1024**power:.3g} {_BYTE_UNITS[power]}"
-
-
-def _wrapped(line: str) -> str:
-    """The line in several ones, which begin below its first word."""
-    lines = [""]
-    for word in line.split(" "):
-        if len(lines[-1]) + len(word) > _LINE_WIDTH and word:
-            lines.append(" " * 9)
-        lines[-1] += (" " if lines[-1] else "") + word
-    return "\n".join(lines)
+    return "" if size == 1 else f", batches of {size} examples, the step is their mean gradient"
 
 
 def how_to_run(design: Design) -> str:
@@ -189,67 +94,27 @@ def how_to_run(design: Design) -> str:
 # -- alternatives ------------------------------------------------------------------------------------------------------
 
 
-def everything(design: Design) -> list[Optimum]:
-    """All mechanisms that were compared, the chosen one first."""
-    return [design.optimum, *design.alternatives]
-
-
-def best_of_families(design: Design) -> list[Optimum]:
-    """The mechanism with the least error of each family, the best first."""
-    best: dict[str, Optimum] = {}
-    for one in everything(design):
-        known = best.get(one.label)
-        if known is None or design.error_of(one) < design.error_of(known):
-            best[one.label] = one
-    return sorted(best.values(), key=design.error_of)
-
-
-def gains(design: Design) -> list[Optimum]:
-    """With growing memory, each mechanism whose error is below that of all with less memory: what memory buys."""
-    found: list[Optimum] = []
-    least = math.inf
-    for one in sorted(everything(design), key=lambda one: (one.memory, design.error_of(one))):
-        if design.error_of(one) < least:
-            found.append(one)
-            least = design.error_of(one)
-    return found
-
-
-def choice_in_words(design: Design) -> str:
+def choice_in_words(compared: list[ComparedNoise]) -> str:
     """The alternatives, and what more memory would buy."""
-    chosen = design.optimum
-    bought = gains(design)
-    if chosen not in bought:
-        bought.append(chosen)
-    lines = [
-        *_choices(design, "what memory buys", sorted(bought, key=lambda one: one.memory)),
-        "",
-        *_choices(design, "the best of each kind", best_of_families(design)),
-        "",
+    lines = [line for title, some in tables(compared).items() for line in (*_choices(title, some), "")]
+    lines += [
         "Memory: arrays of the size of the gradient that a run keeps.  Errors are at this budget.  Batches are sampled",
         "only where the kind says so: independent noise alone is DP-SGD where sampling amplifies nothing.",
     ]
-    if not all(one.exact for one in everything(design)):
+    if not all(row.optimum.exact for row in compared):
         lines.append(
             "<=: only a bound is known, of the sensitivity or of the accountant's curve; the multiplier covers it."
         )
     return "\n".join(lines)
 
 
-def _arrays(count: int) -> str:
-    return "no array" if count == 0 else "1 array" if count == 1 else f"{count} arrays"
-
-
-def _choices(design: Design, title: str, rows: list[Optimum]) -> list[str]:
-    floor = design.floor
-    over = "" if floor is None else f"{'over the floor':>18}"
+def _choices(title: str, some: list[ComparedNoise]) -> list[str]:
+    over = "" if all(row.over_floor is None for row in some) else f"{'over the floor':>18}"
     lines = [f"  {title:<36}{'memory':>8}{'error':>18}{over}"]
-    for one in rows:
-        value = design.error_of(one)
-        error = f"{'' if one.exact else '<= '}{value:.6g}"
-        ratio = "" if floor is None else f"{value / floor:>18.4f}"
-        mark = "  <- this design" if one is design.optimum else ""
-        lines.append(f"  {one.label:<36}{one.memory:>8}{error:>18}{ratio}{mark}")
+    for row in some:
+        one, ratio = row.optimum, "" if row.over_floor is None else f"{row.over_floor:>18.4f}"
+        error = f"{'' if one.exact else '<= '}{row.error:.6g}"
+        lines.append(f"  {one.label:<36}{one.memory:>8}{error:>18}{ratio}" + "  <- this design" * row.chosen)
     return lines
 
 
@@ -264,7 +129,7 @@ def for_other_libraries(design: Design) -> str:
     refused = []
     for one in exports(design):
         if one.program is None:
-            refused.append("  " + _wrapped(one.reason).replace("\n", "\n  "))
+            refused.append("  " + wrapped(one.reason).replace("\n", "\n  "))
         else:
             held.append(f"  {one.form:<22}{one.dtype:<10}{one.program.multiplier(design.budget)!r}")
     lines = [
