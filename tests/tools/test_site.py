@@ -13,20 +13,23 @@ import matplotlib.pyplot as plt
 import pytest
 
 import corrnoise as cn
+from benchmarks.accuracy import METHODS
 from tools.site import reference
 from tools.site.links import faults
-from tools.site.picture import PICTURE
 from tools.site.sections import sections, with_navigation
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+PICTURE = DOCS / "pictures/accuracy.svg"
 EXAMPLES = sorted((DOCS / "examples").glob("plot_*.py"))
 
 
 def test_every_page_is_in_one_section() -> None:
     found = sections((DOCS / "index.md").read_text(encoding="utf-8"))
-    assert list(found) == ["Tutorials", "How-to guides", "Explanation", "Reference"]
+    assert list(found) == ["Tutorials", "How-to guides", "Explanation", "Proofs", "Reference"]
+    assert all("proofs" in page for page in found["Proofs"])
+    assert len(set(found["Proofs"].values())) == len(found["Proofs"])
     listed = [page for pages in found.values() for page in pages]
     assert sections("## One\n[A](a.md), [b](b.md#c), [again](a.md)\n## Two\n") == {"One": {"a": "A", "b": "b"}}
     assert sorted([*listed, "index"]) == sorted(path.stem for path in DOCS.glob("*.md"))
@@ -62,7 +65,7 @@ def test_links_that_lead_nowhere_and_pages_that_load_from_elsewhere_are_found(tm
 def test_the_picture_of_the_readme_is_small_and_names_its_curves() -> None:
     text = PICTURE.read_text(encoding="utf-8")
     assert len(text) < 60_000
-    assert all(f">{word} noise<" in text for word in ("independent", "correlated"))
+    assert all(f">{method}<" in text for method in METHODS)
     assert f"({PICTURE.relative_to(ROOT).as_posix()})" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 

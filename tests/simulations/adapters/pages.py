@@ -1,4 +1,4 @@
-"""The examples of ``docs/`` that need a library."""
+"""The examples of the README and of ``docs/`` that need a library."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from pathlib import Path
 
 _DOCS = Path(__file__).parents[3] / "docs"
 _PAGES = {
+    "README": "../README.md",
+    "first model": "first-model.md",
     "PyTorch": "training.md",
+    "In Opacus": "from-opacus.md#In Opacus",
+    "from Opacus": "from-opacus.md#Here",
+    "In jax-privacy": "from-jax-privacy.md#In jax-privacy",
+    "from jax-privacy": "from-jax-privacy.md#Here",
     "Sampled batches": "sampled-batches.md",
     "Low-rank adapters": "lora.md",
     "Opacus": "opacus.md",
