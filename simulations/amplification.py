@@ -39,13 +39,13 @@ from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.participation import Indices, Participation
 
-_POWERS = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
-_PILOT = 500  #: draws for the choice of a power
-_ENOUGH = 0.3  #: share of draws above K
-_ORDERS = (4, 6, 8, 12, 16)  #: of samplers that draw one index after another
-_CELLS = 8000
-_STEPS = 6  #: of the search for ε
-_ATTEMPTS = 20
+_SAMPLER_POWERS = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
+_PILOT_DRAWS = 500  #: draws for the choice of a power
+_MIN_SHARE = 0.3  #: share of draws above K
+_SAMPLER_ORDERS = (4, 6, 8, 12, 16)  #: of samplers that draw one index after another
+_GRID_CELLS = 8000
+_SEARCH_STEPS = 6  #: of the search for ε
+_MAX_ATTEMPTS = 20
 _LARGEST_EPSILON = 1e3
 
 Weights = Callable[[np.random.Generator, int], Array]
@@ -124,10 +124,10 @@ def removal_weights(gram: Array, epsilon: float, pilot: np.random.Generator) -> 
         Draws for the choice of the sampler.
     """
     samplers = [mixture_weights(gram, epsilon, pilot)]
-    samplers += [ordered_weights(gram, epsilon, order) for order in _ORDERS]
+    samplers += [ordered_weights(gram, epsilon, order) for order in _SAMPLER_ORDERS]
 
     def width(sampler: tuple[Weights, float]) -> float:
-        low, high = interval(sampler[0](pilot, 4 * _PILOT), sampler[1], 1e-2)
+        low, high = interval(sampler[0](pilot, 4 * _PILOT_DRAWS), sampler[1], 1e-2)
         return high - low
 
     return min(samplers, key=width)
@@ -166,9 +166,9 @@ def mixture_weights(gram: Array, epsilon: float, pilot: np.random.Generator) -> 
         return np.asarray(rng.standard_normal((size, gram.shape[0])) @ root.T + shift)
 
     def best(order: int) -> Component:
-        for power in _POWERS:
+        for power in _SAMPLER_POWERS:
             component = Component(gram, order, power)
-            if (_log_ratio(drawn(pilot, component, _PILOT), gram, 1.0) > epsilon).mean() > _ENOUGH:
+            if (_log_ratio(drawn(pilot, component, _PILOT_DRAWS), gram, 1.0) > epsilon).mean() > _MIN_SHARE:
                 break
         return component
 
@@ -186,7 +186,7 @@ def mixture_weights(gram: Array, epsilon: float, pilot: np.random.Generator) -> 
     v = float(np.diagonal(gram).max())
     slopes = np.array([c.order * c.power for c in components])
     offsets = np.array(logs) - [c.order * (c.power**2 - c.power) * v / 2 for c in components]
-    ends = epsilon + np.linspace(0, 30, _CELLS + 1)  # of log Λ
+    ends = epsilon + np.linspace(0, 30, _GRID_CELLS + 1)  # of log Λ
     below = np.logaddexp.reduce(offsets[:, np.newaxis] + np.multiply.outer(slopes, ends), axis=0)
     cells = np.exp(ends[1:] - below[:-1]) * -np.expm1(epsilon - ends[1:])
     beyond = np.min(ends[-1] - offsets - slopes * ends[-1])  # Λ/(c Λ^θ) with θ >= 1
@@ -204,7 +204,7 @@ def addition_weights(gram: Array, epsilon: float, pilot: np.random.Generator) ->
         return np.asarray(rng.standard_normal((size, b)) @ root.T - shift * mean)
 
     def often(shift: float) -> bool:
-        return bool((_log_ratio(drawn(pilot, shift, _PILOT), gram, 1.0) < -epsilon).mean() > _ENOUGH)
+        return bool((_log_ratio(drawn(pilot, shift, _PILOT_DRAWS), gram, 1.0) < -epsilon).mean() > _MIN_SHARE)
 
     low, high = 0.0, largest
     for _ in range(12):
@@ -223,7 +223,7 @@ def addition_weights(gram: Array, epsilon: float, pilot: np.random.Generator) ->
         return np.asarray(-np.expm1(gap) * np.exp(-log_density(x.mean(axis=1))))
 
     end = average / 2 - epsilon
-    ends = end - np.concatenate((np.linspace(0, 30, _CELLS + 1), [1e6]))
+    ends = end - np.concatenate((np.linspace(0, 30, _GRID_CELLS + 1), [1e6]))
     cells = -np.expm1(ends[1:] - end) * np.exp(-log_density(ends[:-1]))
     return sample, float(cells.max()) * (1 + 1e-9)
 
@@ -344,12 +344,12 @@ def _verified(delta_at: Callable[[float, float], float], target: float, beta: fl
         if right > _LARGEST_EPSILON:
             return math.inf if end else 0.0
         high = height(right)
-    for _ in range(_STEPS if low > 0 else 0):
+    for _ in range(_SEARCH_STEPS if low > 0 else 0):
         middle = left + (right - left) * min(max(low / (low - high), 0.1), 0.9)
         found = height(middle)
         left, low, right, high = (middle, found, right, high) if found > 0 else (left, low, middle, found)
     x = (right if low > 0 else 0.0) if end else left
-    for attempt in range(1, _ATTEMPTS):
+    for attempt in range(1, _MAX_ATTEMPTS):
         found = delta_at(x, beta / 2**attempt)
         if (found <= target) if end else (found >= target):
             return x

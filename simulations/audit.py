@@ -45,15 +45,15 @@ from corrnoise.theory.privacy import Budget
 
 Signs = NDArray[np.int8]
 
-_EXCESS = 16.0  # times the clip norm: the length of a canary before the loop clips it
-_FACTOR = 1.1  # to be found by default
+_CANARY_LENGTH = 16.0  # times the clip norm: the length of a canary before the loop clips it
+_DEFAULT_FACTOR = 1.1  # to be found by default
 _FEWEST_IDLE = 16
-_FEWEST = 1000  # canaries of a run: other tests than the matched filter live on them, too
-_MOST = 4000
+_MIN_CANARIES = 1000  # canaries of a run: other tests than the matched filter live on them, too
+_MAX_CANARIES = 4000
 _MOST_RUNS = 64
-_RUNS = 8  # at most by default
+_MAX_RUNS = 8  # at most by default
 _SAMPLED_RUNS = 4  # of a loop that draws its batches, by default
-_NUMBERS = 2**25  # of all releases together, at most by default
+_MAX_NUMBERS = 2**25  # of all releases together, at most by default
 
 
 @usual_float_errors
@@ -201,7 +201,7 @@ def _of_sampled(
     """The audit of a loop that draws its batches."""
     if factor is not None:
         raise ValueError(f"factor must be None for a sampled loop, got {factor}; canaries= and runs= set the numbers")
-    number = _checked_canaries(_FEWEST if canaries is None else canaries)
+    number = _checked_canaries(_MIN_CANARIES if canaries is None else canaries)
     times = _SAMPLED_RUNS if runs is None else checks.integer("runs", runs, 1)
     delta = plan.budget.delta
     try:
@@ -271,18 +271,18 @@ def _sizes(
         return _checked_canaries(canaries), runs or 2
     tried = [runs] if runs is not None else [2**i for i in range(1, _MOST_RUNS.bit_length())]
     if factor is None:
-        return _best_effort(plan, _FACTOR * plan.mu, level, tried)
+        return _best_effort(plan, _DEFAULT_FACTOR * plan.mu, level, tried)
     if factor * signal <= plan.mu:
         raise ValueError(
             f"factor must exceed {plan.mu / signal:.4g}, since canaries of this pattern show {signal / plan.mu:.4g} of "
             f"the privacy loss, got {factor}; canaries= sets their number"
         )
     for number in tried:
-        if (needed := _needed(plan, factor * signal, level, number, _MOST)) <= _MOST:
-            return max(needed, _FEWEST), number
+        if (needed := _needed(plan, factor * signal, level, number, _MAX_CANARIES)) <= _MAX_CANARIES:
+            return max(needed, _MIN_CANARIES), number
     raise ValueError(
-        f"factor must be so large that {_MOST} canaries and {tried[-1]} runs suffice to find it, got {factor} at "
-        f"mu={plan.mu:.4g}; canaries= sets their number"
+        f"factor must be so large that {_MAX_CANARIES} canaries and {tried[-1]} runs suffice to find it, "
+        f"got {factor} at mu={plan.mu:.4g}; canaries= sets their number"
     )
 
 
@@ -295,14 +295,14 @@ def _checked_canaries(canaries: int) -> int:
 
 def _best_effort(plan: AuditPlan, signal: float, level: float, tried: Sequence[int]) -> tuple[int, int]:
     """As many canaries and runs as find the signal, or as the memory holds."""
-    found = _FEWEST, tried[0]
+    found = _MIN_CANARIES, tried[0]
     for number in tried:
-        held = _NUMBERS // (number * plan.who.length) - plan.idle
-        most = max(_FEWEST, min(_MOST, held // TOGETHER * TOGETHER))
-        if number > max(_RUNS, tried[0]) or (held < most and number > tried[0]):
+        held = _MAX_NUMBERS // (number * plan.who.length) - plan.idle
+        most = max(_MIN_CANARIES, min(_MAX_CANARIES, held // TOGETHER * TOGETHER))
+        if number > max(_MAX_RUNS, tried[0]) or (held < most and number > tried[0]):
             break
         if (needed := _needed(plan, signal, level, number, most)) <= most:
-            return max(needed, _FEWEST), number
+            return max(needed, _MIN_CANARIES), number
         found = max(found, (most, number), key=math.prod)
     return found
 
@@ -334,7 +334,7 @@ def _main_runs(
 
 def _crowd(signs: Signs, plan: AuditPlan, layout: AuditLayout) -> AuditGradients:
     """The gradients of many canaries; ``signs``, shape (steps, canaries), says who is there, and the sign."""
-    length = _EXCESS * plan.budget.clip_norm
+    length = _CANARY_LENGTH * plan.budget.clip_norm
     rows = []
     for row in signs:
         there = np.repeat(np.flatnonzero(row), plan.who.members)

@@ -51,9 +51,9 @@ from corrnoise.theory.problems.quadratic import MeanEstimation, QuadraticProblem
 
 INPUTS = ("gaussian", "uniform", "signs", "student-t")
 ESTIMATORS = ("plain", "delta", "delta1")
-_APPROXIMATION = 1e-8  # relative error of the rational noise, and the least of a standard error
-_RELAXATIONS = 6.0  # of burn-in: exp(-12) of the start is left
-_BATCHES = 256
+_NOISE_ERROR = 1e-8  # relative error of the rational noise, and the least of a standard error
+_BURN_IN_TIMES = 6.0  # of burn-in: exp(-12) of the start is left
+_BATCH_COUNT = 256
 
 
 @record
@@ -139,16 +139,16 @@ _rational = functools.lru_cache(maxsize=64)(rational)
 
 
 def rational_engine(problem: QuadraticProblem, noise: ToeplitzNoise) -> RationalEngine:
-    """The cheapest rational noise whose averaged variances at the rates of the problem are right to ``_APPROXIMATION``.
+    """The cheapest rational noise whose averaged variances at the rates of the problem are right to ``_NOISE_ERROR``.
 
     (At rates below the gaps of the noise they are less precise than the tolerance.)
     """
     rational = noise
     rates = problem.rates[problem.rates < 2]
-    for tolerance in () if isinstance(noise, PoleNoise) else (_APPROXIMATION, 1e-2 * _APPROXIMATION, 1e-12):
+    for tolerance in () if isinstance(noise, PoleNoise) else (_NOISE_ERROR, 1e-2 * _NOISE_ERROR, 1e-12):
         rational = _rational(noise, tolerance)
         errors = rational.averaged_variance(rates) / noise.averaged_variance(rates) - 1
-        if (np.abs(errors) <= _APPROXIMATION).all():
+        if (np.abs(errors) <= _NOISE_ERROR).all():
             break
     if isinstance(rational, FiniteNoise):
         return RationalEngine(rational, Filter(rational.values.copy(), np.empty(0), np.empty(0)))
@@ -329,9 +329,9 @@ def simulate(
     variance = engine.noise.variance(budget)
     if burn_in is None:
         rate = relaxation_rate(problem) if problem.instability() < 1 else float(problem.rates.min())
-        burn_in = math.ceil(2 * _RELAXATIONS / min(rate, engine.relaxation_rate())) + engine.filter.head.size
+        burn_in = math.ceil(2 * _BURN_IN_TIMES / min(rate, engine.relaxation_rate())) + engine.filter.head.size
     burn_in = checks.integer("burn_in", burn_in, 0)
-    edges = _edges(steps, min(_BATCHES, steps))
+    edges = _edges(steps, min(_BATCH_COUNT, steps))
     found = _run_chains(
         _ChainSetting(problem, engine, variance, moments, budget.clip_norm if clip else math.inf),
         edges,
@@ -350,7 +350,7 @@ def simulate(
         sums = found.sums[:, :, index]
         mean = (unit * float(sums.sum()) / recorded + sum(known[: index + 1])) / 2
         error = unit * long_run_error(sums, np.diff(edges)) / 2 if math.isfinite(mean) else math.inf
-        estimators[name] = (mean, max(error, _APPROXIMATION * mean))
+        estimators[name] = (mean, max(error, _NOISE_ERROR * mean))
     mean, error = estimators["plain"]
     draws = 0.0
     if 0 < error < math.inf:

@@ -33,8 +33,8 @@ from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.numerics.records import Record, record
 
-_VANISHING = 1e-7  # of a new direction relative to the matrix: it holds rounding errors of float32 products alone
-_FLOOR = 1e-9  # of eigenvalues of a design, relative to the largest
+_VANISHING_SHARE = 1e-7  # of a new direction relative to the matrix: it holds rounding errors of float32 products alone
+_MIN_EIGENVALUE = 1e-9  # of eigenvalues of a design, relative to the largest
 
 
 @record
@@ -108,7 +108,7 @@ class HessianSpectrum(Record):
             raise ValueError(f"the matrix must have a positive eigenvalue, got at most {self.largest}")
         found = self._first((np.arange(number) + 0.5) / number, 0)
         found[-1] = self.largest
-        return np.maximum(found, _FLOOR * self.largest)
+        return np.maximum(found, _MIN_EIGENVALUE * self.largest)
 
 
 def spectrum_of(
@@ -173,7 +173,7 @@ def _lanczos(product: Callable[[Array], ArrayLike], probe: Array, steps: int) ->
         for _ in range(2):
             image -= basis[: k + 1].T @ (basis[: k + 1] @ image)
         length = float(np.linalg.norm(image))
-        if k + 1 == steps or length <= _VANISHING * largest:
+        if k + 1 == steps or length <= _VANISHING_SHARE * largest:
             break
         others.append(length)
         basis[k + 1] = image / length

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from corrnoise.theory.numerics.checks import Array
 
-_CHUNKS = 16  # of coordinates of canaries, with idle ones after each
-_SHARES = np.array([[1, 1, 1, -1], [1, 1, -1, 1], [1, -1, 1, 1], [-1, 1, 1, 1]]) / 2
-TOGETHER = len(_SHARES)  #: canaries that share coordinates
+_CANARY_CHUNKS = 16  # of coordinates of canaries, with idle ones after each
+_SHARE_MATRIX = np.array([[1, 1, 1, -1], [1, 1, -1, 1], [1, -1, 1, 1], [-1, 1, 1, 1]]) / 2
+TOGETHER = len(_SHARE_MATRIX)  #: canaries that share coordinates
 
 
 class AuditLayout:
@@ -29,8 +29,8 @@ class AuditLayout:
         self.canaries = canaries
         self.size = canaries + idle
         parts = zip(
-            np.array_split(np.arange(canaries), _CHUNKS),
-            np.array_split(np.arange(canaries, self.size), _CHUNKS),
+            np.array_split(np.arange(canaries), _CANARY_CHUNKS),
+            np.array_split(np.arange(canaries, self.size), _CANARY_CHUNKS),
             strict=True,
         )
         self.place = np.argsort(np.concatenate([part for both in parts for part in both]))
@@ -43,10 +43,10 @@ class AuditLayout:
         made = np.zeros((canaries.size, self.size))
         examples = np.arange(canaries.size)
         for number in range(TOGETHER):
-            made[examples, self.place[first + number * apart]] = lengths * _SHARES[row, number]
+            made[examples, self.place[first + number * apart]] = lengths * _SHARE_MATRIX[row, number]
         return made
 
     def scores(self, released: Array) -> Array:
         """How far a release goes along each canary, shape (…, canaries), for its coordinates, of the same shape."""
         four = released.reshape(*released.shape[:-1], TOGETHER, -1)
-        return np.asarray(np.einsum("ij,...jk->...ik", _SHARES, four).reshape(released.shape))
+        return np.asarray(np.einsum("ij,...jk->...ik", _SHARE_MATRIX, four).reshape(released.shape))

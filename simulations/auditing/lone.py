@@ -23,7 +23,7 @@ from corrnoise.theory.numerics.records import Record, record
 
 EXCESS_OF_OPPONENT = 16.0  # times the clip norm
 EXCESS_OF_CANARY = 64.0
-_FACTOR = 2.0  # of the sensitivity, for a batch that is clipped as a whole
+_BATCH_FACTOR = 2.0  # of the sensitivity, for a batch that is clipped as a whole
 MOST_RUNS = 150
 
 
@@ -60,7 +60,7 @@ def lone_scores(
     signals = np.array([whitening.of(pattern) for pattern in patterns])
     needed = seen.canaries_needed(
         plan.mu,
-        _FACTOR * float(np.linalg.norm(signals, axis=1).mean()),
+        _BATCH_FACTOR * float(np.linalg.norm(signals, axis=1).mean()),
         runs=2,
         idle=pairs * each,
         level=level / len(TESTS),

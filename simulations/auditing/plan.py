@@ -21,7 +21,7 @@ from corrnoise.theory.privacy import Budget
 
 Steps = Sequence[int] | NDArray[np.intp]
 
-_COARSEST = 1 / 64  # of the noise: the largest step of a grid where the distributions hold
+_MAX_GRID = 1 / 64  # of the noise: the largest step of a grid where the distributions hold
 
 
 @record
@@ -78,7 +78,7 @@ def planned(claim: Any, pattern: Steps | None, idle: int, grid: float) -> AuditP
         raise ValueError(f"claim must have at most {LARGEST_MATRIX} steps, got {who.length}; audit a shorter run")
     steps = who.largest if pattern is None else _checked_pattern(pattern, who)
     grid = checks.real("grid", grid, "[0, inf)")
-    if grid > (coarsest := _COARSEST * program.scale(budget)):
+    if grid > (coarsest := _MAX_GRID * program.scale(budget)):
         raise ValueError(f"grid must be at most {coarsest:.4g}, 1/64 of the noise, got {grid}")
     return AuditPlan(budget, program, steps, idle, grid)
 

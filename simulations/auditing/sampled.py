@@ -30,9 +30,9 @@ from corrnoise.theory.auditing.findings import SAMPLED_TESTS
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 
-_EXCESS = 16.0  # times the clip norm: the length of a canary before the loop clips it
-_MARGIN = 1e-3  # of the clip norm: clipping to slightly less is as claimed
-_FEW = 2.0  # examples of a batch of the runs with few
+_CANARY_LENGTH = 16.0  # times the clip norm: the length of a canary before the loop clips it
+_CLIP_MARGIN = 1e-3  # of the clip norm: clipping to slightly less is as claimed
+_FEW_EXAMPLES = 2.0  # examples of a batch of the runs with few
 
 
 @record
@@ -104,7 +104,7 @@ def _crowd(coins: NDArray[np.bool_], plan: AuditPlan, layout: AuditLayout) -> Po
     """A data set of canaries, there or not by their coins."""
 
     def rule(_: int, numbers: NDArray[np.intp]) -> Array:
-        return layout.gradients(numbers, coins[numbers].astype(float) * _EXCESS * plan.budget.clip_norm)
+        return layout.gradients(numbers, coins[numbers].astype(float) * _CANARY_LENGTH * plan.budget.clip_norm)
 
     return Pool(plan.who.length, layout.canaries, rule, layout)
 
@@ -150,7 +150,7 @@ def _along(rest: Array, direction: Array, signals: Array) -> Evidence:
     if not norm:
         return evidence(0.0, 1.0)
     score = float((rest * direction).sum()) / norm
-    margin = _MARGIN * abs(float((signals * direction).sum())) / norm
+    margin = _CLIP_MARGIN * abs(float((signals * direction).sum())) / norm
     return evidence(score, 2 * ndtr(-max(0.0, abs(score) - margin)))
 
 
@@ -165,7 +165,7 @@ def _few(
     """Runs with few examples: lone pairs, and noise of batches that are small or empty; the number of runs."""
     steps = plan.who.length
     expected = plan.program.participation
-    examples = max(2, round(_FEW * expected.period / (expected.rate or 1.0)))
+    examples = max(2, round(_FEW_EXAMPLES * expected.period / (expected.rate or 1.0)))
     mean_size = examples * (expected.rate or 1.0) / expected.period
     whitening = Whitening(plan, np.arange(steps))
     strengths = plan.distance * np.linalg.norm(whitening.matrix, axis=0)

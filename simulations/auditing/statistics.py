@@ -18,7 +18,7 @@ from corrnoise.theory.auditing.evidence import Evidence
 from corrnoise.theory.auditing.findings import TESTS
 from corrnoise.theory.numerics.checks import Array
 
-_LAGS = 20
+_MAX_LAGS = 20
 
 
 def evidence(
@@ -117,7 +117,7 @@ def about_noise(
     yield "mean", noise_tests.offset(quiet, factors, whitening.drift)
     epochs = range(plan.who.period, plan.who.period * plan.who.count, plan.who.period)
     kinds = ("each lag", "all lags", "all pairs of steps", "largest pair of steps")
-    tested = noise_tests.correlations(factors, runs * (plan.idle - 1), {*range(1, _LAGS + 1), *epochs})
+    tested = noise_tests.correlations(factors, runs * (plan.idle - 1), {*range(1, _MAX_LAGS + 1), *epochs})
     yield from ((f"correlation, {kind}", one) for kind, one in zip(kinds, tested, strict=True))
     drift = float(np.abs(whitening.drift).sum(axis=1).max())
     yield "distance from the normal distribution", noise_tests.normal_shape(quiet, drift)

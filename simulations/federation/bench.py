@@ -25,12 +25,12 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 
 Examples = tuple[Array, Array]  #: features and targets of one client
-_DATA = "data.npz"
+_DATA_FILE = "data.npz"
 
 
 def _answer(plan: Plan, name: str, folder: Path, request: Request) -> tuple[Reply | Refusal, str | None]:
     """The answer of a client from its folder, and its signature."""
-    features, targets = load(folder / _DATA, most_bytes=LARGE)
+    features, targets = load(folder / _DATA_FILE, most_bytes=LARGE)
     loss = checks.instance("model", plan.model, LinearLoss)
     client = FederatedClient(plan, name, folder, linear_contribution(loss, features, targets))
     answer = client.reply(request)
@@ -43,7 +43,7 @@ def _enrolled(plan: Plan, examples: Sequence[Examples], home: Path, *, begun: bo
     for number, (features, targets) in enumerate(examples):
         name = f"client-{number}"
         folders[name] = home / name
-        data = folders[name] / _DATA
+        data = folders[name] / _DATA_FILE
         if not folders[name].exists():
             if begun:
                 raise ValueError(f"folder must have all clients of its run, got none at {folders[name]}")

@@ -44,8 +44,8 @@ from corrnoise.theory.numerics.checks import Array
 Contribution = Callable[[int, Array, Array, NDArray[np.int64]], Any]
 
 STATE = "state.npz"
-_LOCK = "lock"
-_PATIENCE = 60.0  # seconds for another process that answers
+_LOCK_FILE = "lock"
+_LOCK_SECONDS = 60.0  # seconds for another process that answers
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +179,7 @@ class FederatedClient:
         if not path.exists():
             raise FileNotFoundError(f"folder must have the state of a client that was enrolled, got {self.folder}")
         owned.check_folder(self.folder)
-        lock = owned.locked(self.folder / _LOCK, f"{self.folder} is in use by another process", _PATIENCE)
+        lock = owned.locked(self.folder / _LOCK_FILE, f"{self.folder} is in use by another process", _LOCK_SECONDS)
         try:
             owned.check_file(path)
             yield load(path, _KINDS, most_bytes=LARGE, check=self._checked)

@@ -14,9 +14,9 @@ from corrnoise.simulations.federation.simulate import Examples, split_examples
 from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.numerics import checks
 
-_CLASSES = 10
+_CLASS_COUNT = 10
 #: The data set of each name, its brightest pixel, and how many images are for training and for tuning.
-_IMAGES = {"digits": ("digits", 16, 1077, 360), "mnist": ("MNIST", 255, 60000, 5000)}
+_IMAGE_SOURCES = {"digits": ("digits", 16, 1077, 360), "mnist": ("MNIST", 255, 60000, 5000)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Images:
     def loss(self) -> LinearLoss:
         """Softmax regression; pixels are in [0, 1], so that k features have norm at most sqrt(k) by their range."""
         features = self.test[0].shape[1]
-        return LinearLoss("softmax", features, features**0.5, classes=_CLASSES)
+        return LinearLoss("softmax", features, features**0.5, classes=_CLASS_COUNT)
 
 
 def dealt_images(name: str, clients: int, *, split: int = 0, download: bool = False) -> Images:
@@ -43,7 +43,7 @@ def dealt_images(name: str, clients: int, *, split: int = 0, download: bool = Fa
     ``split`` is another order of those to train and to tune on, so that other images train, and other clients have
     them; those to test on are the same.  Raises what ``datasets.load`` raises.
     """
-    source, white, training, tuning = _IMAGES[checks.choice("name", name, tuple(_IMAGES))]
+    source, white, training, tuning = _IMAGE_SOURCES[checks.choice("name", name, tuple(_IMAGE_SOURCES))]
     pixels, labels, _ = load(source, download=download)
     order = np.random.default_rng(0).permutation(len(labels)) if name == "digits" else slice(None)
     features = np.column_stack([pixels[order] / white, np.ones(len(pixels))])

@@ -9,12 +9,12 @@ from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.owned import read_bytes
 from corrnoise.support.files import write_whole
 
-_FILE = "key"
-_EXTRA = "keys"
+_KEY_FILE = "key"
+_KEY_EXTRA = "keys"
 
 
 def _library() -> Any:
-    return extra_module("cryptography.hazmat.primitives.asymmetric.ed25519", _EXTRA)
+    return extra_module("cryptography.hazmat.primitives.asymmetric.ed25519", _KEY_EXTRA)
 
 
 def make(folder: Path) -> str | None:
@@ -23,15 +23,15 @@ def make(folder: Path) -> str | None:
         secret = _library().Ed25519PrivateKey.generate()
     except ImportError:
         return None
-    write_whole(folder / _FILE, secret.private_bytes_raw(), secret=True)
+    write_whole(folder / _KEY_FILE, secret.private_bytes_raw(), secret=True)
     return str(secret.public_key().public_bytes_raw().hex())
 
 
 def sign(folder: Path, statement: bytes) -> str | None:
     """The signature of a statement in hexadecimal digits; None where the folder has no key."""
-    if not (folder / _FILE).exists():
+    if not (folder / _KEY_FILE).exists():
         return None
-    secret = _library().Ed25519PrivateKey.from_private_bytes(read_bytes(folder / _FILE))
+    secret = _library().Ed25519PrivateKey.from_private_bytes(read_bytes(folder / _KEY_FILE))
     return str(secret.sign(statement).hex())
 
 

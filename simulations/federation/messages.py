@@ -72,9 +72,9 @@ class Presence:
         return repr((self.run, self.name, self.challenge)).encode()
 
 
-_TYPES = {"str": str, "int": int, "bool": bool, "Array": np.ndarray}
+_FIELD_TYPES = {"str": str, "int": int, "bool": bool, "Array": np.ndarray}
 
 
 def well_formed(message: Request | Reply | Refusal | Presence) -> bool:
     """Whether each field has its declared type, and no other: a sender may write anything."""
-    return all(type(getattr(message, each.name)) is _TYPES[str(each.type)] for each in fields(message))
+    return all(type(getattr(message, each.name)) is _FIELD_TYPES[str(each.type)] for each in fields(message))

@@ -55,7 +55,7 @@ Level = Literal["example", "client"]
 Noise = Literal["best-share", "two-buffers"]
 NOISES: tuple[Noise, ...] = ("best-share", "two-buffers")
 MAX_PARTICIPATIONS = 10**6  #: of a client, and rounds, because a plan that a server sends is judged by its client
-_SIZES = "[1e-50, 1e50]"
+_SIZE_INTERVAL = "[1e-50, 1e50]"
 
 
 @record
@@ -136,8 +136,8 @@ class Plan(Record):
         self._check(rounds=1, participants=1, batch=1, per_pass=1, passes=1, separation=1)
         checks.integer("rounds", self.rounds, 1, largest=MAX_PARTICIPATIONS)
         checks.integer("per_pass * passes", self.participations, 1, largest=MAX_PARTICIPATIONS)
-        self._check(radius=_SIZES, learning_rate="(0, 1e50]", budget=Budget, unit=("example", "client"))
-        checks.real("clip_norm", self.budget.clip_norm, _SIZES)
+        self._check(radius=_SIZE_INTERVAL, learning_rate="(0, 1e50]", budget=Budget, unit=("example", "client"))
+        checks.real("clip_norm", self.budget.clip_norm, _SIZE_INTERVAL)
         self._check(trust=("local", "central"), guard=("norm", "centred"))
         if self.separation > 1 and self.trust == "local":
             raise ValueError(f"separation must be 1 with trust='local', which needs no schedule, got {self.separation}")

@@ -21,9 +21,9 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.papers.shuffled_gradients.task import Regulariser, Task
 
-_BALL = Regulariser("ball", 10.0)
-_RIDGE = Regulariser("ridge", 0.1)
-_LASSO = Regulariser("lasso", 0.1)
+_BALL_REGULARISER = Regulariser("ball", 10.0)
+_RIDGE_REGULARISER = Regulariser("ridge", 0.1)
+_LASSO_REGULARISER = Regulariser("lasso", 0.1)
 
 Parts = tuple[Array, Array, Array, Array]  # private features and targets, public features and targets
 
@@ -149,15 +149,15 @@ def _credit(table: Table) -> Parts:
 
 
 SPLITS = {
-    "digits-69 (stand-in)": Split("digits", "mean", _BALL, _six_and_nine(16, 180), 8.0),
-    "diabetes by sex (stand-in)": Split("diabetes", "squares", _RIDGE, _diabetes_by_sex, 7.0),
-    "diabetes rotated (stand-in)": Split("diabetes", "squares", _RIDGE, _diabetes_rotated, 7.0),
-    "breast cancer (stand-in)": Split("breast cancer", "logistic", _LASSO, _breast_cancer, 20.0),
-    "MNIST-69": Split("MNIST", "mean", _BALL, _six_and_nine(255, 1000), 28.0),
-    "CIFAR-10": Split("CIFAR-10", "squares", _RIDGE, _cifar, 55.5),
-    "Crime": Split("Crime", "squares", _RIDGE, _crime, 60.0),
-    "COMPAS": Split("COMPAS", "logistic", _LASSO, _compas, 10.0),
-    "CreditCard": Split("CreditCard", "logistic", _LASSO, _credit, 20.0),
+    "digits-69 (stand-in)": Split("digits", "mean", _BALL_REGULARISER, _six_and_nine(16, 180), 8.0),
+    "diabetes by sex (stand-in)": Split("diabetes", "squares", _RIDGE_REGULARISER, _diabetes_by_sex, 7.0),
+    "diabetes rotated (stand-in)": Split("diabetes", "squares", _RIDGE_REGULARISER, _diabetes_rotated, 7.0),
+    "breast cancer (stand-in)": Split("breast cancer", "logistic", _LASSO_REGULARISER, _breast_cancer, 20.0),
+    "MNIST-69": Split("MNIST", "mean", _BALL_REGULARISER, _six_and_nine(255, 1000), 28.0),
+    "CIFAR-10": Split("CIFAR-10", "squares", _RIDGE_REGULARISER, _cifar, 55.5),
+    "Crime": Split("Crime", "squares", _RIDGE_REGULARISER, _crime, 60.0),
+    "COMPAS": Split("COMPAS", "logistic", _LASSO_REGULARISER, _compas, 10.0),
+    "CreditCard": Split("CreditCard", "logistic", _LASSO_REGULARISER, _credit, 20.0),
 }
 BUNDLED = tuple(name for name, split in SPLITS.items() if not split.downloaded)
 

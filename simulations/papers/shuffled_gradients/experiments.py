@@ -41,12 +41,12 @@ from corrnoise.theory.papers.shuffled_gradients.schedules import (
 from corrnoise.theory.papers.shuffled_gradients.task import Task
 from corrnoise.theory.privacy import Budget
 
-_ROUNDING = 1e-12  #: relative, of p K
+_RELATIVE_ROUNDING = 1e-12  #: relative, of p K
 
 
 def private_epochs(private_share: float, epochs: int) -> int:
     """The number ⌈p K⌉ of private epochs; a product that only rounding lifts above an integer is that integer."""
-    return math.ceil(private_share * epochs * (1 - _ROUNDING))
+    return math.ceil(private_share * epochs * (1 - _RELATIVE_ROUNDING))
 
 
 #: Schedules by the names of the algorithms, from n, K and the share p of private steps.

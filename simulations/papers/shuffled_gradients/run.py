@@ -35,7 +35,7 @@ from corrnoise.theory.papers.shuffled_gradients.schedules import ORDERS, Schedul
 from corrnoise.theory.papers.shuffled_gradients.task import TASK_LINKS, Task
 from corrnoise.theory.participation import Participation
 
-_ROUNDING = 1e-12  #: relative, of constants of records
+_RELATIVE_ROUNDING = 1e-12  #: relative, of constants of records
 
 
 @kernel
@@ -169,7 +169,7 @@ def _require_admissible_records(task: Task, run: ShuffledGradients, bound: float
     if type(task.loss) is not LinearLoss:  # whose constants follow from its link, which is all that the kernels take
         raise ValueError(f"loss must be a LinearLoss itself, got {type(task.loss).__name__}, which may state others")
     largest = task.largest_smoothness()
-    if largest > run.smoothness * (1 + _ROUNDING):
+    if largest > run.smoothness * (1 + _RELATIVE_ROUNDING):
         raise ValueError(f"smoothness must bound that of every record, {largest!r} here, got {run.smoothness!r}")
     least = task.loss.strong_convexity
     if run.strong_convexity > least:
@@ -186,7 +186,7 @@ def _require_admissible_records(task: Task, run: ShuffledGradients, bound: float
     if task.loss.link == "squares":
         raise ValueError("clipping must not be 'none' for squares, whose gradients have no bound, got 'none'")
     longest = task.loss.scale * float(np.linalg.norm(task.features, axis=1).max())
-    if longest > bound * (1 + _ROUNDING):
+    if longest > bound * (1 + _RELATIVE_ROUNDING):
         raise ValueError(
             f"clip_norm must be at least {longest!r}, by the longest private features without clipping, got {bound!r}"
         )
