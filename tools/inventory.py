@@ -1,9 +1,9 @@
 """The inventory of a paper, extracted from its text: every numbered statement, table, figure, algorithm and equation.
 
 ``python -m tools.inventory PAPER TEXT…`` reads the text of a paper, converted from its PDF, in
-one file or several, and writes ``inventory.csv`` into the package of the paper: the label of each entry, the section in
-which it stands, and the numbered statement before it in that section.  So the list of what a paper says does not
-depend on what the ledger has claims about.  The texts themselves are not part of this project.
+one file or several, and writes ``inventory.csv`` into the package of the paper: the label of each entry, its
+section, and the numbered statement before it in that section.  So the list of statements does not depend on the
+claims of the ledger.  The texts themselves are not part of this project.
 
 An entry begins a line: its kind, its number, and a stop, colon, bracket or capital.  A number in parentheses is an
 equation where it continues the longest rising sequence of such numbers, which leaves references out.  If the sequence
@@ -50,7 +50,7 @@ _MAX_EQUATION_GAP = 4  #: a larger step in the sequence of equations is none
 
 
 def _sections(text: str) -> Iterator[tuple[int, str]]:
-    """The positions and labels of headings, of which each continues the one before; a table of contents is left out."""
+    """Positions and labels of consecutive headings; a table of contents is left out."""
     found = []
     for heading in _SECTION_ENTRY.finditer(text):
         first = int(heading[1]) if heading[1].isdigit() else _FIRST_APPENDIX + ord(heading[1]) - ord("A")
@@ -167,7 +167,7 @@ def written(entries: Sequence[Entry]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Extract the inventory of a paper from files, print it, and write it beside the paper."""
+    """Extract the inventory of a paper from files, print it, and write it to the package of the paper."""
     name, *paths = arguments
     folder = PAPERS / name.replace("-", "_")
     if not folder.is_dir() or not paths:

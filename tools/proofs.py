@@ -1,8 +1,8 @@
 """The theorems of ``proofs/`` as Coq states them: ``python -m tools.proofs`` compiles them and writes them down.
 
-``NAME.txt`` beside ``NAME.v`` has the statement of each theorem after all sections are closed, the axioms on which it
-rests, and every definition.  A claim that is machine-checked names one of these theorems.  A test compiles the proofs
-again and compares, so that no weaker statement and no other definition can take the place of what a reader sees here.
+``NAME.txt`` next to ``NAME.v`` has the statement of each theorem after all sections are closed, its axioms, and every
+definition.  A claim that is machine-checked names one of these theorems.  A test compiles the proofs
+again and compares, so that no weaker statement and no other definition can replace the text here.
 """
 
 import re
@@ -14,7 +14,7 @@ from pathlib import Path
 from corrnoise.support.files import write_whole
 
 PROOFS = Path(__file__).parents[1] / "proofs"
-#: The axioms of Coq's real numbers, on which a theorem about them may rest.
+#: The axioms of Coq's real numbers, which a theorem about them may use.
 AXIOMS = {
     "ClassicalDedekindReals.sig_forall_dec",
     "ClassicalDedekindReals.sig_not_dec",
@@ -40,12 +40,12 @@ def said(source: str) -> str:
 
 
 def theorems(text: str) -> list[str]:
-    """The names of the theorems of which Coq said ``text``."""
+    """The names of the theorems in the output ``text`` of Coq."""
     return re.findall(r"^(\w+)\n     : ", text, re.MULTILINE)
 
 
 def axioms(text: str) -> set[str]:
-    """The axioms on which the theorems rest of which Coq said ``text``."""
+    """The axioms of the theorems in the output ``text`` of Coq."""
     found = set()
     for block in text.split("\nAxioms:\n")[1:]:
         entries = re.match(r"(?:[\w.]+(?: :.*|\n  :.*)(?:\n  .*)*\n)*", block)

@@ -2,7 +2,7 @@
 
 ``python -m tools.quotations PAPER TEXT…`` looks for what each claim says is ``printed`` in the text of the paper,
 converted from its PDF or web page, in one file or several.  It writes ``quotations.csv`` into the package of the paper.
-What is not found is printed, up to the first character that differs.  The texts are not part of this project.
+Missing quotations are printed, up to the first character that differs.  The texts are not part of this project.
 """
 
 import csv
@@ -33,7 +33,7 @@ _MAX_QUOTED_CHARACTERS = (
 
 
 class Text:
-    """The text of a paper, in which quotations are looked for."""
+    """The text of a paper, searched for quotations."""
 
     def __init__(self, text: str) -> None:
         found = list(placed_characters(text))
@@ -42,9 +42,9 @@ class Text:
         self._landmarks = landmarks(text)
 
     def find(self, quotation: str) -> tuple[int | None, str]:
-        """The position at which a quotation begins, and what of it is not there: its first part that is missing.
+        """The position of a quotation, and its first missing part.
 
-        Of several places that is taken from which the quotation ends soonest.
+        The shortest of several places counts.
         """
         sought = parts(quotation)
         if not sought or min(map(len, sought)) < _MIN_PART_CHARACTERS:
@@ -71,7 +71,7 @@ class Text:
         return end, ""
 
     def _differs(self, part: str) -> str:
-        """A part that is not there, with a mark behind its longest beginning that is, and what the text has instead."""
+        """A missing part, with a mark behind its longest known beginning, and the text found instead."""
         longest = next(size for size in range(len(part), -1, -1) if part[:size] in self._characters)
         at = self._characters.find(part[:longest]) + longest
         return f"{part[:longest]} ⟂ {part[longest : longest + 30]} (the text goes on: {self._characters[at : at + 30]})"
@@ -104,7 +104,7 @@ def written(quotations: Sequence[Quotation]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Look for the quotations of a paper in files, print what is not there, and write the places beside the paper."""
+    """Look for the quotations of a paper in files, print missing ones, and write the places to its package."""
     name, *paths = arguments
     if name not in NAMES or not paths:
         print("arguments are the short name of a paper of the ledger and files with its text", file=sys.stderr)

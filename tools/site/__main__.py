@@ -21,7 +21,7 @@ DOCS = ROOT / "docs"
 
 
 def gather(source: Path) -> None:
-    """Copy the pages to ``source``, give the first one its navigation, and write the reference beside them."""
+    """Copy the pages to ``source``, give the first one its navigation, and write the reference next to them."""
     for page in DOCS.glob("*.md"):
         shutil.copy(page, source)
     for folder in ("examples", "pictures"):

@@ -11,7 +11,7 @@ _LOADED_ATTRIBUTES = {"script": "src", "img": "src", "iframe": "src", "source": 
 
 
 class _Page(HTMLParser):
-    """The identifiers, the links, and what is loaded."""
+    """Identifiers, links and loaded resources of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -16,7 +16,7 @@ from corrnoise.paper_checks import papers
 
 #: The groups of the names of ``corrnoise`` itself.
 OWN = {
-    "What a run promises": ("Budget", "Participation"),
+    "Guarantee": ("Budget", "Participation"),
     "Noise for a run": ("design", "Design", "SGD", "optimise", "default_noise", "Optimum", "save", "load"),
     "Runs": ("PrivateRun", "Folder", "batches", "audit"),
     "Errors": ("LinearRegression", "MeanEstimation", "StronglyConvex", "hessian_spectrum", "simulate"),
@@ -113,8 +113,8 @@ def _claims() -> str:
     verdicts = list(dict.fromkeys(claim.recorded for claim in cn.claims()))
     text = "# Claims of the papers\n\n"
     text += "Each numbered claim of the papers is a function of two sides that is checked by machine.\n"
-    text += "`corrnoise report` checks all of them afresh and writes one page with statements, evidence and margins;\n"
-    text += "[The ledger](ledger.md) says how to read it. The tables show the recorded verdicts.\n\n"
+    text += "`corrnoise report` recomputes every check and writes one page with statements, evidence and margins;\n"
+    text += "[The ledger](ledger.md) explains how to read it. The tables show the recorded verdicts.\n\n"
     text += f"| paper | claims | {' | '.join(verdicts)} |\n|---|---|{'---|' * len(verdicts)}\n"
     for paper in papers():
         found = [claim.recorded for claim in cn.claims(paper.name)]

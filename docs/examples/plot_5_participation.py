@@ -1,9 +1,9 @@
 """
-The promise decides the noise
-=============================
+The participation decides the noise
+===================================
 
-The same noise needs another scale for another promise about who takes part when. More epochs cost more; an order that
-changes in every epoch costs more than one order for all.
+The same noise needs another scale for other participations. More epochs cost more. Reshuffling every epoch costs more
+than one order for all epochs.
 """
 
 import matplotlib.pyplot as plt
