@@ -151,12 +151,16 @@ def single_participation_bounds(
     The arrays of the certificate are v, shape (steps,), and u, shape (rows,).  The lower bound is rigorous, but for
     recursive workloads of more than 2048 steps.  For prefix sums ``value`` is a rigorous upper bound of the optimum,
     too; otherwise it is a float64 value.
-    Raises ``ValueError`` where the columns of A are dependent, or A is too large.
 
     ``PrefixSums``, and the mean error of more than 1024 steps of a workload with a banded inverse (``MomentumSGD``),
     take O(n) time and memory an iteration.  All else takes O(n³) time and has at most 4096 steps.  The optimum of
     ``LargestError`` is γ_2(A).  The iteration ends when
     ``gap`` is at most the tolerance, or after ``max_iterations``; the bounds hold all the same.
+
+    Raises
+    ------
+    ValueError
+        If the columns of A are dependent, or A is too large.
     """
     checks.instance("objective", objective, Objective)
     largest = objective.aggregate == "max"

@@ -174,14 +174,18 @@ def best_bands(
 
     Returns the noise, whose sensitivity is 1 up to rounding, and a certificate with a rigorous lower bound for
     strategies of this form.
-    Raises ``ValueError`` where the participation is not min-sep or for other steps, k < ceil(n/b) with ``"window
-    sums"``, there are more bands than b, the columns of A are dependent, or A is too large.
 
     The lower bound of ``fixed_epochs_bounds`` with the same b holds for *every* strategy under min-sep participation,
     because the patterns of fixed epochs are min-sep patterns.
 
     With at most 4096 steps an iteration takes O(n³).  None stands for min(b, n) bands.  The search ends when ``gap`` is
     at most the tolerance, or after ``max_iterations`` of L-BFGS; the bounds hold all the same.
+
+    Raises
+    ------
+    ValueError
+        If the participation is not min-sep or for other steps, k < ceil(n/b) with ``"window sums"``, there are more
+        bands than b, the columns of A are dependent, or A is too large.
     """
     checks.instance("objective", objective, Objective)
     checks.instance("participation", participation, Participation)

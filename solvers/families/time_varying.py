@@ -374,15 +374,23 @@ def time_varying_buffers(
 ) -> Iterator[TimeVaryingBuffers]:
     """The best time-varying buffers of these numbers that a search finds.
 
-    They are optimised for the promise of the participation, or its worst case, in which their sensitivity is at most 1.
-    Raises ``ValueError`` where the objective is no linear system.
+    They are optimised for the participation, or its worst case, where their sensitivity is at most 1.
 
     Parameters
     ----------
-    objective : the quadratic form of the run
-    participation : who takes part when
-    memories : numbers of arrays from 1 to 16, in ascending order
-    progress : called with how far a long run is, and how long it takes from there on
+    objective : Objective
+        The quadratic form of the run.
+    participation : Participation
+        The data order or sampling of the run.
+    memories : sequence of int
+        Numbers of arrays from 1 to 16, in ascending order.
+    progress : callable, optional
+        Called with how far a long run is, and how long it takes from there on.
+
+    Raises
+    ------
+    ValueError
+        If the objective is not a linear system.
     """
     for memory in memories:
         checks.integer("memories", memory, 1, largest=MAX_BUFFERS)
@@ -417,7 +425,11 @@ def best_time_varying(objective: Objective, participation: Participation, memory
 
     Parameters
     ----------
-    objective, participation : as for ``time_varying_buffers``
-    memory : number of arrays, at most 16
+    objective : Objective
+        As for ``time_varying_buffers``.
+    participation : Participation
+        As for ``time_varying_buffers``.
+    memory : int
+        Number of arrays, at most 16.
     """
     return next(time_varying_buffers(objective, participation, [memory]))

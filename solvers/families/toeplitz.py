@@ -203,9 +203,14 @@ def best_toeplitz(
     """The Toeplitz strategy with at most ``bands`` bands that has the smallest error.
 
     c_0 = 1, and the sensitivity is exact whatever the signs of the coefficients.
-    Raises ``ValueError`` where there are more bands than steps of an epoch, with several participations: then no
-    formula gives the sensitivity of all strategies.  ``best_buffers`` finds strategies with more bands that a theorem
-    covers.  The search begins at the first p strategy coefficients of ``start``; None for those of the square root.
+    ``best_buffers`` finds strategies with more bands that a theorem covers.  The search begins at the first p strategy
+    coefficients of ``start``; None for the square root.
+
+    Raises
+    ------
+    ValueError
+        If there are more bands than steps of an epoch, with several participations: then no formula gives the
+        sensitivity of all strategies.
     """
     n = objective.steps
     count = checks.integer("bands", bands, 1, largest=most_bands(participation))

@@ -78,13 +78,22 @@ class Objective(Record, ABC):
         return self.system.gram()
 
     def column(self) -> Array | None:
-        """Return the first column of a lower-triangular Toeplitz workload, shape (steps,); None for all others."""
+        """Return the first column of a lower-triangular Toeplitz workload, shape (steps,); None for all others.
+
+        Returns
+        -------
+        array of float or None
+        """
         return None
 
     def inverse_bands(self) -> Array | None:
         """Return the bands of a lower-triangular A⁻¹, shape (p, steps): entry (i, j) is (A⁻¹)_{j+i,j}.
 
         Entries where j + i is not a step are 0.  None where no banded inverse is known.
+
+        Returns
+        -------
+        array of float or None
         """
         return None
 
@@ -100,13 +109,32 @@ class Objective(Record, ABC):
         return 0 if system is None else system.weights.shape[1]
 
     def error(self, square: float) -> float:
-        """Return the reported value of a squared error γ² tr(W N Nᵀ)."""
+        """Return the reported value of a squared error γ² tr(W N Nᵀ).
+
+        Parameters
+        ----------
+        square : float
+            γ² tr(W N Nᵀ).
+
+        Returns
+        -------
+        float
+        """
         return math.sqrt(square)
 
     # -- what follows --------------------------------------------------------------------------------------------------
 
     def for_run(self, participation: Participation) -> Objective:
         """Return this objective, as a copy that keeps what it computes for one run only.
+
+        Parameters
+        ----------
+        participation : Participation
+            The data order or sampling of the run.
+
+        Returns
+        -------
+        Objective
 
         Raises
         ------
@@ -147,7 +175,12 @@ class Objective(Record, ABC):
         return root_of_weights(self.form)
 
     def matrix(self) -> Array:
-        """Return an A with W = AᵀA/rows, shape (rows, steps); here A is upper triangular and W is regularised."""
+        """Return an A with W = AᵀA/rows, shape (rows, steps); here A is upper triangular and W is regularised.
+
+        Returns
+        -------
+        array of float
+        """
         return self._root
 
     def power(self, noising: Array) -> tuple[float, Array]:
@@ -182,11 +215,37 @@ class Objective(Record, ABC):
         return float(noising @ slope), 2 * slope
 
     def scaled_power(self, noising: Array, scales: Array) -> float:
-        """Return tr(W N Nᵀ) of N = diag(scales) T(β); O(n²)."""
+        """Return tr(W N Nᵀ) of N = diag(scales) T(β); O(n²).
+
+        Parameters
+        ----------
+        noising : array of float
+            β, shape (n,).
+        scales : array of float
+            Factors of the steps, shape (n,).
+
+        Returns
+        -------
+        float
+        """
         return float((self.form * covariance(noising, scales)).sum())
 
     def epoch_powers(self, noising: Array, scales: Array, period: int) -> Array:
-        """Return the parts of ``scaled_power`` by pairs of epochs of ``period`` steps, shape (epochs, epochs)."""
+        """Return the parts of ``scaled_power`` by pairs of epochs of ``period`` steps, shape (epochs, epochs).
+
+        Parameters
+        ----------
+        noising : array of float
+            β, shape (n,).
+        scales : array of float
+            Factors of the steps, shape (n,).
+        period : int
+            Steps of an epoch, >= 1.
+
+        Returns
+        -------
+        array of float
+        """
         first = np.arange(0, self.steps, period)
         return np.add.reduceat(np.add.reduceat(self.form * covariance(noising, scales), first, 0), first, 1)
 

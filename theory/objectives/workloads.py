@@ -279,6 +279,10 @@ class SGD(Record):
         participation : Participation
             The order of the data, for a run of a known number of steps.
 
+        Returns
+        -------
+        Objective
+
         Raises
         ------
         ValueError

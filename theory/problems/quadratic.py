@@ -77,6 +77,10 @@ class QuadraticProblem(Quadratic, ABC):
         ----------
         participation : Participation
             The order of the data.
+
+        Returns
+        -------
+        Objective or QuadraticProblem
         """
         if participation.steps is None:
             return self

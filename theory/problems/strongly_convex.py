@@ -273,6 +273,10 @@ class StronglyConvex(Record):
         ----------
         participation : Participation
             The order of the data.
+
+        Returns
+        -------
+        StronglyConvex
         """
         return self
 

@@ -64,23 +64,27 @@ class Row(Record):
 
     Parameters
     ----------
-    method
+    method : str
         Its name.
-    kind
+    kind : str
         Kind of ``stationary_error``: ``"exact"``, ``"upper bound"`` or ``"lower bound"``.
-    stationary_error
+    stationary_error : float, optional
         At the learning rate of the design; None for noise with a factor for each step, which is never stationary.
-    ratio
+    ratio : float, optional
         ``stationary_error`` over the smallest of all noise (quadratic problems), or over the bound of the design.
-    noise
+    noise : Mechanism, optional
         The noise; None for lower bounds.
-    final_error
+    final_error : float, optional
         After T steps at the learning rate of the design; None without a horizon.
-    best_learning_rate, best_noise, best_error
-        The learning rate with the smallest error after T steps, the noise there, and that error; None without a
-        number of steps, an initial offset, or Toeplitz noise.
-    best_ratio
-        ``best_error`` over that of the design; None where that is.
+    best_learning_rate : float, optional
+        The learning rate with the smallest error after T steps; None without a number of steps, an initial offset, or
+        Toeplitz noise.
+    best_noise : ToeplitzNoise, optional
+        The noise at that learning rate.
+    best_error : float, optional
+        The error at that learning rate.
+    best_ratio : float, optional
+        ``best_error`` over the error of the design; None without ``best_error``.
     """
 
     method: str
@@ -101,13 +105,13 @@ class Comparison(Record):
 
     Parameters
     ----------
-    rows
+    rows : tuple of Row
         One for each noise and each bound.
-    learning_rate
-        That of the design.
-    steps
+    learning_rate : float
+        The learning rate of the design.
+    steps : int or None
         Horizon T; None without one.
-    initial_offset
+    initial_offset : float or array of float
         θ_0 − θ* in the eigenbasis.
     """
 
@@ -147,9 +151,19 @@ def compare(
 
     Parameters
     ----------
-    problem, noise, participation, budget, family
-        Of the design.
-    initial_offset, progress
+    problem : QuadraticProblem or StronglyConvex
+        The problem of the design.
+    noise : Mechanism
+        Its noise.
+    participation : Participation
+        Its participation.
+    budget : Budget
+        Its privacy budget.
+    family : str, default ""
+        The name of the family of its noise.
+    initial_offset : array_like, default 0.0
+        As for ``Design.comparison``.
+    progress : callable, optional
         As for ``Design.comparison``.
     """
     show = progress or (lambda _: None)
@@ -178,7 +192,7 @@ def several(participation: Participation) -> Participation:
 
     Parameters
     ----------
-    participation
+    participation : Participation
         Of the design.
     """
     return ANY_LENGTH if participation.once else participation

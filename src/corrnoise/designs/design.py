@@ -68,25 +68,27 @@ class Design(Record):
 
     Parameters
     ----------
-    budget
-        What the whole run may spend, on gradients of which norm.
-    participation
-        Who takes part when: the promise of the loop that loads the data.
-    optimum
-        The noise, its error and the floor, for an objective under this promise.
-    objective
+    budget : Budget
+        The privacy budget of the whole run, with the clipping norm.
+    participation : Participation
+        The data order or sampling, which the loop that loads the data must follow.
+    optimum : Optimum
+        The noise, its error and the lower bound, for an objective under this participation.
+    objective : Minimisable, optional
         What was minimised: ``SGD``, a workload, a problem, or the objective of learning.
-    notes
+    notes : tuple of str, optional
         Sentences that the report repeats.
-    asked
-        A digest of the arguments of ``design``.  A run with a folder that is restarted with the same one goes on with
-        the noise with which it began, because a search may find other last digits on another processor.  None where no
-        search is known, and the noise of a restart must have the same numbers.
+    asked : str, optional
+        A digest of the arguments of ``design``.  A run with a folder that is restarted with the same one resumes with
+        its stored noise, because a search may find other last digits on another processor.  None where no search is
+        known, and the noise of a restart must have the same numbers.
 
     Raises
     ------
-    ValueError, TypeError
-        An argument is of another kind, or the optimum was found for another participation.
+    ValueError
+        If an argument is of another kind, or the optimum was found for another participation.
+    TypeError
+        If an argument has another type.
 
     Examples
     --------
@@ -224,8 +226,12 @@ class Design(Record):
 
         Parameters
         ----------
-        alternative
+        alternative : Optimum
             One of ``alternatives``.
+
+        Returns
+        -------
+        float
         """
         if not self._stationary:
             return self._at_budget(alternative, alternative.error)
@@ -377,6 +383,10 @@ class Design(Record):
         """Return this design with every floor computed, also where that takes seconds or minutes.
 
         A file does not hold floors.  ``cn.load`` computes those of short runs; this method computes all of them.
+
+        Returns
+        -------
+        Design
         """
         from corrnoise.designs.judging import judged
 
@@ -390,11 +400,15 @@ class Design(Record):
 
         Parameters
         ----------
-        form
+        form : str, optional
             A form of ``theory.mechanisms.program``; None for the one that ``run`` and ``stream`` use.
-        dtype
+        dtype : {"float64", "float32"}, optional
             ``"float32"`` or ``"float64"``; None for float32 if its covered sensitivity exceeds that of float64 by at
             most a thousandth, and for float64 otherwise.
+
+        Returns
+        -------
+        Program
 
         Raises
         ------
@@ -450,12 +464,20 @@ class Design(Record):
 
         Parameters
         ----------
-        size
+        size : int
             Number of parameters of the model, over all arrays.
-        examples
+        examples : int, optional
             Size of the data, from which the run draws its batches; where they are sampled only.
-        batches, folder, carry
+        batches : Batches or SampledBatches, optional
             As for ``PrivateRun``.
+        folder : path or Folder, optional
+            As for ``PrivateRun``.
+        carry : Carry, optional
+            As for ``PrivateRun``.
+
+        Returns
+        -------
+        PrivateRun
 
         Raises
         ------
@@ -488,10 +510,14 @@ class Design(Record):
 
         Parameters
         ----------
-        shape
+        shape : int or tuple of int
             Shape of one array of noise.
-        rng
+        rng : int, SeedSequence or Generator, optional
             A ``Generator`` whose seed is secret, or None for a new one.
+
+        Returns
+        -------
+        Stream
 
         Raises
         ------
@@ -515,10 +541,14 @@ class Design(Record):
 
         Parameters
         ----------
-        model
-            A ``torch.nn.Module``.
-        options
+        model : torch.nn.Module
+            The model.
+        options : dict
             ``examples``, ``batches``, ``folder`` and ``carry``, as for ``run``.
+
+        Returns
+        -------
+        PrivateRun
         """
         from corrnoise.simulations.adapters.torch import trainable_size
 
@@ -531,12 +561,17 @@ class Design(Record):
 
         Parameters
         ----------
-        model, optimizer, data, loss
+        model, optimizer, data, loss : object
             As for ``corrnoise.opacus.make_private``.
-        batch_size
+        batch_size : int
             Examples a step.
-        options
+        options : dict
             ``folder``, ``carry``, ``item`` and ``clipping``, as for ``corrnoise.opacus.make_private``.
+
+        Returns
+        -------
+        tuple
+            As from ``corrnoise.opacus.make_private``.
         """
         from corrnoise.simulations.adapters.opacus import make_private
 
@@ -558,8 +593,12 @@ class Design(Record):
 
         Parameters
         ----------
-        key
+        key : bytes, optional
             16 to 64 secret bytes that no other run has; None for 32 bytes of the operating system.
+
+        Returns
+        -------
+        optax.GradientTransformation
         """
         from corrnoise.simulations.adapters.jax import noise_of_program
 
@@ -574,10 +613,14 @@ class Design(Record):
 
         Parameters
         ----------
-        initial_offset
+        initial_offset : float or array of float, default 0.0
             θ_0 − θ* in the eigenbasis, a number or shape (d,): the start of the runs that are compared.
-        progress
+        progress : callable, optional
             Called with a line of text before every longer part.
+
+        Returns
+        -------
+        Comparison
 
         Raises
         ------

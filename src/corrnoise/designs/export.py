@@ -49,7 +49,7 @@ def exports(design: Design) -> list[Export]:
 
     Parameters
     ----------
-    design
+    design : Design
         A design.
     """
     found = []
@@ -73,7 +73,7 @@ def programs_as_json(design: Design) -> str:
 
     Parameters
     ----------
-    design
+    design : Design
         A design.
     """
     programs: list[dict[str, Any]] = []
@@ -105,7 +105,7 @@ def tables(design: Design) -> dict[str, str]:
 
     Parameters
     ----------
-    design
+    design : Design
         A design.
     """
     found = {}

@@ -38,8 +38,10 @@ def judged(optimum: Optimum, objective: Minimisable, budget: Budget, *, with_eve
 
     Raises
     ------
-    ValueError, TypeError
-        A mechanism cannot be judged for the objective.
+    ValueError
+        If a mechanism cannot be judged for the objective.
+    TypeError
+        If an argument has another type.
     """
     problems: list[Problem] = []
 

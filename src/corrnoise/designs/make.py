@@ -53,40 +53,42 @@ def design(
 
     Parameters
     ----------
-    budget
+    budget : Budget
         The privacy budget of the whole run, with the clipping norm.
-    visits
+    visits : Participation, sequence of Participation or {"best"}
         The steps of each example.  The loop that loads the data keeps to them; where batches are sampled the run draws
         them.  Of several ones the best is chosen.  ``"best"``: noise and sampler are chosen together, among the fixed
         order, Poisson, cyclic Poisson and balls in bins.
-    objective
+    objective : Minimisable, optional
         The error to minimise.  ``SGD``, or None for SGD with a constant learning rate: the mean squared error of the
         iterates due to noise, for a model without a known spectrum.  A workload: its mean squared error.
         ``LinearRegression`` or ``MeanEstimation``: F − F* due to privacy in the mean over the second half of the
         run, or, for a run of any length, F − F* in the limit; ``LearningObjective`` has other weights of the steps.
         ``StronglyConvex``, for a run of any length: an upper bound of F − F* in the limit.
-    examples, batch_size, epochs
-        With ``"best"`` only: the size of the data, the mean size of a batch, and how often the data are visited.  An
-        epoch has examples // batch_size steps.
-    memory
+    examples, batch_size, epochs : int, optional
+        With ``"best"`` only: the size of the data, the mean size of a batch, and the number of epochs.  An epoch has
+        examples // batch_size steps.
+    memory : float, optional
         The largest number of arrays of the size of the gradient that a run may keep; 0 for independent noise and
         ``math.inf`` for any.  None for at most 16, and the fewest with an error within 1 % of the best of these.
-    family
+    family : str, Family or sequence of str or Family, optional
         The families of noise to be tried, as for ``optimise``; None for those that can be best.
-    notes
+    notes : sequence of str, optional
         Sentences that the report repeats.
-    progress
+    progress : callable, optional
         Called with a line of text before every longer part.
 
     Returns
     -------
-    ``Design``.
+    Design
 
     Raises
     ------
-    ValueError, TypeError
-        An argument is out of its range or of another kind, the learning rate is unstable, the run is too long for the
-        memory of this machine, or no accountant covers the visits.
+    ValueError
+        If an argument is out of its range or of another kind, the learning rate is unstable, the run is too long for
+        the memory of this machine, or no accountant covers the participation.
+    TypeError
+        If an argument has another type.
 
     Examples
     --------

@@ -18,11 +18,11 @@ def report(design: Design, comparison: Comparison | None = None, parameters: int
 
     Parameters
     ----------
-    design
+    design : Design
         A design.
-    comparison
+    comparison : Comparison, optional
         As from ``design.comparison``; None for none.
-    parameters
+    parameters : int, optional
         The size of the model, for the bytes of memory; None where it is not known.
     """
     facts = {"Problem": _problem(design), **design.facts(parameters)}

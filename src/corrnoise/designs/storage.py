@@ -90,28 +90,31 @@ def save(
 
     Parameters
     ----------
-    thing
+    thing : object
         A design; a mechanism, a program, ``program.record(budget)``; or an input of a design.
-    path
+    path : path
         For a file a name that ends with ``.json`` or ``.npz``; a folder for designs otherwise, which is made if it is
         missing.
-    overwrite
+    overwrite : bool, default False
         Whether to replace files that are there.
-    comparison
+    comparison : Comparison, optional
         For the folder of a design, ``design.comparison(…)``; None for the comparison from the minimum, if any.
-    parameters
+    parameters : int, optional
         For the folder of a design, the size of the model, for the report.
 
     Returns
     -------
-    The paths of the files.
+    list of Path
+        The paths of the files.
 
     Raises
     ------
     FileExistsError
         A file of these names is there, and ``overwrite`` is False.
-    ValueError, TypeError
-        The thing cannot be saved.
+    ValueError
+        If the thing cannot be saved.
+    TypeError
+        If an argument has another type.
     OSError
         The files cannot be written.
 
@@ -241,8 +244,12 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Parameters
     ----------
-    path
+    path : path
         A file, or the folder of a design.
+
+    Returns
+    -------
+    object
 
     Raises
     ------
