@@ -9,6 +9,7 @@ the telling mutants of a claim are killed or noticed, or none.  The page of the 
 """
 
 import ast
+import copy
 import importlib.util
 import inspect
 import json
@@ -67,31 +68,39 @@ def source_of(claim: Claim, functions: Sequence[str] = ()) -> str:
     The other ``functions`` are named ``module:name``; one that is gone has no text.
     """
     [tree] = ast.parse(textwrap.dedent(inspect.getsource(claim.function))).body
-    texts = [_formulas(tree), _constants(tree, claim.function.__globals__), str(claim.domain)]
+    texts = [_formulas(tree, claim.function.__globals__), str(claim.domain)]
     for name in functions:
         module, path = name.split(":")
         found = _definitions(module).get(path)
-        if found is None:
-            texts.append("")
-        else:
-            texts += [_formulas(found), _constants(found, vars(importlib.import_module(module)))]
+        texts.append("" if found is None else _formulas(found, vars(importlib.import_module(module))))
     return digest(" ".join(texts).encode())[:16]
 
 
-def _formulas(tree: ast.stmt) -> str:
-    """The syntax tree of a function without its decorators and documentation."""
+def _formulas(tree: ast.stmt, known: Mapping[str, Any]) -> str:
+    """The syntax tree of a function without decorators and documentation, constants of its module by their values."""
+    tree = _Values(known).visit(copy.deepcopy(tree))
     if not isinstance(tree, ast.FunctionDef):
         return ast.dump(tree)
     body = tree.body[1:] if ast.get_docstring(tree, clean=False) is not None else tree.body
     return f"{ast.dump(tree.args)} {[ast.dump(statement) for statement in body]}"
 
 
-def _constants(tree: ast.stmt, known: Mapping[str, Any]) -> str:
-    """The numbers, texts and sequences of them that a function reads from its module, with their names."""
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & known.keys()
-    values = {name: known[name].tolist() if isinstance(known[name], np.ndarray) else known[name] for name in names}
-    plain = (int, float, complex, str, tuple, list)
-    return " ".join(f"{name} = {values[name]!r}" for name in sorted(values) if isinstance(values[name], plain))
+class _Values(ast.NodeTransformer):
+    """Replaces the names of numbers, texts and sequences of a module by their values; leaves out messages of errors.
+
+    So constants may be renamed, and messages rewritten.
+    """
+
+    def __init__(self, known: Mapping[str, Any]) -> None:
+        self._known = known
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        value = self._known.get(node.id)
+        value = value.tolist() if isinstance(value, np.ndarray) else value
+        return ast.Constant(repr(value)) if isinstance(value, int | float | complex | str | tuple | list) else node
+
+    def visit_Raise(self, node: ast.Raise) -> ast.Raise:
+        return ast.Raise()
 
 
 @cache

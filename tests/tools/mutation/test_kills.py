@@ -299,7 +299,7 @@ def test_a_formula_that_changed_counts_as_not_tried(monkeypatch):
 
 
 def test_a_constant_that_changed_counts_as_not_tried(monkeypatch):
-    """A number that a function reads from its module belongs to its source; other values of the module do not."""
+    """A number that a function reads from its module belongs to its source; its name and other values do not."""
     name = "corrnoise.theory.papers.correlated_noise.published_bounds:upper_bound"
     module = importlib.import_module(name.split(":")[0])
     read = ast.parse("def upper_bound(problem):\n    return FACTOR * problem.trace").body[0]
@@ -308,7 +308,11 @@ def test_a_constant_that_changed_counts_as_not_tried(monkeypatch):
     source = source_of(SHARP, [name])
     monkeypatch.setattr(module, "OTHER", 3.0, raising=False)
     assert source_of(SHARP, [name]) == source
-    monkeypatch.setattr(module, "FACTOR", 2.5)
+    renamed = ast.parse("def upper_bound(problem):\n    return OTHER_FACTOR * problem.trace").body[0]
+    monkeypatch.setattr(module, "OTHER_FACTOR", 2.0, raising=False)
+    monkeypatch.setattr(record, "_definitions", lambda _: {"upper_bound": renamed})
+    assert source_of(SHARP, [name]) == source
+    monkeypatch.setattr(module, "OTHER_FACTOR", 2.5)
     assert source_of(SHARP, [name]) != source
 
 
