@@ -17,10 +17,9 @@ from corrnoise.theory.numerics.checks import Array
 
 PROOFS = "docs/amplification-proofs.md"
 
-_Z = np.linspace(-9, 9, 361)
-_MASS = np.exp(-_Z * _Z / 2) * (_Z[1] - _Z[0]) / math.sqrt(2 * math.pi)
-_SETS = np.array([[0, 0], [1, 0], [0, 1], [1, 1]])  # of the two steps
-_BINS = np.array([[1.0, 0.0], [0.0, 1.0]])
+_NORMAL_GRID = np.linspace(-9, 9, 361)
+_GRID_MASS = np.exp(-_NORMAL_GRID * _NORMAL_GRID / 2) * (_NORMAL_GRID[1] - _NORMAL_GRID[0]) / math.sqrt(2 * math.pi)
+_STEP_SETS = np.array([[0, 0], [1, 0], [0, 1], [1, 1]])  # of the two steps
 
 
 def _delta(ratio: Array, mass: Array, epsilon: float, direction: str) -> float:
@@ -56,13 +55,13 @@ def domination(
     """
     a, b, c = strategy
     law = chances / chances.sum()
-    first, second = _Z[:, np.newaxis], _Z[np.newaxis, :]
-    mass = np.outer(_MASS, _MASS)
+    first, second = _NORMAL_GRID[:, np.newaxis], _NORMAL_GRID[np.newaxis, :]
+    mass = np.outer(_GRID_MASS, _GRID_MASS)
 
     def delta(lower: Array, sign: Array) -> float:
         """δ with the entries C_11, C_21, C_22 and the second gradient ``sign``."""
         ratio = np.zeros(mass.shape)
-        for chance, (one, two) in zip(law, _SETS, strict=True):
+        for chance, (one, two) in zip(law, _STEP_SETS, strict=True):
             start = one * lower[0]
             shift = one * lower[1] + two * lower[2] * sign
             ratio += chance * np.exp(start * first - start**2 / 2 + shift * second - shift**2 / 2)
@@ -73,7 +72,7 @@ def domination(
     pair = delta(np.abs(entries) if modulus else entries, np.ones_like(chosen))
     size = max(abs(a), 0.1)
     known = ndtr(size / 2 - epsilon / size) - math.exp(epsilon) * ndtr(-size / 2 - epsilon / size)
-    found = _delta(np.exp(size * _Z - size**2 / 2), _MASS, epsilon, direction)
+    found = _delta(np.exp(size * _NORMAL_GRID - size**2 / 2), _GRID_MASS, epsilon, direction)
     return 0.01 + np.array([delta(entries, chosen), known, found]), 0.01 + np.array([pair, found, known])
 
 
@@ -125,9 +124,9 @@ def independent_others(others: int, sigma: float, epsilon: float, direction: str
         with_it[moved] = with_it.get(moved, 0.0) + chance
         without[rest] = without.get(rest, 0.0) + chance
     p, q = density(with_it), density(without)
-    first, second = _Z[:, np.newaxis] / sigma, _Z[np.newaxis, :] / sigma
+    first, second = _NORMAL_GRID[:, np.newaxis] / sigma, _NORMAL_GRID[np.newaxis, :] / sigma
     pair = (np.exp(first - 0.5 / sigma**2) + np.exp(second - 0.5 / sigma**2)) / 2
-    bound = _delta(pair, np.outer(_MASS, _MASS), epsilon, direction)
+    bound = _delta(pair, np.outer(_GRID_MASS, _GRID_MASS), epsilon, direction)
     strike = math.exp(epsilon)
     gain = p - strike * q if direction == "remove" else q - strike * p
     return float(np.maximum(gain, 0.0).sum() * cell), bound + 1e-12
@@ -176,6 +175,6 @@ def capacity_price(
     strike = math.exp(epsilon)
     gain = p - strike * q if direction == "remove" else q - strike * p
     share, price = (inside, 0.0) if marginal else (rate, full)
-    ratio = 1 - share + share * np.exp(_Z / sigma - 0.5 / sigma**2)
-    whole = _delta(ratio, _MASS, epsilon, direction)
+    ratio = 1 - share + share * np.exp(_NORMAL_GRID / sigma - 0.5 / sigma**2)
+    whole = _delta(ratio, _GRID_MASS, epsilon, direction)
     return float(np.maximum(gain, 0.0).sum()), (1 - price) * whole + price + 1e-12

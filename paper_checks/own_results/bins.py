@@ -21,7 +21,7 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.privacy import gaussian_deltas
 
 ORDER = "docs/amplification-proofs.md#bins-the-convex-order-and-theorem-2"
-_EQUAL = np.full(2, 0.5)
+_EQUAL_BINS = np.full(2, 0.5)
 
 
 @PAPER.inequality(
@@ -77,7 +77,7 @@ def smallest_of_all(v: Array, epsilon: float, direction: str, all_entries: bool 
     The columns (1, 1.5), (0, 1) with σ = 1.5 and ε = 1 have δ_remove = .1012; with that entry K would give .1089.
     """
     if all_entries:
-        found = smallest_entry(v, _EQUAL)
+        found = smallest_entry(v, _EQUAL_BINS)
         k = np.diag(found.own) + found.shared
     else:
         k = np.diag(np.maximum(np.diagonal(v) - v[0, 1], 0.0)) + v[0, 1]

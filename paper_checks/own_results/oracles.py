@@ -14,8 +14,8 @@ from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.quadratic import LinearRegression
 
-_Z = np.linspace(-10, 12, 4401)
-_MASS = np.exp(-_Z * _Z / 2) * (_Z[1] - _Z[0]) / math.sqrt(2 * math.pi)
+_NORMAL_GRID = np.linspace(-10, 12, 4401)
+_GRID_MASS = np.exp(-_NORMAL_GRID * _NORMAL_GRID / 2) * (_NORMAL_GRID[1] - _NORMAL_GRID[0]) / math.sqrt(2 * math.pi)
 
 
 def gram_of_two(diagonal: Array, correlation: float) -> Array:
@@ -39,14 +39,14 @@ def delta_of_two(gram: Array, epsilon: float, direction: str) -> float:
     (small, between), (_, large) = gram if gram[0, 0] <= gram[1, 1] else gram[::-1, ::-1]
     slope = between / math.sqrt(small)
     r = math.sqrt(max(large - slope**2, 1e-12))
-    first = np.exp(math.sqrt(small) * _Z - small / 2) / 2
-    second = np.exp(slope * _Z - slope**2 / 2) / 2
+    first = np.exp(math.sqrt(small) * _NORMAL_GRID - small / 2) / 2
+    second = np.exp(slope * _NORMAL_GRID - slope**2 / 2) / 2
     rest = math.exp(epsilon if direction == "remove" else -epsilon) - first
     d = np.log(second / np.maximum(rest, 1e-300)) / r + r / 2
     if direction == "remove":
-        found = float(_MASS @ np.where(rest > 0, second * ndtr(d) - rest * ndtr(d - r), second - rest))
+        found = float(_GRID_MASS @ np.where(rest > 0, second * ndtr(d) - rest * ndtr(d - r), second - rest))
     else:
-        found = float(_MASS @ np.where(rest > 0, rest * ndtr(r - d) - second * ndtr(-d), 0.0)) * math.exp(epsilon)
+        found = float(_GRID_MASS @ np.where(rest > 0, rest * ndtr(r - d) - second * ndtr(-d), 0.0)) * math.exp(epsilon)
     return found if found > 1e-12 else math.nan
 
 
