@@ -77,7 +77,8 @@ def accuracies(noise: Array, chosen: Iterator[NDArray[np.int64]], size: float, s
     models = np.zeros((len(LEARNING_RATES), 64, 10))
     for step_noise, batch in zip(noise, chosen, strict=True):
         inputs = train[batch]
-        scores = np.exp(inputs @ models)
+        scores = inputs @ models
+        scores = np.exp(scores - scores.max(axis=2, keepdims=True))
         residuals = scores / scores.sum(axis=2, keepdims=True) - labels[batch]
         norms = np.linalg.norm(inputs, axis=1) * np.linalg.norm(residuals, axis=2)  # of the gradients
         residuals *= np.minimum(1.0, 1.0 / np.maximum(norms, 1e-12))[:, :, np.newaxis]

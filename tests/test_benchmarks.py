@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -159,3 +160,36 @@ def test_jax_privacy_returns_the_same_values(core, command, tmp_path):
     exact = [row for row in found["rows"] if row["benchmark"] not in loose]
     assert len(exact) == 4
     assert all(row["difference"] <= 1e-9 for row in exact)
+
+
+# -- accuracy ----------------------------------------------------------------------------------------------------------
+
+
+def test_accuracy_trains_with_the_batches_of_each_participation():
+    pytest.importorskip("sklearn")
+    accuracy = importlib.import_module("benchmarks.accuracy")
+    ordered = list(accuracy.ordered_batches(120, 60, np.random.default_rng(0)))
+    assert all((first == second).all() for first, second in zip(ordered[:60], ordered[60:], strict=True))
+    assert len(set(np.concatenate(ordered[:60]))) == 60 * 23
+    sizes = [len(batch) for batch in accuracy.sampled_batches(1000, 1 / 60, np.random.default_rng(0))]
+    assert abs(np.mean(sizes) - 1437 / 60) < 5 * np.sqrt(1437 / 60 / 1000)
+    clean, noisy = (accuracy.accuracies(noise, iter(ordered), 23.95, 0) for noise in _noises())
+    assert 90 < clean.max() <= 100
+    assert noisy.max() < 90
+
+
+def _noises():
+    yield np.zeros((120, 640))
+    yield 100 * np.random.default_rng(1).normal(size=(120, 640))
+
+
+def test_accuracy_writes_its_rows_and_draws_them(tmp_path):
+    accuracy = importlib.import_module("benchmarks.accuracy")
+    rows = [
+        accuracy.Row(1, 60, epsilon, method, 1.0, 2.0, 80.0, 1.0, 0.0, 0.5)
+        for epsilon in (1.0, 2.0)
+        for method in accuracy.METHODS
+    ]
+    accuracy.write(rows, tmp_path)
+    assert len((tmp_path / "accuracy.csv").read_text(encoding="utf-8").splitlines()) == 7
+    assert all(f">{method}<" in (tmp_path / "accuracy.svg").read_text(encoding="utf-8") for method in accuracy.METHODS)

