@@ -25,6 +25,15 @@ MODULES = (
 )
 #: Public names whose docstrings do not pass yet.  A name that passes fails the test until it is removed from this list.
 PENDING: frozenset[str] = frozenset(["Participation"])
+VERB = re.compile(r"\b(is|are|be|was|has|have|must|may|can|gives?|returns?|holds?|takes?|that|which|whose)\b")
+HEADER = re.compile(r"\*{0,2}\w+(, \*{0,2}\w+)* : (?P<type>.+)")
+SENTENCE = re.compile(r"^ *Raises ``", re.M)
+LONGEST_TYPE = 70  # characters
+DOCUMENTED = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module
+FOLDERS = (
+    *("src/corrnoise/support", "src/corrnoise/designs", "src/corrnoise/commands"),
+    *("theory", "solvers", "simulations", "figures", "paper_checks", "tools", "benchmarks"),
+)
 
 
 def names_of(module: str) -> list[str]:
