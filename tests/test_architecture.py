@@ -21,7 +21,7 @@ ORDER = ("support", "theory", "solvers", "simulations", "figures", "designs", "p
 SEARCHES = {"scipy.optimize", "cvxpy"}
 RANDOM = {"random", "secrets", "numpy.random"}
 FILES = {"pathlib", "os", "io", "shutil", "tempfile", "matplotlib", "joblib"}
-#: What a floor does not import: theory is pure functions, solvers search but draw nothing and touch no file.
+#: Packages that a floor does not import: theory is pure functions, solvers search but draw nothing and touch no file.
 FORBIDDEN = {"theory": SEARCHES | RANDOM | FILES, "solvers": RANDOM | FILES}
 
 Graph = dict[str, set[str]]
@@ -40,7 +40,7 @@ def sources() -> dict[str, str]:
 
 @functools.cache
 def imports(source: str, known: frozenset[str]) -> set[str]:
-    """The modules that a source imports anywhere; those of the project are named as in ``sources``."""
+    """The modules that a source imports anywhere; modules of the project are named as in ``sources``."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):

@@ -137,7 +137,7 @@ def draw(data: Data) -> Drawing:
 
 
 def report(data: Data) -> str:
-    """Mean variances, and what the published noise has above each."""
+    """Mean variances, and the excess of the published noise over each."""
     curves = {(s.panel, s.method): s.y for s in data}
     lines = []
     for order in ORDERS:

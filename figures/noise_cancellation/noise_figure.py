@@ -1,6 +1,6 @@
 """The noise that cancellation leaves at the server, its distance from the least possible, and the bounds.
 
-(a) The variance of the noise in q̃_t, exact, for M = 100 machines of which 20 take part in each of 400 rounds.
+(a) The variance of the noise in q̃_t, exact, for M = 100 machines, 20 of them in each of 400 rounds.
 (b) The mean variance of the noise that a machine leaves over its n participations, and (c) its regret energy J/n², each
 with the certified least of any noise. (d) Upper bounds of the excess loss over M/m, at M d/m = 1000: Theorem 5.2 as
 published, where it is proved and beyond, and the corrected bounds. All at equal privacy.

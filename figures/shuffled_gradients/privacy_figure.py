@@ -1,4 +1,4 @@
-"""The privacy of shuffled gradients: noise multipliers of all accountants, and exact divergences beside bounds.
+"""The privacy of shuffled gradients: noise multipliers of all accountants, and exact divergences with bounds.
 
 (a) The noise multiplier σ/G that DP-ShuffleG needs for (ε, 1e-6)-DP after K = 50 epochs of n = 1000 steps, by
 accountant.
@@ -41,7 +41,7 @@ MULTIPLIERS: dict[str, tuple[str, Method, Conversion, dict[str, Any]]] = {
 
 
 def dp_shuffle(samples: int, epochs: int, order: str = "given") -> ShuffledGradients:
-    """DP-ShuffleG with clipped gradients of convex losses, of which the last iterate is released."""
+    """DP-ShuffleG with clipped gradients of convex losses; it releases the last iterate."""
     return ShuffledGradients(
         Budget(1.0, adjacency="replace-one"),
         ORDERS[order](samples, epochs),

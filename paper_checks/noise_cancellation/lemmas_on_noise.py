@@ -1,4 +1,4 @@
-"""Sections 4.1, 4.2 and 5: the noise in the server's estimate, and what it does to linear losses."""
+"""Sections 4.1, 4.2 and 5: the noise in the server's estimate, and its effect on linear losses."""
 
 import math
 from itertools import product

@@ -97,7 +97,7 @@ def lemma_42_sensitivity(
     lipschitz: float, smoothness: float, diameter: float, rounds: int, factor: float = 1.0
 ) -> Sides:
     r"""Convex losses: attained is $2R_t = 2G + 2LD \frac{t-1}{t+1}$, by a slope that rises from $G - L(x_t - x_{t-1})$ to G and a
-    constant slope −G.  2S is approached only where LD is small beside G.
+    constant slope −G.  2S is approached only where LD is small against G.
     """
     step = 2 * diameter / (rounds + 1)
     one = rounds * lipschitz - (rounds - 1) * (lipschitz - smoothness * step)

@@ -1,4 +1,4 @@
-"""The four papers: what is each paper's own, under one name each.
+"""The four papers: the results of each paper, under one name.
 
 ``correlated_noise``
     Choquette-Choo et al., arXiv 2310.06771.

@@ -1,4 +1,4 @@
-"""Noise cancellation (ICML 2025): federated learning in which each machine cancels its own past noise."""
+"""Noise cancellation (ICML 2025): federated learning where each machine cancels its own past noise."""
 
 from corrnoise.simulations.federation.simulate import simulate_federation
 from corrnoise.theory.papers.noise_cancellation.bounds import FederatedRun

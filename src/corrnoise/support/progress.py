@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class Show(Protocol):
-    """A function that shows what is done now and, if ``total`` is given, that ``done`` of ``total`` parts are done.
+    """A function that shows the present work and, if ``total`` is given, that ``done`` of ``total`` parts are done.
 
     The empty text clears the line.
     """
@@ -38,7 +38,7 @@ def progress_line(shown: bool | None = None) -> Iterator[Show]:
     details = logger.isEnabledFor(logging.DEBUG)
     drawn = (sys.stderr.isatty() and not details) if shown is None else shown
     logged = time.monotonic()
-    began: dict[int, tuple[int, float]] = {}  # the first call with each total: what was done, and when
+    began: dict[int, tuple[int, float]] = {}  # the first call with each total: the parts done, and the time
 
     def show(text: str, done: int = 0, total: int = 0) -> None:
         nonlocal logged
