@@ -29,10 +29,10 @@ from functools import partial
 import numpy as np
 
 from corrnoise.simulations.random_numbers import Seed, generator
-from corrnoise.theory.amplification import accountant
 from corrnoise.theory.amplification.bins import BinsCurve
-from corrnoise.theory.amplification.curve import DIRECTIONS, Amplified, DeltaBound, Direction
+from corrnoise.theory.amplification.curve import DIRECTIONS, Amplified, DeltaBound, Direction, delta_of, epsilon_of
 from corrnoise.theory.amplification.orders import certainly_semidefinite
+from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.float_errors import usual_float_errors
@@ -359,8 +359,8 @@ def _verified(delta_at: Callable[[float, float], float], target: float, beta: fl
 
 @usual_float_errors
 def amplified(
-    mechanism: accountant.Makes,
-    visits: Participation,
+    mechanism: Mechanism,
+    participation: Participation,
     *,
     noise_multiplier: float,
     delta: float | None = None,
@@ -373,10 +373,10 @@ def amplified(
 
     Parameters
     ----------
-    mechanism : callable
+    mechanism : Mechanism
         The noise, as its program runs by default.
-    visits : Participation
-        One of the sampled kinds.
+    participation : Participation
+        One that is sampled.
     noise_multiplier : float
         σ > 0: standard deviation of the independent noise over the clip norm.
     delta, epsilon : float, optional
@@ -397,27 +397,31 @@ def amplified(
     Raises
     ------
     ValueError
-        An argument is out of its range, no accountant covers the run, or samples are asked for another kind.
+        An argument is out of its range, no accountant covers the run, or samples are not for balls in bins.
 
     Examples
     --------
     >>> import corrnoise as cn
-    >>> visits = cn.Participation.poisson(1024, 0.01)
-    >>> found = cn.privacy.amplified(cn.mechanisms.DPSGD(), visits, noise_multiplier=1.0, delta=1e-6)
+    >>> participation = cn.Participation.poisson(1024, 0.01)
+    >>> found = cn.privacy.amplified(cn.mechanisms.DPSGD(), participation, noise_multiplier=1.0, delta=1e-6)
     >>> round(found.upper, 4), found.kind, found.attained
     (2.1476, 'certified', True)
     """
-    if samples is None:
-        return accountant.amplified(mechanism, visits, noise_multiplier=noise_multiplier, delta=delta, epsilon=epsilon)
-    number = checks.integer("samples", samples, 1000)
-    chance = checks.real("beta", beta, "(0, 1)")
-    sigma = checks.real("noise_multiplier", noise_multiplier, "(0, inf)")
     if (delta is None) == (epsilon is None):
         raise ValueError(f"either delta or epsilon must be given, got delta={delta!r} and epsilon={epsilon!r}")
-    curve = mechanism.program(checks.instance("visits", visits, Participation)).curve
+    sigma = checks.real("noise_multiplier", noise_multiplier, "(0, inf)")
+    curve = mechanism.program(checks.instance("participation", participation, Participation)).curve
+    if samples is None:
+        if epsilon is not None:
+            return delta_of(curve, epsilon, sigma)
+        assert delta is not None
+        remove, add = (epsilon_of(curve, delta, sigma, direction) for direction in DIRECTIONS)
+        return Amplified("epsilon", remove, add, curve.attained)
+    number = checks.integer("samples", samples, 1000)
+    chance = checks.real("beta", beta, "(0, 1)")
     if not isinstance(curve, BinsCurve):
         raise ValueError(
-            f"samples must be None except for balls in bins without capacity, got {samples} for {visits!r}"
+            f"samples must be None except for balls in bins without capacity, got {samples} for {participation!r}"
         )
     if epsilon is not None:
         checks.real("epsilon", epsilon, "[0, inf)")

@@ -45,7 +45,7 @@ def _of_regularisation(of: Objective, who: Participation) -> float:
     With A for W and R = L Lᵀ the floor is |A L|_* over the root of the budget and of n, and ε adds at most
     sqrt(ε n) |L|_* to this nuclear norm.  |L|_* <= sqrt(n tr R), and tr R is at most k times the budget.
     """
-    return math.sqrt(REGULARISATION * who.count * float(np.trace(of.form)))
+    return math.sqrt(REGULARISATION * who.worst.count * float(np.trace(of.form)))
 
 
 def endless_optimum(

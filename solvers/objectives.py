@@ -69,7 +69,7 @@ def run_objective(what: Objective, kind: Aggregate = "mean") -> Objective:
     """The objective itself, or the largest error of a workload."""
     checks.choice("kind", kind, AGGREGATES)
     found = checks.instance("objective", what, Objective)
-    return LargestError(checks.instance("objective", found, Workload)) if kind == "max" else found  # type: ignore[type-abstract]
+    return LargestError(checks.instance("objective", found, Workload)) if kind == "max" else found
 
 
 def dense_size(objective: Objective) -> int:

@@ -172,7 +172,7 @@ def _sampled(
         candidates.append((found.error_with(one.estimate), found))
     if not candidates:
         names = ", ".join(repr(one.name) for one in asked)
-        raise ValueError(f"family must be made for {who.kind} within memory={memory}, got {names}")
+        raise ValueError(f"family must be made for {who.label} within memory={memory}, got {names}")
     return replace(choose(candidates, memory), certificate=NO_FLOOR)
 
 

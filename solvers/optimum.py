@@ -10,17 +10,10 @@ from corrnoise.theory.mechanisms.sensitivity import Sensitivity
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.objectives.base import Measure
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import CyclicPoisson, Participation, Poisson, RedrawnBins
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 
 INDEPENDENT = "independent noise"
-#: Labels of the samplers.
-SAMPLERS: dict[str, str] = {
-    "poisson": "Poisson batches",
-    "cyclic poisson": "cyclic Poisson batches",
-    "balls in bins": "balls in bins",
-    "redrawn bins": "redrawn bins",
-}
 
 
 @record
@@ -131,7 +124,7 @@ class Optimum(Record):
     @property
     def sampler(self) -> str:
         """The label of the sampler of the batches; empty where batches are not sampled."""
-        return SAMPLERS.get(self.participation.kind, "")
+        return self.participation.label if self.participation.sampled else ""
 
     @property
     def label(self) -> str:
@@ -157,7 +150,7 @@ class Optimum(Record):
     def exact(self) -> bool:
         """Whether the sensitivity, or the multiplier where batches are sampled, is known up to rounding."""
         who = self.participation
-        return who.kind != "balls in bins" if who.sampled else self.sensitivity.exact
+        return isinstance(who, Poisson | CyclicPoisson | RedrawnBins) if who.sampled else self.sensitivity.exact
 
     def error_at(self, budget: Budget) -> float:
         """The error in a run with this budget, for one example (``members`` do not enter).
@@ -227,5 +220,5 @@ class Optimum(Record):
             known = self.certificate if isinstance(self.certificate, str) else ""
             return f"none is computed: {known or 'it would take long for this objective and length of run'}"
         how = "rounding included" if self.rigorous else "computed in float64"
-        promised = self.participation.worst.in_words()
+        promised = self.participation.worst.summary()
         return f"{value:.6g}, which no mechanism is below while batches are not sampled, {promised} ({how})"

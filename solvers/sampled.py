@@ -39,7 +39,7 @@ from corrnoise.solvers.families.bsr import BSR
 from corrnoise.solvers.families.buffers import best_buffers, gaps_of, separate, variables_of
 from corrnoise.solvers.families.nu_dp_ftrl import NuDPFTRL
 from corrnoise.solvers.learning import TOLERANCE
-from corrnoise.solvers.optimum import INDEPENDENT, SAMPLERS, Optimum, label
+from corrnoise.solvers.optimum import INDEPENDENT, Optimum, label
 from corrnoise.support.progress import Progress
 from corrnoise.theory.amplification.gram import gram
 from corrnoise.theory.mechanisms.poles import PoleNoise
@@ -48,7 +48,7 @@ from corrnoise.theory.mechanisms.rational import rational
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.objectives.base import Objective
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import BallsInBins, CyclicPoisson, Participation, Poisson
 from corrnoise.theory.privacy import Budget
 
 NO_FLOOR = "no error is known that all noise for sampled batches is above"
@@ -57,7 +57,11 @@ MAX_GROUPS = 64  #: of cyclic Poisson sampling that are tried
 _MAX_ENTRIES = 2**15  # points times bins of an estimate
 _MAX_ORDER = 64
 _MULTIPLIER_TOLERANCE = 2e-3  # relative accuracy of an estimated multiplier, besides the accuracy of its points
-_CORRELATED_NAMES = {"cyclic poisson": (BandedToeplitz.name,), "balls in bins": (BLT.name, NuDPFTRL.name, BSR.name)}
+#: Families of correlated noise by sampler; all others have independent noise.
+_CORRELATED_NAMES: dict[type[Participation], tuple[str, ...]] = {
+    CyclicPoisson: (BandedToeplitz.name,),
+    BallsInBins: (BLT.name, NuDPFTRL.name, BSR.name),
+}
 _MAX_BUFFERS = 2  # in bins
 _BRACKET_STRIDE = 0.2  # of the logarithm of a multiplier
 _TRIED_NUS = tuple(2.0**-k for k in range(2, 9))
@@ -66,7 +70,7 @@ _SIMPLEX_SIZE = 0.4  # of the first simplex
 _MAX_EVALUATIONS = 30  # of a search, for each buffer
 
 
-DPSGD_POISSON = label(INDEPENDENT, sampler=SAMPLERS["poisson"])
+DPSGD_POISSON = label(INDEPENDENT, sampler=Poisson.label)
 EPSILON_RANGE = (0.1, 20.0)  #: of the search for a crossover
 
 
@@ -113,15 +117,14 @@ def sampled_noises(
     families : names of the families to be tried; none for all
     progress : called with a line of text before every longer part
     """
-    kind = visits.kind
-    correlated = _CORRELATED_NAMES.get(kind, ()) if memory >= 1 and visits.period > 1 else ()
-    estimator = MultiplierEstimator(objective, visits, budget) if kind == "balls in bins" else None
-    for name in correlated if kind == "cyclic poisson" and correlated else (INDEPENDENT, *correlated):
+    correlated = _CORRELATED_NAMES.get(type(visits), ()) if memory >= 1 and visits.worst.period > 1 else ()
+    estimator = MultiplierEstimator(objective, visits, budget) if isinstance(visits, BallsInBins) else None
+    for name in correlated if isinstance(visits, CyclicPoisson) and correlated else (INDEPENDENT, *correlated):
         if families and name not in families:
             continue
-        progress(f"mechanisms: {label(name, sampler=SAMPLERS[kind])}")
+        progress(f"mechanisms: {label(name, sampler=visits.label)}")
         if estimator is None:
-            yield Candidate(name, DPSGD() if name == INDEPENDENT else few_bands(objective, visits.period, memory))
+            yield Candidate(name, DPSGD() if name == INDEPENDENT else few_bands(objective, visits.worst.period, memory))
         else:
             yield from (
                 Candidate(name, noise, estimator.multiplier(noise)) for noise in _in_bins(name, estimator, memory)
@@ -174,7 +177,7 @@ class MultiplierEstimator:
         assert budget.delta is not None
         self.objective, self.visits = objective, visits
         self.epsilon, self.log_delta = budget.epsilon, math.log(budget.delta)
-        bins = visits.period
+        bins = visits.worst.period
         count = max(_MAX_ENTRIES // bins, 32)
         points = _fixed_points(count * (bins + _MAX_ORDER))
         self._normals = ndtri(points[: count * bins]).reshape(count, bins)
@@ -187,7 +190,7 @@ class MultiplierEstimator:
 
     def multiplier(self, noise: ToeplitzNoise) -> float:
         """The noise multiplier at the budget, by a search for a zero."""
-        products = gram(noise, self.objective.steps, self.visits.period).upper
+        products = gram(noise, self.objective.steps, self.visits.worst.period).upper
         size = math.sqrt(float(np.diagonal(products).max()))
         root = self._normals @ np.linalg.cholesky(products + 1e-9 * size**2 * np.eye(len(products))).T
 

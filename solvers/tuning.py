@@ -37,7 +37,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.discrete_measures import condensed
 from corrnoise.theory.numerics.float_errors import usual_float_errors
-from corrnoise.theory.participation import ANY_LENGTH, Participation
+from corrnoise.theory.participation import ANY_LENGTH, Participation, Reshuffled
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 from corrnoise.theory.problems.quadratic import QuadraticProblem, checked_quadratic
 from corrnoise.theory.problems.strongly_convex import Criterion, StronglyConvex
@@ -395,7 +395,7 @@ class _Shortened:
                     _cascade_series(*sections, series[0])
                     _cascade_series(*sections[::-1], series[1])
                     worst = self.participation.worst
-                    if worst.kind == "reshuffled":
+                    if isinstance(worst, Reshuffled):
                         return series[0], poles.sensitivity_upper_bound(worst)
                     return series[0], toeplitz_sensitivity(series[1], worst).upper
         return noise.coefficients(steps), math.sqrt(noise.variance(_SENSITIVITY_BUDGET, self.participation))

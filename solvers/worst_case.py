@@ -22,7 +22,6 @@ from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 from corrnoise.theory.participation import Indices, Participation
-from corrnoise.theory.patterns import number_of_patterns, patterns
 
 _MAX_STARTS = 4
 _MOST_SWEEPS = 2000
@@ -114,10 +113,10 @@ def worst_case(strategy: ArrayLike, participation: Participation) -> WorstCase:
     matrix = checks.reals("strategy", strategy)
     if matrix.ndim != 2 or matrix.shape[1] != participation.steps or matrix.shape[0] == 0:
         raise ValueError(f"strategy must have shape (rows, {participation.steps}), got {matrix.shape}")
-    if (count := number_of_patterns(participation, _MOST_PATTERNS)) > _MOST_PATTERNS:
+    if (count := participation.worst.number_of_patterns(_MOST_PATTERNS)) > _MOST_PATTERNS:
         raise ValueError(f"participation must have at most {_MOST_PATTERNS} maximal patterns, got at least {count}")
     gram = matrix.T @ matrix
-    every = list(patterns(participation))
+    every = list(participation.worst.patterns())
     totals = np.array([np.abs(gram[np.ix_(pattern, pattern)]).sum() for pattern in every])
     value = -math.inf
     upper = 0.0
@@ -133,7 +132,7 @@ def worst_case(strategy: ArrayLike, participation: Participation) -> WorstCase:
             value = attained
             worst = every[index]
             gradients = rows
-    rounding = participation.count * (matrix.shape[0] + 2 * participation.count + 64) * UNIT_ROUNDOFF
+    rounding = participation.worst.count * (matrix.shape[0] + 2 * participation.worst.count + 64) * UNIT_ROUNDOFF
     return WorstCase(
         value=math.sqrt(max(value, 0.0)),
         upper=math.sqrt(max(upper, 0.0)) * (1 + rounding),

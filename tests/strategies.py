@@ -116,7 +116,8 @@ def participations(
     kind = draw(st.sampled_from(kinds))
     if kind == "fixed epochs":
         return Participation.fixed_epochs(n, period=b)
-    return Participation(n, kind, period=b, count=draw(st.integers(1, -(-n // b))))
+    door = Participation.min_sep if kind == "min-sep" else Participation.reshuffled
+    return door(n, period=b, count=draw(st.integers(1, -(-n // b))))
 
 
 @st.composite

@@ -17,10 +17,9 @@ import numpy as np
 
 import corrnoise as cn
 from corrnoise.simulations.run.engines import engine, normals_of, streaming
-from corrnoise.theory.patterns import number_of_patterns, patterns
+from corrnoise.simulations.run.sampled import SampledBatches
 
 N_STEPS = 24
-BUDGET = {"epsilon": 2.0, "delta": 1e-5, "clip_norm": 1.0}
 SAMPLED_KEY = bytes(range(32))
 N_EXAMPLES = 60
 N_COORDINATES = 3
@@ -92,20 +91,20 @@ def _brackets() -> Entries:
 def _relations() -> Entries:
     given = orders() | sampled()
     for (one, who), (other, required) in product(given.items(), repeat=2):
-        yield f"{one}, {other}", [who.covered_by(required), who.keeps(required)]
+        yield f"{one}, {other}", [who.covered_by(required), who.satisfies(required)]
 
 
 def _patterns() -> Entries:
     for order, who in orders().items():
-        if (count := number_of_patterns(who)) < 2000:
-            yield order, [steps.tolist() for steps in patterns(who)]
+        if (count := who.worst.number_of_patterns()) < 2000:
+            yield order, [steps.tolist() for steps in who.worst.patterns()]
         yield order, [count, who.once, who.saturated, who.largest.tolist()]
         yield order, [[who.together(i, j) for j in range(N_STEPS)] for i in range(N_STEPS)]
 
 
 def _batches() -> Entries:
     for sampler, who in sampled().items():
-        bound = cn.batches(who, N_EXAMPLES).bound(SAMPLED_KEY)
+        bound = SampledBatches(who, N_EXAMPLES).bound(SAMPLED_KEY)
         yield sampler, [bound.batch_size.hex(), bound.largest_batch, who.overflow.hex()]
         yield sampler, [bound.batch(step).tolist() for step in range(N_STEPS)]
         yield sampler, bound.batch(1).tolist()
@@ -115,7 +114,7 @@ def _batches() -> Entries:
 
 
 def _multipliers() -> Entries:
-    given = cn.Budget(**BUDGET)
+    given = cn.Budget(epsilon=2.0, delta=1e-5)
     for (noise, mechanism), (order, who) in product(mechanisms().items(), (orders() | sampled()).items()):
         if order in sampled() and noise not in ("independent", "nu-DP-FTRL"):
             continue
@@ -142,7 +141,7 @@ def _errors() -> Entries:
 
 
 def _searches() -> Entries:
-    doors, given = cn.Participation, cn.Budget(**BUDGET)
+    doors, given = cn.Participation, cn.Budget(epsilon=2.0, delta=1e-5)
     for who in (doors.single(40), doors.fixed_epochs(40, epochs=4), doors.reshuffled(40, epochs=4)):
         yield f"{who.count} times", format(cn.default_noise(who, given).mean_error(who), RELATIVE_DIGITS)
     least = cn.optimise(cn.SGD(), doors.fixed_epochs(40, epochs=4), memory=1)

@@ -115,7 +115,7 @@ def floor(who: Participation) -> float:
     workload = PrefixSums(who.length)
     if who.once:
         return single_participation_bounds(workload).lower_bound
-    same_order = Participation.fixed_epochs(who.length, epochs=who.count)
+    same_order = Participation.fixed_epochs(who.length, epochs=who.worst.count)
     tolerance = 1e-6 if who.length <= LARGEST_MATRIX else 1e-4
     return fixed_epochs_bounds(workload, same_order, tolerance=tolerance).lower_bound
 

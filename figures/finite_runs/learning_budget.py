@@ -61,7 +61,7 @@ def mechanisms(who: Participation, of: LearningObjective) -> dict[str, Mechanism
         ANY_PREFIX: any_strategy(sums),
         VARYING_PREFIX: best_time_varying(sums, who, BUFFERS),
         PLAIN: best_buffers(sums, who, BUFFERS),
-        "best Toeplitz, n/4 bands": toeplitz.best_toeplitz(sums, who, who.period),
+        "best Toeplitz, n/4 bands": toeplitz.best_toeplitz(sums, who, who.worst.period),
         "nu-DP-FTRL": toeplitz.nu_ftrl(sums, who),
         "independent noise": DPSGD(),
     }
@@ -70,7 +70,7 @@ def mechanisms(who: Participation, of: LearningObjective) -> dict[str, Mechanism
 def budget(run: Mechanism, who: Participation) -> Array:
     """The part of each step in γ², Σ_j |X_ij| over the steps of the same example, in units of γ²; shape (steps,)."""
     strategy = run.strategy(who.length)
-    same = np.equal.outer(np.arange(who.length) % who.period, np.arange(who.length) % who.period)
+    same = np.equal.outer(np.arange(who.length) % who.worst.period, np.arange(who.length) % who.worst.period)
     return np.asarray(np.abs(strategy.T @ strategy * same).sum(axis=1) / run.sensitivity_upper_bound(who) ** 2)
 
 

@@ -45,7 +45,7 @@ def privacy_error(of: LearningObjective, squared: float) -> float:
 def tuned(of: LearningObjective, who: Participation) -> Iterator[tuple[str, Mechanism, Sensitivity]]:
     """Mechanisms that are tuned for learning, as ``candidates`` has the others."""
     n = who.length
-    separation = n if who.once else who.period
+    separation = n if who.once else who.worst.period
     apart = Participation.min_sep(n, separation)
     for count in FEW_BUFFERS:
         buffers = best_time_varying(of, who, count)
@@ -61,7 +61,7 @@ def floor(of: LearningObjective, who: Participation) -> float:
     """The error that no strategy is below."""
     if who.once:
         return privacy_error(of, single_participation_bounds(of, tolerance=1e-6).lower_bound ** 2)
-    same_order = Participation.fixed_epochs(who.length, epochs=who.count)
+    same_order = Participation.fixed_epochs(who.length, epochs=who.worst.count)
     return privacy_error(of, fixed_epochs_bounds(of, same_order, tolerance=1e-6).lower_bound ** 2)
 
 

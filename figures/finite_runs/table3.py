@@ -65,7 +65,7 @@ def _buffers(who: Participation) -> Mechanism:
 
 
 def _banded(who: Participation) -> Mechanism:
-    return toeplitz.best_toeplitz(PrefixSums(who.length), who, who.period)
+    return toeplitz.best_toeplitz(PrefixSums(who.length), who, who.worst.period)
 
 
 def _all_coefficients(noise: Mechanism, who: Participation) -> Mechanism:

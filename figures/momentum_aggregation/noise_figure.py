@@ -64,7 +64,7 @@ def tree_variances(alpha: float, participation: Participation) -> dict[str, Arra
     decoded = alpha**2 * decoder_variance(steps, alpha)
     tree = BinaryTree(steps, decoder="binary", decay=alpha)
     return {
-        "published tree": 4 * printed_node_count(steps, participation.period, levels(steps)) * decoded,
+        "published tree": 4 * printed_node_count(steps, participation.worst.period, levels(steps)) * decoded,
         "exact tree": tree.sensitivity(participation) ** 2 * decoded,
     }
 

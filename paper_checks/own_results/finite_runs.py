@@ -24,7 +24,7 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.objectives.toeplitz_errors import Aggregate, error_weights, strategy_error
 from corrnoise.theory.objectives.workloads import PrefixSums
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.pattern_sums import best_pattern, row_bounds
+from corrnoise.theory.participation.pattern_sums import best_pattern, row_bounds
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
 

@@ -54,7 +54,7 @@ def m1_upper(alpha: float, steps: int, factor: float = 1.0) -> Sides:
 
     The noise of the tree as published grows with $\log_2 T$ at fixed α.
     """
-    error = NuFTRL(alpha).max_error(Participation(steps), MomentumAverage(steps, alpha=alpha))
+    error = NuFTRL(alpha).max_error(Participation.single(steps), MomentumAverage(steps, alpha=alpha))
     return error, factor * noise_limit(alpha)
 
 

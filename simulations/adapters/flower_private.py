@@ -438,7 +438,7 @@ class PrivateStrategy:
             len(self._names),
             clip_norm,
             run.multiplier,
-            self._participation.in_words(),
+            self._participation.summary(),
         )
         if epsilon > _LARGE_EPSILON:
             _log.warning("epsilon is %.3g at delta=%g, a weak guarantee", epsilon, delta)

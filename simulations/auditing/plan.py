@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from corrnoise.theory.auditing.canaries import shifts
+from corrnoise.theory.auditing.sampling import TestedSampler
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.objectives.base import LARGEST_MATRIX
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import Order
 from corrnoise.theory.privacy import Budget
 
 Steps = Sequence[int] | NDArray[np.intp]
@@ -35,7 +36,7 @@ class AuditPlan(Record):
     grid: float
 
     @property
-    def who(self) -> Participation:
+    def who(self) -> Order:
         return self.program.participation.worst
 
     @property
@@ -68,10 +69,10 @@ def planned(claim: Any, pattern: Steps | None, idle: int, grid: float) -> AuditP
     checks.instance("the budget of claim", budget, Budget)
     promised = checks.instance("the program of claim", program, Program).participation
     who = promised.worst
-    own = promised.examples is None and who.members == 1 and budget.adjacency == "zero-out" and pattern is None
-    if promised.sampled and not own:
+    tested = isinstance(promised, TestedSampler) and promised.examples is None
+    if promised.sampled and not (tested and budget.adjacency == "zero-out" and pattern is None):
         raise ValueError(
-            "claim must be of zero-out adjacency, without examples, capacity and members, and pattern must be None, "
+            "claim must be of a tested sampler and zero-out adjacency, without examples, capacity and pattern, "
             f"for a sampled loop, got {promised!r}, {budget.adjacency!r} and pattern={pattern!r}"
         )
     if who.length > LARGEST_MATRIX:
@@ -91,11 +92,11 @@ def _parts(claim: Any) -> tuple[Any, Any]:
     return budget, program() if callable(program) else program
 
 
-def _checked_pattern(pattern: Steps, who: Participation) -> NDArray[np.intp]:
+def _checked_pattern(pattern: Steps, who: Order) -> NDArray[np.intp]:
     steps = sorted({checks.integer("pattern", step, 0, largest=who.length - 1) for step in pattern})
     apart = all(who.together(i, j) for index, i in enumerate(steps) for j in steps[:index])
     if not (0 < len(steps) <= who.count and apart):
-        raise ValueError(f"pattern must be steps of one example, {who.in_words()}, got {list(pattern)}")
+        raise ValueError(f"pattern must be steps of one example, {who.summary()}, got {list(pattern)}")
     return np.array(steps, dtype=np.intp)
 
 
@@ -133,7 +134,7 @@ class Whitening:
         return self(steps)
 
 
-def disjoint_patterns(who: Participation) -> list[NDArray[np.intp]]:
+def disjoint_patterns(who: Order) -> list[NDArray[np.intp]]:
     """Patterns of one example each, without common steps."""
     if who.once:
         return [np.array([step]) for step in range(who.length)]

@@ -86,6 +86,7 @@ def sampled_evidence(
     if 2 * present.size < steps:
         raise EndedError("could not be audited", f"the loop released {present.size} of {steps} steps in all runs")
     taken = np.array([pool.taken[present] for pool in pools])
+    assert isinstance(plan.program.participation, sampling.TestedSampler)
     found = sampling.batches(plan.program.participation, taken, present)
     whitening = Whitening(plan, present)
     releases = np.array([[one[step] for step in present.tolist()] for one in made])
@@ -165,8 +166,9 @@ def _few(
     """Runs with few examples: lone pairs, and noise of batches that are small or empty; the number of runs."""
     steps = plan.who.length
     expected = plan.program.participation
-    examples = max(2, round(_FEW_EXAMPLES * expected.period / (expected.rate or 1.0)))
-    mean_size = examples * (expected.rate or 1.0) / expected.period
+    assert isinstance(expected, sampling.TestedSampler)
+    examples = max(2, round(_FEW_EXAMPLES / expected.sampling_rate))
+    mean_size = expected.mean_batch(examples)
     whitening = Whitening(plan, np.arange(steps))
     strengths = plan.distance * np.linalg.norm(whitening.matrix, axis=0)
     filters = whitening.matrix * plan.distance / strengths

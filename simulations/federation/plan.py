@@ -161,7 +161,7 @@ class Plan(Record):
             if checks.choice("noise", self.noise or "two-buffers", NOISES) == "best-share":
                 return best_share(who)
             return default_noise(who)
-        return checks.instance("noise", self.noise, Mechanism)  # type: ignore[type-abstract]
+        return checks.instance("noise", self.noise, Mechanism)
 
     # -- what follows from it ------------------------------------------------------------------------------------------
 

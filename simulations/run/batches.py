@@ -24,9 +24,8 @@ from corrnoise.simulations.run.sampled import SampledBatches
 from corrnoise.support.serialise import digest
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.participation import Participation
-
-_ORDERED = ("single", "min-sep", "fixed epochs", "reshuffled")
+from corrnoise.theory.participation import FixedEpochs, MinSep, Order, Participation, Reshuffled, Single
+from corrnoise.theory.participation.legacy import stable_text
 
 
 @record
@@ -63,7 +62,7 @@ class Batches(Record):
     1
     """
 
-    participation: Participation
+    participation: Order
     orders: NDArray[np.int64]
     batch_size: int
     drawn: bool
@@ -118,7 +117,7 @@ class Batches(Record):
     def identity(self) -> str:
         """A name that two objects share only if they have the same batches: 32 hexadecimal digits."""
         orders = [*self.orders.shape, digest(self.orders.astype("<i8").tobytes())]
-        return digest([repr(self.participation), self.batch_size, *orders])[:32]
+        return digest([stable_text(self.participation), self.batch_size, *orders])[:32]
 
     def batch(self, step: int) -> NDArray[np.int64]:
         """The examples of a step.
@@ -141,7 +140,7 @@ class Batches(Record):
         """The sizes of the batches, and the examples that are left out."""
         each = f"batches of {self.batch_size} of {self.examples} examples"
         if self.left_out:
-            unit = "epoch" if self.participation.kind == "reshuffled" else "run"
+            unit = "epoch" if isinstance(self.participation, Reshuffled) else "run"
             return f"{each}; the last {self.left_out} of the order are left out of the {unit}"
         if self.last_size < self.batch_size:
             return f"{each}; the last batch of an epoch has {self.last_size}"
@@ -193,13 +192,13 @@ def batches(participation: Participation, examples: int, batch_size: int | None 
     if checks.instance("participation", participation, Participation).sampled:
         if rng is not None:
             raise ValueError(
-                f"rng must be None for the kind {participation.kind!r}, got {rng!r:.80}: sampled batches must stay "
+                f"rng must be None for {participation.label}, got {rng!r:.80}: sampled batches must stay "
                 "secret (H4), so that a run draws them from its own secret"
             )
         return SampledBatches(participation, examples, batch_size)
     count = checks.integer("examples", examples, 1)
     if batch_size is None:
-        raise ValueError(f"batch_size must be given for the kind {participation.kind!r}, got None")
+        raise ValueError(f"batch_size must be given for {participation.label}, got None")
     who = _kept(participation)
     random = generator(rng)
     return Batches(who, np.array([random.permutation(count) for _ in range(_rows(who))]), batch_size, rng is None)
@@ -227,30 +226,30 @@ def check_kept(given: AnyBatches | None, promise: Participation) -> None:
             else "equal-size random batches are not covered, because their examples depend on each other (H2)"
         )
         raise ValueError(
-            f"batches must be cn.batches(participation, examples) for the kind {promise.kind!r}, got "
+            f"batches must be cn.batches(participation, examples) for {promise.label}, got "
             f"{type(given).__name__}: {why}; participation.worst takes any"
         )
-    if given is not None and not given.participation.keeps(promise):
+    if given is not None and not given.participation.satisfies(promise):
         how = "have exactly" if promise.sampled else "be covered by"
         raise ValueError(f"batches must {how} the participation of the run, {promise!r}, got {given.participation!r}")
 
 
-def _kept(participation: object) -> Participation:
+def _kept(participation: object) -> Order:
     """The participation that the batches really have, which is covered by the given one."""
     who = checks.instance("participation", participation, Participation)
-    if who.kind not in _ORDERED:
-        raise ValueError(f"participation must be one of {', '.join(_ORDERED)} for orders, got {who.kind!r}")
+    if not isinstance(who, Order):
+        raise ValueError(f"participation must be an order, got {who!r}")
     n = who.length
-    if who.kind != "min-sep":
+    if not isinstance(who, MinSep):
         return who
     period = max(who.period, -(-n // who.count))  # at most k participations, also of the first steps
-    return Participation.fixed_epochs(n, period=period, unit=who.unit, members=who.members)
+    return FixedEpochs(n, period=period, unit=who.unit, members=who.members)
 
 
-def _period(who: Participation) -> int:
+def _period(who: Order) -> int:
     """The number of batches of an epoch."""
-    return who.length if who.kind == "single" else who.period
+    return who.length if isinstance(who, Single) else who.period
 
 
-def _rows(who: Participation) -> int:
-    return -(-who.length // who.period) if who.kind == "reshuffled" else 1
+def _rows(who: Order) -> int:
+    return -(-who.length // who.period) if isinstance(who, Reshuffled) else 1

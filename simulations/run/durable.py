@@ -28,6 +28,7 @@ from corrnoise.theory.mechanisms.kinds import KINDS
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics.rounding import Dtype
 from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation.legacy import stable_text
 from corrnoise.theory.privacy import Budget
 
 _MAX_KEPT_BYTES = 256e6  # bytes of kept releases between two checkpoints
@@ -95,7 +96,7 @@ class Durable:
             "format": FORMAT,
             "version": __version__,
             **{name: plain(value) for name, value in budget.arguments().items()},
-            "participation": repr(participation),
+            "participation": stable_text(participation),
             "size": size,
             "kept releases": self.keeps,
         }
@@ -369,11 +370,11 @@ def _sizes(given: AnyBatches | None) -> dict[str, Any]:
     """The facts that two drawn orders must share to stand for each other."""
     if given is None:
         return {"batches": None, "examples": None, "batch size": None}
-    return {"batches": repr(given.participation), "examples": given.examples, "batch size": given.batch_size}
+    return {"batches": stable_text(given.participation), "examples": given.examples, "batch size": given.batch_size}
 
 
 def _interval(who: Participation) -> int:
     """Steps between two checkpoints: an epoch, or a tenth of a run without epochs."""
-    if who.period > 1:
-        return who.period
+    if who.worst.period > 1:
+        return who.worst.period
     return 1000 if who.steps is None else -(-who.steps // 10)

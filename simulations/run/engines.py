@@ -401,7 +401,7 @@ def streaming(mechanism: Mechanism, participation: Participation, dtype: Dtype |
     ValueError
         No rational noise is within the tolerance, or the sensitivity is not bounded.
     """
-    given = checks.instance("mechanism", mechanism, Mechanism)  # type: ignore[type-abstract]
+    given = checks.instance("mechanism", mechanism, Mechanism)
     inner = given.noise if isinstance(given, ScaledNoise) else given
     if isinstance(inner, CepstralNoise):
         raise TypeError(

@@ -376,7 +376,7 @@ class PrivateRun(Guarded):
         private = {name: value for name, value in budget.arguments().items() if value is not None}
         return {
             **private,
-            "participation": self.participation.in_words(),
+            "participation": self.participation.summary(),
             "multiplier": self._multiplier,
             "level": self.level,
             "grid exponent": None if grid is None else grid.exponent,
@@ -426,7 +426,7 @@ class PrivateRun(Guarded):
         words = (
             f"The noisy sums of {length} steps are {privacy}, for "
             f"{self._budget.adjacency} adjacency and gradients clipped to norm {self._budget.clip_norm:.4g}, with "
-            f"{self.participation.in_words()}; the noise multiplier is {self._multiplier:.4g}."
+            f"{self.participation.summary()}; the noise multiplier is {self._multiplier:.4g}."
         )
         return words if self._batches is None else f"{words} There are {self._batches.in_words()}."
 

@@ -32,8 +32,8 @@ def coarse_lower_bound(weights: Array, participation: Participation, *, coarse_s
     The participation is in fixed epochs, or single.
     """
     n = participation.length
-    b = min(participation.period, n)
-    k = participation.count
+    b = min(participation.worst.period, n)
+    k = participation.worst.count
     merged = max(1, math.ceil(n / coarse_steps))
     coarse_b = math.ceil(b / merged)
     steps = np.arange(n)

@@ -32,7 +32,7 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.inverse_square_root import inverse_square_root
 from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 from corrnoise.theory.objectives.base import Objective
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import FixedEpochs, Order, Participation
 
 LARGEST_CERTIFIED = 2048  #: the most steps with a lower bound that includes rounding errors
 _TINY_DENOMINATOR = 1e-300  # in place of 0
@@ -134,17 +134,17 @@ def _roots_of_matrix(matrix: Array, factors: EpochFactors, places: Places) -> Ro
     return Roots(math.fsum(values), blocks)
 
 
-def in_fixed_epochs(participation: Participation) -> Participation:
+def in_fixed_epochs(participation: Participation) -> Order:
     """Fixed epochs whose patterns are patterns of this participation."""
     n = participation.length
-    b = n if participation.once else max(participation.period, -(-n // participation.count))
+    b = n if participation.once else max(participation.worst.period, -(-n // participation.worst.count))
     return Participation.fixed_epochs(n, period=b)
 
 
 def _places(participation: Participation) -> Places:
     """The step e b + r of place (r, e), shape (b, k); numbers from n on are no steps."""
-    b = participation.length if participation.once else min(participation.period, participation.length)
-    return np.arange(b)[:, np.newaxis] + b * np.arange(participation.count)
+    b = participation.length if participation.once else min(participation.worst.period, participation.length)
+    return np.arange(b)[:, np.newaxis] + b * np.arange(participation.worst.count)
 
 
 def ascend(
@@ -195,7 +195,7 @@ def fixed_epochs_bounds(
     checks.instance("participation", participation, Participation)
     tolerance = checks.real("tolerance", tolerance, "[1e-12, 1]")
     max_iterations = checks.integer("max_iterations", max_iterations, 1)
-    if participation.kind != "fixed epochs" and not participation.once:
+    if not isinstance(participation, FixedEpochs) and not participation.once:
         raise ValueError(f"participation must be for fixed epochs, got {participation!r}")
     if participation.steps != objective.steps:
         raise ValueError(f"participation must have the {objective.steps} steps of the objective, got {participation!r}")

@@ -35,7 +35,7 @@ def floor(objective: Objective, participation: Participation) -> tuple[float | N
     if prefix and who.once:
         exact = n <= _LONGEST_ONCE
     elif prefix and n > LARGEST_CERTIFIED:
-        exact = n <= _MAX_DENSE_STEPS and n * epochs.count**2 <= _FEW_EPOCHS
+        exact = n <= _MAX_DENSE_STEPS and n * epochs.worst.count**2 <= _FEW_EPOCHS
     if prefix and who.once and exact:
         tolerance = 1e-3 if n <= _MAX_DENSE_STEPS else 1e-2
         found = single_participation_bounds(objective, tolerance=tolerance)

@@ -34,7 +34,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 from corrnoise.theory.objectives.base import Objective
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import MinSep, Participation
 
 ColumnNorms = Literal["window sums", "unit"]
 
@@ -193,7 +193,7 @@ def best_bands(
     tolerance = checks.real("tolerance", tolerance, "[1e-10, 1]")
     max_iterations = checks.integer("max_iterations", max_iterations, 1)
     n = dense_size(objective)
-    if participation.kind != "min-sep":
+    if not isinstance(participation, MinSep):
         raise ValueError(f"participation must be min-sep, got {participation!r}")
     if participation.steps != n:
         raise ValueError(f"participation must have the {n} steps of the objective, got {participation!r}")

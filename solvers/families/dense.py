@@ -11,6 +11,7 @@ from corrnoise.solvers.families.problem import Problem
 from corrnoise.solvers.learning import regularised_floor
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.objectives.base import LARGEST_MATRIX
+from corrnoise.theory.participation import FixedEpochs
 
 
 class Dense(Family):
@@ -21,7 +22,7 @@ class Dense(Family):
     look = "0.8"
 
     def sizes(self, run: Problem, memory: float | None) -> Sequence[int]:
-        known = run.who.once or (run.who.kind == "fixed epochs" and run.objective.aggregate == "mean")
+        known = run.who.once or (isinstance(run.who, FixedEpochs) and run.objective.aggregate == "mean")
         return [0] if known and run.steps <= LARGEST_MATRIX else []
 
     def make(self, run: Problem, size: int) -> Mechanism:

@@ -19,7 +19,7 @@ from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.objectives.base import Minimisable, Objective
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import Participation, Reshuffled
 
 
 class Problem:
@@ -39,7 +39,7 @@ class Problem:
         self.steps = n = self.who.length
         self.objective: Objective = objective.for_run(participation)
         #: Searches know patterns of min-sep and of fixed epochs; results are judged under the true participation.
-        self.start = Participation.min_sep(n, self.who.period) if self.who.kind == "reshuffled" else self.who
+        self.start = Participation.min_sep(n, self.who.period) if isinstance(self.who, Reshuffled) else self.who
         self._kept: dict[object, Mechanism] = {}
 
     @cached_property

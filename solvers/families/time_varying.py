@@ -33,7 +33,7 @@ from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.objectives.base import Objective
-from corrnoise.theory.participation import Kind, Participation
+from corrnoise.theory.participation import FixedEpochs, MinSep, Order, Participation, Reshuffled, Single
 from corrnoise.theory.recursion import Recursion
 
 MAX_BUFFERS = 16  #: buffers
@@ -212,15 +212,15 @@ class _LadderStage(NamedTuple):
 
     system: Recursion
     period: int
-    kind: Kind
+    order: type[Order]
     limit: int  # of participations
     share: float = 1.0  # of the usual iterations of a search
     most: int = _ITERATIONS[1]  # iterations of a search
 
     def search(self, ratio: float, power: float | None = None) -> _BufferSearch:
         knots = Knots.of(self.system.steps, self.period, ratio)
-        classes = self.kind in ("single", "fixed epochs")
-        saturation = Classes(knots) if classes else Levels(knots, self.kind == "reshuffled", self.limit)
+        classes = self.order in (Single, FixedEpochs)
+        saturation = Classes(knots) if classes else Levels(knots, self.order is Reshuffled, self.limit)
         found = _BufferSearch(self.system, knots, saturation, power)
         usual = round(self.share * _USUAL * math.sqrt(_WORK / found.work))
         found.iterations = min(max(usual, _ITERATIONS[0]), self.most)
@@ -342,8 +342,8 @@ def _shortest(
 
 def _of_another_order(run: _LadderStage, most: int, pool: Executor) -> Iterator[_BufferPoint]:
     """Points for these runs from the best buffers for another order of steps."""
-    if run.kind in ("fixed epochs", "min-sep"):
-        another = run._replace(kind="min-sep" if run.kind == "fixed epochs" else "fixed epochs")
+    if run.order in (FixedEpochs, MinSep):
+        another = run._replace(order=MinSep if run.order is FixedEpochs else FixedEpochs)
         search, here = another.search(_COARSE), run.search(_COARSE).saturation
         for point, *_ in _shortest(another, most, pool):
             yield point._replace(columns=here.close_to(*search.strategy(point)))
@@ -399,9 +399,9 @@ def time_varying_buffers(
         raise ValueError(f"objective must be a linear system for time-varying buffers, got {objective!r:.80}")
     system = grouped(linear)
     who = participation.worst
-    kind: Kind = "single" if who.once else who.kind
     most = _QUICK if _work(system) > _LONG else _ITERATIONS[1]
-    runs = _ladder(_LadderStage(system, who.length if who.once else who.period, kind, who.count, most=most))
+    period, order = (who.length, Single) if who.once else (who.period, type(who))
+    runs = _ladder(_LadderStage(system, period, order, who.count, most=most))
     shortest = runs[0]._replace(share=_SHARE)
     searches = [run.search(_COARSE) for run in runs]
     finer = [runs[-1].search(ratio) for ratio in _FINER if system.steps <= _FINE]

@@ -146,7 +146,7 @@ def _loss_of_roots(objective: Objective, who: Participation, count: int) -> Call
         root = ProductNoise([nu], [gamma])
         noising = root.coefficients(count)
         strategy = root.inverse_coefficients(n) if count == n else divided(np.eye(1, n)[0], noising)
-        bound = toeplitz_sensitivity(strategy, who).upper
+        bound = toeplitz_sensitivity(strategy, who.worst).upper
         return 2 * math.log(bound) + math.log(objective.power(noising)[0])
 
     return loss
@@ -239,7 +239,7 @@ def best_toeplitz(
 def most_bands(participation: Participation) -> int:
     """The number of bands with which the columns of one example do not meet."""
     n = participation.length
-    return n if participation.once else min(participation.period, n)
+    return n if participation.once else min(participation.worst.period, n)
 
 
 # -- searches ----------------------------------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ def _root_of(variables: Array) -> tuple[float, float]:
 
 def _participations_followed(participation: Participation, count: int) -> Array:
     """v_s, the number of participations 0, b, 2b, … that are followed by at least s steps, shape (count,)."""
-    left = participation.length - participation.largest
+    left = participation.length - participation.worst.largest
     return (left[:, np.newaxis] > np.arange(count)).sum(axis=0).astype(np.float64)
 
 

@@ -35,7 +35,7 @@ from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.rounding import DTYPES, Dtype
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import FixedEpochs, Participation
 
 LONGEST_SCALED = 2048  #: the most steps of noise with a factor for each step under min-sep
 LARGEST_INCREASE = 0.03  #: largest relative increase of errors due to privacy of a form that holds
@@ -111,9 +111,9 @@ def check_scales(mechanism: Mechanism, participation: Participation, form: Form)
     if not isinstance(mechanism, ScaledNoise):
         return
     who = participation.worst
-    if mechanism.steps > LONGEST_SCALED and not who.once and who.kind != "fixed epochs":
+    if mechanism.steps > LONGEST_SCALED and not who.once and not isinstance(who, FixedEpochs):
         raise ValueError(
-            f"{form}: with a factor for each step the sensitivity under {who.kind} is computed for at most "
+            f"{form}: with a factor for each step the sensitivity under {who.label} is computed for at most "
             f"{LONGEST_SCALED} steps, got {mechanism.steps}; fixed epochs have no such limit"
         )
     noise = mechanism.noise
@@ -136,7 +136,7 @@ def _variances(noise: ToeplitzNoise, rates: bytes) -> Array:
 
 def _unscaled(mechanism: Mechanism) -> ToeplitzNoise:
     noise = mechanism.noise if isinstance(mechanism, ScaledNoise) else mechanism
-    return checks.instance("mechanism", noise, ToeplitzNoise)  # type: ignore[type-abstract]
+    return checks.instance("mechanism", noise, ToeplitzNoise)
 
 
 def _percent(increase: float) -> str:

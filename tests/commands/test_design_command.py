@@ -23,7 +23,7 @@ from corrnoise.figures.publication import read_csv
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import BufferNoise, PoleNoise
 from corrnoise.theory.objectives.workloads import SGD
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import BallsInBins, CyclicPoisson, FixedEpochs, Participation, Poisson
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
@@ -163,19 +163,19 @@ def test_runs_in_several_words(options: tuple[str, ...], expected: Participation
 @pytest.mark.parametrize(
     ("sampling", "kinds"),
     [
-        ("poisson", ["poisson"]),
-        ("cyclic-poisson", ["cyclic poisson"] * 3),
-        ("balls-in-bins", ["balls in bins"]),
-        ("none", ["fixed epochs"]),
+        ("poisson", [Poisson]),
+        ("cyclic-poisson", [CyclicPoisson] * 3),
+        ("balls-in-bins", [BallsInBins]),
+        ("none", [FixedEpochs]),
     ],
 )
-def test_a_sampler_has_batches_of_the_same_mean_size(sampling: str, kinds: list[str]) -> None:
+def test_a_sampler_has_batches_of_the_same_mean_size(sampling: str, kinds: list[type[Participation]]) -> None:
     options = ("--examples", "96", "--batch-size", "8", "--epochs", "2", "--sampling", sampling)
     parsed = parser_of_the_command().parse_args(options)
     found = design_command._sampled(parsed, design_command._participation(parsed, None)[0])
-    assert [one.kind for one in found] == kinds
+    assert [type(one) for one in found] == kinds
     assert all(one.steps == 24 for one in found)
-    assert all((one.rate or 1.0) / one.period == pytest.approx(1 / 12) for one in found)
+    assert all(one.sampling_rate == pytest.approx(1 / 12) for one in found)
     with pytest.raises(ValueError, match="--sampling must come with --examples"):
         design_command._sampled(
             parser_of_the_command().parse_args(["--steps", "24", "--sampling", "poisson"]), Participation.single(24)

@@ -50,7 +50,7 @@ SENTENCES = {
     "infinite.json": "1e999 is too large for a float",
     "large-list.json": "values must be a list of 18446744073709551614 numbers",
     "large-tree.json": "steps must be at most 1000000 for BinaryTree in a file",
-    "long-run.json": "steps must be at most 10000000 for Participation in a file",
+    "long-run.json": r"steps must be at most 10000000 for \w+ in a file",
     "many-booleans.npz": "its booleans are other bytes than 0 and 1",
     "mechanism-is-a-list.json": "it holds no design, program or mechanism",
     "method-of-an-object.json": "step_scales must be a non-empty vector",

@@ -23,7 +23,6 @@ from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics.rounding import DTYPES
 from corrnoise.theory.objectives.workloads import SGD, MomentumAverage
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.patterns import patterns
 from corrnoise.theory.privacy import ADJACENCIES, Budget
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from tests.design_examples import unit_draws
@@ -71,7 +70,7 @@ def sensitivity(noising: np.ndarray, participation: Participation) -> float:
     """The largest norm of a signed sum of columns of the strategy over a pattern."""
     strategy = np.linalg.inv(np.tril(noising.astype(float)))
     best = 0.0
-    for pattern in patterns(participation):
+    for pattern in participation.worst.patterns():
         for signs in itertools.product((1, -1), repeat=len(pattern) - 1):
             best = max(best, float(np.linalg.norm(strategy[:, pattern] @ np.array([1, *signs]))))
     return best * participation.members

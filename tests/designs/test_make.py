@@ -19,7 +19,7 @@ from corrnoise.solvers.strongly_convex.bound import strongly_convex_certificate
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.objectives.workloads import SGD, PrefixSums
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import Participation, Reshuffled
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
@@ -98,7 +98,7 @@ def test_the_promise_of_the_order_is_kept() -> None:
     fixed = made("usual").program().sensitivity
     assert made("usual").program().participation == made("usual").optimum.participation == EPOCHED
     any_order = made("reshuffled")
-    assert any_order.participation.kind == "reshuffled"
+    assert isinstance(any_order.participation, Reshuffled)
     of_fixed = made("usual").optimum.mechanism
     assert of_fixed.program(any_order.participation.worst).sensitivity > 1.01 * fixed
     secret = design(BUDGET, Participation.fixed_epochs(STEPS, epochs=4, secret=True), memory=2)
@@ -156,7 +156,7 @@ def test_the_report_says_how_to_run_it(name: str) -> None:
     assert " ".join(found.floor_in_words.split()) in " ".join(text.split())
     assert ("no spectrum is known" in text) == (found.problem is None)
     assert ("what memory buys" in text) == bool(found.alternatives)
-    assert found.participation.in_words() in " ".join(text.split())
+    assert found.participation.summary() in " ".join(text.split())
     if found.memory == 2:
         dtype = found.program().dtype
         size = {"float32": "7.63", "float64": "15.3"}[dtype]

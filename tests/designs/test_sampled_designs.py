@@ -13,7 +13,7 @@ from corrnoise.designs.report import report
 from corrnoise.designs.storage import load, save
 from corrnoise.solvers.sampled import DPSGD_POISSON
 from corrnoise.theory.objectives.workloads import SGD
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import BallsInBins, CyclicPoisson, FixedEpochs, Participation, Poisson
 from corrnoise.theory.privacy import Budget
 
 EXAMPLES, SIZE, EPOCHS = 96, 8, 2
@@ -115,8 +115,8 @@ def test_momentum_and_schedules() -> None:
 def test_the_best_sampler_is_at_least_as_good_as_each(epsilon: float) -> None:
     best = design(budget(epsilon), "best", **DATA)
     assert best.objective == SGD(batch_size=SIZE)
-    kinds = {one.participation.kind for one in (best.optimum, *best.alternatives)}
-    assert kinds == {"fixed epochs", "poisson", "cyclic poisson", "balls in bins"}
+    kinds = {type(one.participation) for one in (best.optimum, *best.alternatives)}
+    assert kinds == {FixedEpochs, Poisson, CyclicPoisson, BallsInBins}
     assert all(
         best.error <= 1.01 * best.error_of(one) for one in (best.optimum, *best.alternatives) if one.memory <= 16
     )

@@ -183,7 +183,7 @@ def nested(depth: int) -> Any:
 @pytest.mark.parametrize(
     ("thing", "message"),
     [
-        (Participation.single(10**7 + 1), "steps must be at most 10000000 for Participation"),
+        (Participation.single(10**7 + 1), "steps must be at most 10000000 for Single"),
         (BinaryTree(10**6 + 1), "steps must be at most 1000000 for BinaryTree"),
         (BinaryTree(10**18), "steps must be at most 1000000 for BinaryTree"),
         ([NuFTRL(0.1)], "it holds no design, program or mechanism"),

@@ -126,7 +126,7 @@ def test_the_face(seed):
 
 @pytest.mark.slow
 def test_an_interval_of_epsilon():
-    curve = bins_curve(DPSGD(), cn.Participation.balls_in_bins(16, period=16))
+    curve = bins_curve(DPSGD(), 16, 16)
     found = sampled_bound(curve, 1.0, "remove", delta=1e-3, samples=4000, rng=1, beta=1e-3)
     assert curve.delta(found.upper, 1.0, "remove").upper <= 1.01e-3
     assert curve.delta(found.lower, 1.0, "remove").lower >= 0.99e-3
@@ -148,7 +148,7 @@ def test_bad_arguments_are_named():
 
 @pytest.mark.slow
 def test_correlated_noise_within_the_certified_bracket():
-    curve = bins_curve(NuFTRL(1 / 16), cn.Participation.balls_in_bins(64, period=16))
+    curve = bins_curve(NuFTRL(1 / 16), 64, 16)
     for direction in DIRECTIONS:
         certified = curve.delta(1.0, 2.5, direction)
         found = sampled_bound(curve, 2.5, direction, epsilon=1.0, samples=24_000, rng=3, beta=1e-6)

@@ -60,7 +60,7 @@ def everything(best: Optimum) -> list[Optimum]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("who", [WHO, SAME_ORDER, ONCE], ids=lambda who: who.kind)
+@pytest.mark.parametrize("who", [WHO, SAME_ORDER, ONCE], ids=lambda who: who.label)
 def test_errors_are_those_of_the_mechanisms_which_run_and_are_not_below_the_floor(
     task: str, who: Participation
 ) -> None:
@@ -178,7 +178,7 @@ def test_epochs_of_learning_are_spent_late() -> None:
     assert weighted.sensitivity.value == pytest.approx(1)
 
 
-@pytest.mark.parametrize("who", [ONCE, SAME_ORDER], ids=lambda who: who.kind)
+@pytest.mark.parametrize("who", [ONCE, SAME_ORDER], ids=lambda who: who.label)
 @pytest.mark.parametrize(
     "task", ["prefix sums", *(pytest.param(x, marks=pytest.mark.slow) for x in ("momentum", "cool-down", "learning"))]
 )

@@ -11,7 +11,7 @@ from corrnoise.solvers.sampled import DPSGD_POISSON, MultiplierEstimator, crosso
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.objectives.workloads import SGD, PrefixSums
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import BallsInBins, CyclicPoisson, Participation, Poisson
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
@@ -80,10 +80,10 @@ def test_the_estimate_of_two_bins_and_of_many() -> None:
 
 def test_the_ways_have_batches_of_the_same_mean_size() -> None:
     found = samplers(STEPS, PERIOD, 1 / PERIOD, 16)
-    assert [one.kind for one in found] == ["poisson", *["cyclic poisson"] * 4, "balls in bins"]
+    assert [type(one) for one in found] == [Poisson, *[CyclicPoisson] * 4, BallsInBins]
     for one in found:
-        assert (one.rate or 1.0) / one.period == pytest.approx(1 / PERIOD)
-    assert [one.kind for one in samplers(STEPS, PERIOD, 1 / PERIOD, 0)] == ["poisson", "balls in bins"]
+        assert one.sampling_rate == pytest.approx(1 / PERIOD)
+    assert [type(one) for one in samplers(STEPS, PERIOD, 1 / PERIOD, 0)] == [Poisson, BallsInBins]
 
 
 @pytest.mark.slow
@@ -129,7 +129,7 @@ def test_the_crossover_is_where_the_errors_are_equal() -> None:
     [
         (groups(1), {}, "budget must be given by epsilon and delta where batches are sampled, got None"),
         (groups(1), {"budget": Budget(0.5)}, "use participation.worst"),
-        (groups(1), {"budget": budget(1.0), "family": "buffers"}, "family must be made for poisson"),
+        (groups(1), {"budget": budget(1.0), "family": "buffers"}, "family must be made for Poisson batches"),
     ],
 )
 def test_bad_arguments_are_refused(visits: Participation, options: dict, message: str) -> None:

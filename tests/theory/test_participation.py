@@ -10,20 +10,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corrnoise.theory.participation import ANY_LENGTH, Participation, _related
-from corrnoise.theory.patterns import patterns
+from corrnoise.theory.participation import (
+    ANY_LENGTH,
+    FixedEpochs,
+    MinSep,
+    Participation,
+    Poisson,
+    RedrawnBins,
+    Reshuffled,
+    Single,
+)
 
 MOST = 7  #: steps of the enumerated runs
 
 
 def admits(who, steps):
-    """Whether one example may take part in exactly these steps, or in these and more, by the words of its kind."""
+    """Whether one run may use an example in exactly these steps, or in these and more, by the words of its class."""
+    if isinstance(who, Poisson):
+        return True
+    if isinstance(who, Single | MinSep):
+        return len(steps) <= who.count and all(j - i >= who.period for i, j in itertools.pairwise(steps))
     b = who.period
-    if who.kind in ("single", "min-sep"):
-        return len(steps) <= who.count and all(j - i >= b for i, j in itertools.pairwise(steps))
-    if who.kind in ("reshuffled", "redrawn bins"):
-        return len(steps) <= who.count and all(i // b != j // b for i, j in itertools.pairwise(steps))
-    return who.kind == "poisson" or len({i % b for i in steps}) == 1
+    if isinstance(who, Reshuffled | RedrawnBins):
+        return len(steps) <= who.worst.count and all(i // b != j // b for i, j in itertools.pairwise(steps))
+    return len({i % b for i in steps}) == 1
 
 
 def maximal_by_enumeration(who):
@@ -49,9 +59,9 @@ def worst_kinds(n):
     yield Participation.single(n), 1
     for b in range(1, n + 2):
         yield Participation.fixed_epochs(n, period=b), -(-n // b)
-        for kind in ("min-sep", "reshuffled"):
+        for door in (Participation.min_sep, Participation.reshuffled):
             for count in range(1, -(-n // b) + 2):
-                yield Participation(n, kind, period=b, count=count), count
+                yield door(n, period=b, count=count), count
 
 
 # -- the worst case ---------------------------------------------------------------------------------------------------
@@ -60,7 +70,7 @@ def worst_kinds(n):
 @pytest.mark.parametrize("n", range(1, MOST + 1))
 def test_the_worst_case_is_whatever_can_be_drawn(n):
     for who in random_kinds(n):
-        assert [p.tolist() for p in patterns(who.worst)] == maximal_by_enumeration(who)
+        assert [p.tolist() for p in who.worst.worst.patterns()] == maximal_by_enumeration(who)
         assert not who.worst.secret
         assert who.covered_by(who.worst)
         assert who.worst.covered_by(who)
@@ -118,18 +128,31 @@ def test_the_order_of_promises_by_enumeration():
     assert min(sum(covered for *_, covered in pairs()), sum(not covered for *_, covered in pairs())) > 3_000
 
 
+def divides(p, q):
+    """The relation of MinSep in FixedEpochs without its single difference, and of two Reshuffled like MinSep."""
+    if isinstance(p, MinSep) and isinstance(q, FixedEpochs):
+        return q.period == 1
+    return p.within(q)
+
+
+def separates(p, q):
+    return p.period >= q.period if isinstance(p, Reshuffled) and isinstance(q, Reshuffled) else p.within(q)
+
+
 MUTANTS = {
-    "inclusion reversed": lambda p, q: p[0].once or (p[0].count <= q[0].count and _related(q[0], p[0])),
-    "size ignored": lambda p, q: p[0].once or _related(p[0], q[0]),
+    "inclusion reversed": lambda p, q: p[0].once or (p[0].count <= q[0].count and q[0].within(p[0])),
+    "size ignored": lambda p, q: p[0].once or p[0].within(q[0]),
     "relation ignored": lambda p, q: p[0].once or p[0].count <= q[0].count,
-    "single not special": lambda p, q: p[0].count <= q[0].count and _related(p[0], q[0]),
-    "count before the cut": lambda p, q: p[0].once or (p[1] <= q[1] and _related(p[0], q[0])),
+    "single not special": lambda p, q: p[0].count <= q[0].count and not isinstance(p[0], Single) and p[0].within(q[0]),
+    "count before the cut": lambda p, q: p[0].once or (p[1] <= q[1] and p[0].within(q[0])),
     "reshuffled like fixed": lambda p, q: _unshuffled(p[0]).covered_by(_unshuffled(q[0])),
+    "without one difference": lambda p, q: p[0].once or (p[0].count <= q[0].count and divides(p[0], q[0])),
+    "reshuffled by separation": lambda p, q: p[0].once or (p[0].count <= q[0].count and separates(p[0], q[0])),
 }
 
 
 def _unshuffled(who):
-    return Participation.fixed_epochs(who.steps, period=who.period) if who.kind == "reshuffled" else who
+    return Participation.fixed_epochs(who.steps, period=who.period) if isinstance(who, Reshuffled) else who
 
 
 @pytest.mark.parametrize("name", MUTANTS)
@@ -185,9 +208,9 @@ def test_a_sampled_promise_is_kept_by_the_same_sampling_alone():
     assert all(who.sampled for who in sampled)
     assert not any(who.sampled for who in fixed)
     for given_, promise in itertools.product(sampled + fixed, sampled):
-        assert given_.keeps(promise) == (given_ == promise)
+        assert given_.satisfies(promise) == (given_ == promise)
     for given_, promise in itertools.product(sampled + fixed, fixed):
-        assert given_.keeps(promise) == given_.covered_by(promise)
+        assert given_.satisfies(promise) == given_.covered_by(promise)
 
 
 def tail(trials, chance, least):
@@ -247,37 +270,39 @@ def test_a_count_that_does_not_fit_does_not_bind(n, b, k):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("make", "message"),
     [
-        (
-            {"kind": "fixed epochs", "period": 4, "count": 2},
-            "count must be None or at least 3 for the kind .* got 2",
-        ),
-        ({"kind": "poisson", "rate": 0.1, "count": 2}, "count must be None or at least 10 .*'poisson'.* got 2"),
-        ({"kind": "min-sep", "period": 0}, "period must be an integer >= 1, got 0"),
-        ({"kind": "min-sep", "count": 0}, "count must be an integer >= 1, got 0"),
-        ({"kind": "balls"}, "kind must be one of 'single', 'min-sep', .*, got 'balls'"),
-        ({"period": 3}, "period must be 1 for the kind 'single', got 3"),
-        ({"kind": "poisson", "period": 3, "rate": 0.1}, "period must be 1 for the kind 'poisson', got 3"),
-        ({"kind": "poisson"}, "rate must be given for the kind 'poisson', got None"),
-        ({"kind": "min-sep", "rate": 0.1}, "rate must be None for the kind 'min-sep', got 0.1"),
-        ({"kind": "cyclic poisson", "period": 2, "rate": 1.5}, r"rate must lie in \(0, 1\], got 1.5"),
-        ({"kind": "min-sep", "secret": True}, "secret must be False for the kind 'min-sep'"),
-        ({"kind": "balls in bins", "secret": True}, "secret must be False for the kind 'balls in bins'"),
-        ({"kind": "min-sep", "capacity": 3}, "capacity must be None for the kind 'min-sep', got 3"),
-        ({"kind": "fixed epochs", "examples": 3}, "examples must be None for the kind 'fixed epochs', got 3"),
-        ({"kind": "poisson", "rate": 0.1, "capacity": 3}, "examples must be given with a capacity, got None"),
-        ({"kind": "poisson", "rate": 0.1, "capacity": 0, "examples": 9}, "capacity must be an integer >= 1, got 0"),
-        ({"kind": "poisson", "rate": 0.1, "examples": 0}, "examples must be an integer >= 1, got 0"),
-        ({"unit": "group"}, "unit must be one of 'example', 'user', got 'group'"),
-        ({"members": 0}, "members must be an integer >= 1, got 0"),
-        ({"steps": 0}, "steps must be an integer >= 1, got 0"),
-        ({"steps": None, "kind": "min-sep"}, "steps must be given for the kind 'min-sep', got None"),
+        (lambda: Participation.min_sep(10, 0), "period must be an integer >= 1, got 0"),
+        (lambda: Participation.min_sep(10, 1, 0), "count must be an integer >= 1, got 0"),
+        (lambda: Participation.cyclic_poisson(10, period=2, rate=1.5), r"rate must lie in \(0, 1\], got 1.5"),
+        (lambda: Participation.poisson(10, 0.1, capacity=3), "examples must be given with a capacity, got None"),
+        (lambda: Participation.poisson(10, 0.1, capacity=0, examples=9), "capacity must be an integer >= 1, got 0"),
+        (lambda: Participation.poisson(10, 0.1, examples=0), "examples must be an integer >= 1, got 0"),
+        (lambda: Participation.single(10, unit="group"), "unit must be one of 'example', 'user', got 'group'"),
+        (lambda: Participation.single(10, members=0), "members must be an integer >= 1, got 0"),
+        (lambda: Participation.single(0), "steps must be an integer >= 1, got 0"),
     ],
 )
-def test_refusals(arguments, message):
+def test_refusals(make, message):
     with pytest.raises(ValueError, match=message):
-        Participation(**{"steps": 10, **arguments})
+        make()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        Participation,
+        lambda: Participation.fixed_epochs(12, period=4, count=2),
+        lambda: Participation.min_sep(10, 3, secret=True),
+        lambda: Participation.balls_in_bins(10, period=2, rate=0.5),
+        lambda: Participation.poisson(10, 0.5, members=2),
+        lambda: Participation.min_sep(None, 4),
+        lambda: Participation.fixed_epochs(12, period=4, secret=1),
+    ],
+)
+def test_wrong_fields_are_type_errors(make):
+    with pytest.raises(TypeError):
+        make()
 
 
 @pytest.mark.parametrize("make", [Participation.fixed_epochs, Participation.reshuffled])
@@ -298,11 +323,33 @@ def test_words():
         ),
         (Participation.reshuffled(9, epochs=3), "each example once in each of 3 epochs of 3 steps, in any order"),
         (Participation.balls_in_bins(9, period=3), "in a bin of its own that was drawn once"),
-        (Participation.redrawn_bins(9, period=3), "in a bin of its own that is drawn anew each time"),
+        (Participation.redrawn_bins(9, period=3), "in a bin that is drawn in each epoch"),
         (Participation.poisson(9, 0.5, capacity=3, examples=5), "batches cut to 3 of 5 examples"),
         (Participation.poisson(9, 0.25), "each example in every step with probability 0.25"),
         (Participation.cyclic_poisson(9, period=3, rate=0.5), "with probability 0.5 in every 3th step"),
         (Participation.single(5, unit="user", members=4), "each user of at most 4 examples in at most one step"),
     ]
     for who, text in words:
-        assert text in who.in_words()
+        assert text in who.summary()
+
+
+def test_old_names_warn():
+    who = Participation.single(5)
+    with pytest.warns(FutureWarning, match=r"use summary\(\)"):
+        assert who.in_words() == who.summary()
+    with pytest.warns(FutureWarning, match=r"use satisfies\(\)"):
+        assert who.keeps(who)
+
+
+def test_a_door_is_not_replaced():
+    with pytest.raises(TypeError, match="door must be a name that Participation does not have, got 'poisson'"):
+
+        class Other(Single, door="poisson"):
+            pass
+
+    with pytest.raises(TypeError, match="got 'summary'"):
+
+        class Another(Single, door="summary"):
+            pass
+
+    assert Participation.poisson is Poisson

@@ -31,7 +31,6 @@ from corrnoise.theory.amplification.orders import (
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import record
 from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import gaussian_deltas
 
 _COARSE_NODES = {"sums": 150, "states": 48}  #: nodes of chains, to choose one
@@ -127,19 +126,19 @@ class BinsCurve(Curve):
         return best
 
 
-def bins_curve(strategy: Any, participation: Participation, column_error: float = 0.0) -> BinsCurve:
+def bins_curve(strategy: Any, steps: int, bins: int, column_error: float = 0.0) -> BinsCurve:
     """The accountant of balls in bins.
 
     Parameters
     ----------
     strategy : object
         A mechanism: whatever has ``strategy(n)``, ``column_norms(n)`` and ``strategy_error(n)``.
-    participation : Participation
-        Of the kind ``"balls in bins"``.
+    steps, bins : int
+        The length of the run and of an epoch.
     column_error : float, default 0.0
         Bound of the 2-norm of each column of the difference between the strategy that runs and that of ``strategy``.
     """
-    found = gram(strategy, participation.length, participation.period, column_error)
+    found = gram(strategy, steps, bins, column_error)
     return BinsCurve(found.lower, found.upper, found.attained)
 
 
@@ -210,7 +209,7 @@ def redrawn_law(variance: float, steps: int, bins: int, count: int, *, upper: bo
     return found
 
 
-def redrawn_bins_curve(strategy: Any, participation: Participation, column_error: float = 0.0) -> RedrawnBinsCurve:
+def redrawn_bins_curve(strategy: Any, steps: int, bins: int, column_error: float = 0.0) -> RedrawnBinsCurve:
     """The accountant of bins that are sampled again in each epoch; ``ValueError`` for correlated noise.
 
     Parameters
@@ -219,17 +218,17 @@ def redrawn_bins_curve(strategy: Any, participation: Participation, column_error
         As for ``bins_curve``.
     column_error : float, default 0.0
         As for ``bins_curve``.
-    participation : Participation
-        Of the kind ``"redrawn bins"``.
+    steps, bins : int
+        As for ``bins_curve``.
     """
-    bands = strategy.bands(participation.length)
+    bands = strategy.bands(steps)
     if bands > 1:
         raise ValueError(
             f"strategy must have one band for redrawn bins, got {bands}: with correlated noise the epochs of an "
             "example are no independent factors; take balls_in_bins, whose bins are drawn once"
         )
-    norms = np.asarray(strategy.column_norms(participation.length), dtype=float)
+    norms = np.asarray(strategy.column_norms(steps), dtype=float)
     least = max(float(norms.min()) - column_error, 0.0) ** 2 * (1 - 8 * UNIT_ROUNDOFF)
     largest = (float(norms.max()) + column_error) ** 2 * (1 + 8 * UNIT_ROUNDOFF)
     equal = bool(norms.min() == norms.max())
-    return RedrawnBinsCurve(least, largest, participation.length, participation.period, equal)
+    return RedrawnBinsCurve(least, largest, steps, bins, equal)

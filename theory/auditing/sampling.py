@@ -24,15 +24,16 @@ from scipy.special import bdtr, bdtrc, logsumexp
 from scipy.stats import binom
 
 from corrnoise.theory.auditing.evidence import Evidence, evidence
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import BallsInBins, CyclicPoisson, Participation, Poisson, RedrawnBins
 
 Taken = NDArray[np.bool_]
 Steps = NDArray[np.intp]
+TestedSampler = Poisson | CyclicPoisson | BallsInBins | RedrawnBins
 
 _BET_EXPONENTS = np.array([-16.0, -4.0, -1.0, -0.25, 0.05, 0.15, 0.3, 0.45])
 
 
-def batches(who: Participation, taken: Taken, steps: Steps) -> dict[str, Evidence]:
+def batches(who: TestedSampler, taken: Taken, steps: Steps) -> dict[str, Evidence]:
     """Evidence of each test by its name.
 
     Parameters
@@ -45,7 +46,7 @@ def batches(who: Participation, taken: Taken, steps: Steps) -> dict[str, Evidenc
         Their numbers, increasing.
     """
     found = {"batches, steps of an example": _structure(who, taken, steps), "batches, sizes": _sizes(who, taken, steps)}
-    if who.rate is None:
+    if isinstance(who, BallsInBins | RedrawnBins):
         again = _bins_again(who, taken, steps)
     else:
         turns = _turns(who, steps, taken.shape[2])
@@ -62,13 +63,13 @@ def batches(who: Participation, taken: Taken, steps: Steps) -> dict[str, Evidenc
 
 def _turns(who: Participation, steps: Steps, examples: int) -> Taken:
     """Whether an example can be drawn in a step, shape (steps, examples)."""
-    return np.equal.outer(steps % who.period, np.arange(examples) % who.period)
+    return np.equal.outer(steps % who.worst.period, np.arange(examples) % who.worst.period)
 
 
-def _structure(who: Participation, taken: Taken, steps: Steps) -> Evidence:
+def _structure(who: TestedSampler, taken: Taken, steps: Steps) -> Evidence:
     """Whether each example has steps that its kind allows; others have probability 0."""
     examples = taken.shape[2]
-    if who.rate is not None:
+    if isinstance(who, Poisson | CyclicPoisson):
         return _certain(taken & ~_turns(who, steps, examples), steps)
     epochs = steps // who.period
     for epoch in np.unique(epochs):
@@ -76,7 +77,7 @@ def _structure(who: Participation, taken: Taken, steps: Steps) -> Evidence:
         whole = np.count_nonzero(epochs == epoch) == who.period
         if (wrong := (counts > 1) | (whole & (counts < 1))).any():
             return evidence(float(wrong.sum()), 0.0, f"epoch {int(epoch) + 1}")
-    if who.kind == "redrawn bins":
+    if isinstance(who, RedrawnBins):
         return evidence(0.0, 1.0)
     bins = np.zeros((len(taken), who.period, examples), dtype=bool)
     for step in range(steps.size):  # the bins that an example was seen in
@@ -90,18 +91,18 @@ def _certain(wrong: Taken, steps: Steps) -> Evidence:
     return evidence(float(wrong.sum()), 0.0, f"step {int(steps[np.nonzero(wrong)[1][0]]) + 1}")
 
 
-def _sizes(who: Participation, taken: Taken, steps: Steps) -> Evidence:
+def _sizes(who: TestedSampler, taken: Taken, steps: Steps) -> Evidence:
     """The sizes of batches; in an epoch of bins, each given the earlier ones."""
     sizes = taken.sum(axis=2)
     runs, _, examples = taken.shape
-    if who.rate is not None:
+    if isinstance(who, Poisson | CyclicPoisson):
         trials = np.tile(_turns(who, steps, examples).sum(axis=1), runs)
         return dispersion(sizes.ravel(), trials, np.full(trials.size, who.rate))
     seen: list[tuple[int, int, float]] = []
     for run in range(runs):
         left, place = examples, 0
         for step, size in zip(steps.tolist(), sizes[run].tolist(), strict=True):
-            if step >= who.period and who.kind == "balls in bins":
+            if step >= who.period and isinstance(who, BallsInBins):
                 break
             if step % who.period == 0:
                 left, place = examples, 0
@@ -112,13 +113,13 @@ def _sizes(who: Participation, taken: Taken, steps: Steps) -> Evidence:
     return dispersion(*(np.array(column) for column in zip(*seen, strict=True))) if seen else evidence(1.0, 1.0)
 
 
-def _bins_again(who: Participation, taken: Taken, steps: Steps) -> Evidence:
+def _bins_again(who: BallsInBins | RedrawnBins, taken: Taken, steps: Steps) -> Evidence:
     """How often the bins of an example agree: in two runs, and in epochs that follow each other if they are redrawn."""
     whole = [epoch for epoch in np.unique(steps // who.period) if (steps // who.period == epoch).sum() == who.period]
     if not whole or who.period == 1:
         return evidence(0.0, 1.0)
     bins = np.array([taken[:, steps // who.period == epoch].argmax(axis=1) for epoch in whole])
-    fixed = who.kind == "balls in bins"
+    fixed = isinstance(who, BallsInBins)
     across = bins[:1] if fixed else bins
     found = _two_sided(int((across[:, 1:] == across[:, :-1]).sum()), across[:, 1:].size, 1 / who.period)
     if fixed or len(whole) < 2:

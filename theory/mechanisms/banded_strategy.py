@@ -21,7 +21,7 @@ from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import record
 from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF, Dtype
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import Order
 
 
 @record
@@ -68,7 +68,7 @@ class BandedStrategyNoise(ToeplitzNoise):
     def forms(self) -> tuple[Form, ...]:
         return ("substitution",)
 
-    def covered(self, participation: Participation, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
+    def covered(self, participation: Order, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
         if form != "substitution":
             return super().covered(participation, form, dtype)
         return BandedNoise(self.diagonals(participation.length)).covered(participation, form, dtype)

@@ -32,7 +32,7 @@ from corrnoise.theory.numerics.records import Record
 from corrnoise.theory.numerics.rounding import DTYPES, UNIT_ROUNDOFF, Dtype
 from corrnoise.theory.objectives.base import LARGEST_MATRIX, Objective
 from corrnoise.theory.objectives.workloads import PrefixSums, Workload
-from corrnoise.theory.participation import ANY_LENGTH, Participation
+from corrnoise.theory.participation import ANY_LENGTH, Order, Participation, Reshuffled
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 
 
@@ -176,11 +176,11 @@ class Mechanism(Record, ABC):
         """
         who = self.of_this_run(participation).worst
         n = who.length
-        orthogonal = who.once or (who.kind != "reshuffled" and self.bands(n) <= who.period)
+        orthogonal = who.once or (not isinstance(who, Reshuffled) and self.bands(n) <= who.period)
         if orthogonal or n > LARGEST_MATRIX:
             error = self.strategy_error(n) + n * UNIT_ROUNDOFF
             return column_sensitivity(self.column_norms(n), who, orthogonal=orthogonal, error=error)
-        if who.kind == "reshuffled":
+        if isinstance(who, Reshuffled):
             return reshuffled_sensitivity(self.strategy(n), who, error=self.strategy_error(n))
         return strategy_sensitivity(self.strategy(n), who, error=self.strategy_error(n))
 
@@ -281,7 +281,7 @@ class Mechanism(Record, ABC):
         """
         return tuple(self.FORMS)
 
-    def covered(self, participation: Participation, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
+    def covered(self, participation: Order, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
         """The mechanism whose numbers are stored in a program, and its sensitivity with rounding errors.
 
         ``participation`` is a worst case.
@@ -421,7 +421,7 @@ class Mechanism(Record, ABC):
         -------
         array of float
         """
-        n = self.length(checks.instance("workload", workload, Workload).steps)  # type: ignore[type-abstract]
+        n = self.length(checks.instance("workload", workload, Workload).steps)
         return np.asarray(np.square(workload.apply(self.noising_matrix(n))).sum(axis=1))
 
     def mean_error(self, participation: Participation, workload: Workload | None = None) -> float:
@@ -474,6 +474,6 @@ def _workload(workload: Workload | None, participation: Participation) -> Worklo
     n = checks.instance("participation", participation, Participation).length
     if workload is None:
         return PrefixSums(n)
-    if checks.instance("workload", workload, Workload).steps != n:  # type: ignore[type-abstract]
+    if checks.instance("workload", workload, Workload).steps != n:
         raise ValueError(f"workload must have steps={n} as the participation has, got steps={workload.steps}")
     return workload

@@ -49,7 +49,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.rounding import rounded_up
 from corrnoise.theory.objectives.toeplitz_errors import AGGREGATES, Aggregate
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import Participation, Reshuffled
 
 Numbers = NDArray[Any]  # floats, complex numbers or objects, as above
 
@@ -156,8 +156,8 @@ def squared_sensitivity(gaps: Numbers, omega: Numbers, participation: Participat
     The gaps g = 1 − θ and ω, of shape (…, d), are not checked here.
     """
     n = participation.length
-    b = participation.period
-    k = participation.count
+    b = participation.worst.period
+    k = participation.worst.count
     pairs = _pair_gaps(gaps)
     if k == 1:
         return np.asarray(1 + (geometric_sum(pairs, n - 1) * _pairs(omega)).sum(axis=(-2, -1)))
@@ -216,7 +216,7 @@ def _rounded_up(strategy: Callable[[], tuple[Numbers, Numbers]], participation: 
     from flint import arb, ctx
 
     who = checks.instance("participation", participation, Participation).worst
-    if who.kind == "reshuffled" and not who.once:
+    if isinstance(who, Reshuffled) and not who.once:
         raise ValueError(f"participation must not be reshuffled for the closed form, got {participation!r}")
     with ctx.workprec(_BALL_BITS):
         gaps, omega = strategy()

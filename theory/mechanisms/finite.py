@@ -16,7 +16,7 @@ from corrnoise.theory.numerics import checks, power_series
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import record
 from corrnoise.theory.numerics.rounding import DTYPES, UNIT_ROUNDOFF, Dtype, as_stored
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import Order, Participation
 
 
 def leading(name: str, values: ArrayLike) -> Array:
@@ -82,7 +82,7 @@ class FiniteNoise(ToeplitzNoise):
     def forms(self) -> tuple[Form, ...]:
         return ("delay line",)
 
-    def covered(self, participation: Participation, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
+    def covered(self, participation: Order, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
         if form != "delay line":
             return super().covered(participation, form, dtype)
         stored = FiniteNoise(as_stored(self.values, dtype))

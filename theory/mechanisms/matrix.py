@@ -23,7 +23,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import record
 from corrnoise.theory.numerics.rounding import Dtype
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import Order
 
 
 class SubstitutedNoise(Mechanism):
@@ -31,7 +31,7 @@ class SubstitutedNoise(Mechanism):
 
     FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"substitution": ("float64",)}
 
-    def covered(self, participation: Participation, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
+    def covered(self, participation: Order, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
         exact = self.bracket(participation).upper
         return self, substitution_sensitivity(exact, self.column_norms(), self.bands(), participation)
 

@@ -24,7 +24,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import record
 from corrnoise.theory.numerics.rounding import DTYPES, Dtype, as_stored
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import Order
 
 _BALL_BITS = 512  # enough for products of thousands of factors
 
@@ -52,7 +52,7 @@ class PoleNoise(ProductNoise):
         a, q = checks.vector("zeros", zeros, "[0, 2]"), checks.vector("poles", poles, "(0, 2)")
         super().__init__(np.concatenate([a, q]), np.concatenate([np.ones(a.size), -np.ones(q.size)]))
 
-    def covered(self, participation: Participation, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
+    def covered(self, participation: Order, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
         if form != "buffers":
             return super().covered(participation, form, dtype)
         stored = self.buffers().stored_as(dtype)

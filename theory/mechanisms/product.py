@@ -28,7 +28,7 @@ from corrnoise.theory.numerics.quadrature import averages, circle_mean, modulus
 from corrnoise.theory.numerics.records import record
 from corrnoise.theory.numerics.rounding import DTYPES, UNIT_ROUNDOFF, Dtype, as_stored
 from corrnoise.theory.objectives.base import Objective
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import Order
 
 _SMALLEST_GAP = 1e-300  # smaller ones are too close to 0 for products with others
 
@@ -125,7 +125,7 @@ class ProductNoise(ToeplitzNoise):
     def forms(self) -> tuple[Form, ...]:
         return ("cascade",) if self.rational else ()
 
-    def covered(self, participation: Participation, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
+    def covered(self, participation: Order, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
         if form != "cascade":
             return super().covered(participation, form, dtype)
         zeros, poles = (as_stored(gaps, dtype) for gaps in self.sections())

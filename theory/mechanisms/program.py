@@ -28,7 +28,7 @@ import numpy as np
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.numerics.rounding import UNITS, Dtype, as_stored
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import Participation, Sampled, Single
 from corrnoise.theory.privacy import Budget
 
 if TYPE_CHECKING:
@@ -139,8 +139,8 @@ class Program(Record):
             the run and its budget.
         """
         multiplier = budget.multiplier(self.sensitivity * self.participation.members)
-        if self.participation.sampled:
-            multiplier = min(multiplier, self._amplified(budget))
+        if isinstance(self.participation, Sampled):
+            multiplier = min(multiplier, self._amplified(budget, self.participation))
         low, high = _FLOAT32_RANGE
         if not low <= multiplier * budget.clip_norm <= high:
             raise ValueError(
@@ -149,7 +149,7 @@ class Program(Record):
             )
         return multiplier
 
-    def _amplified(self, budget: Budget) -> float:
+    def _amplified(self, budget: Budget, who: Sampled) -> float:
         if budget.adjacency != "zero-out":
             raise ValueError(
                 f"budget must have zero-out adjacency for sampled batches, got {budget.adjacency!r}: the theorem "
@@ -160,7 +160,6 @@ class Program(Record):
                 f"budget must be given by epsilon and delta for sampled batches, got rho={budget.rho!r}: amplified "
                 "curves are no zCDP; use participation.worst, or give epsilon and delta"
             )
-        who = self.participation
         if who.overflow >= budget.delta:
             raise ValueError(
                 f"capacity must be larger, got {who.capacity}: other examples fill a batch with probability up to "
@@ -185,20 +184,18 @@ class Program(Record):
             If no accountant covers the run.
         """
         who = self.participation
-        once = Participation.single(who.length)
+        once = Single(who.length)
         _, covered = self.mechanism.covered(once, self.form, self.dtype)
         norm = self.mechanism.bracket(once)
         error = (covered - norm.lower) + (norm.upper - norm.lower) + 4 * UNITS[self.dtype] * norm.upper
         bands = self.mechanism.bands(who.length)
         stays = self.form in ("substitution", "strategy column") or (bands == 1 and self.form != "transform")
-        if who.rate is not None and bands < who.length and not stays:
+        if isinstance(who, Sampled) and not who.any_bands and bands < who.length and not stays:
             raise ValueError(
                 "form must be 'substitution' or 'strategy column' for sampled batches and a strategy of few bands, "
                 f"got {self.form!r}, whose rounding errors leave the bands"
             )
-        from corrnoise.theory.amplification.accountant import curve_of
-
-        return curve_of(self.mechanism, who, error * (1 + 1e-12))
+        return who.covering(self.mechanism, error * (1 + 1e-12))
 
     def scale(self, budget: Budget) -> float:
         """Standard deviation of the independent noise.

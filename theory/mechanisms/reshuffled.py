@@ -32,12 +32,12 @@ from corrnoise.theory.mechanisms.sensitivity import (
     toeplitz_sensitivity,
 )
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.participation import Indices, Participation
+from corrnoise.theory.participation import Indices, Order, Reshuffled
 
 _RELATIVE_ROUNDING = 1e-9  #: relative, of sums of products, with room to spare
 
 
-def reshuffled_sensitivity(strategy: Array, participation: Participation, *, error: float = 0.0) -> Sensitivity:
+def reshuffled_sensitivity(strategy: Array, participation: Order, *, error: float = 0.0) -> Sensitivity:
     """The sensitivity of any strategy, shape (n, n), for reshuffled orders.
 
     Returns a bracket; O(n³).  It is closed where the patterns are few enough to be listed, for non-negative X.  The
@@ -56,7 +56,7 @@ def reshuffled_sensitivity(strategy: Array, participation: Participation, *, err
     return bracket_of(math.sqrt(value), math.sqrt(bound), participation.count * error + _RELATIVE_ROUNDING)
 
 
-def _block_maxima(gram: Array, participation: Participation) -> float:
+def _block_maxima(gram: Array, participation: Order) -> float:
     """Σ_{e, f} max |X_ts| over the k epochs with the largest sum, or a bound of it."""
     starts = np.arange(0, participation.length, participation.period)
     highest = np.maximum.reduceat(np.maximum.reduceat(np.abs(gram), starts, axis=0), starts, axis=1)
@@ -66,7 +66,7 @@ def _block_maxima(gram: Array, participation: Participation) -> float:
     return math.fsum(np.sort(rows)[-participation.count :])
 
 
-def _close(participation: Participation) -> list[Indices]:
+def _close(participation: Order) -> list[Indices]:
     """Patterns with close participations: last in one epoch and first in the next, in turns."""
     blocks = participation.blocks()[: participation.count]
     return [
@@ -75,9 +75,9 @@ def _close(participation: Participation) -> list[Indices]:
     ]
 
 
-def any_toeplitz_sensitivity(coefficients: Array, participation: Participation, *, error: float = 0.0) -> Sensitivity:
+def any_toeplitz_sensitivity(coefficients: Array, participation: Order, *, error: float = 0.0) -> Sensitivity:
     """``toeplitz_sensitivity``, and in O(n log n) the same for reshuffled orders."""
-    if participation.kind != "reshuffled" or participation.once:
+    if not isinstance(participation, Reshuffled) or participation.once:
         return toeplitz_sensitivity(coefficients, participation, error=error)
     length = fft.next_fast_len(2 * coefficients.size, real=True)
     lags = np.zeros((participation.count + 1) * participation.period)
@@ -95,7 +95,7 @@ def any_toeplitz_sensitivity(coefficients: Array, participation: Participation, 
     return attained_by(value, math.sqrt(total), k * spread + _RELATIVE_ROUNDING)
 
 
-def _mean_of_pairs(lags: Array, participation: Participation, apart: int) -> float:
+def _mean_of_pairs(lags: Array, participation: Order, apart: int) -> float:
     """A bound of the mean of r(t_{e+k} − t_e) over e, for r that does not increase; k = ``apart``."""
     b = participation.period
     first = (apart - 1) * b + 1

@@ -64,7 +64,7 @@ from corrnoise.theory.numerics.rounding import (
     growth,
     rounded_up,
 )
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import Order
 
 _BALL_BITS = 512  # of sums of exponentials whose decays differ
 _CASCADE_BITS = 2048  # of products of sections, whose decays may all but coincide
@@ -75,7 +75,7 @@ _NORM_FACTOR = 1 + arb(2) ** -30  # more than the relative error of any norm bel
 # -- recurrences -------------------------------------------------------------------------------------------------------
 
 
-def recurrence_sensitivity(strategy_coef: Array, dtype: Dtype, participation: Participation) -> float:
+def recurrence_sensitivity(strategy_coef: Array, dtype: Dtype, participation: Order) -> float:
     """Upper bound of the sensitivity of a run that inverts a Toeplitz strategy step by step, stored as ``dtype``."""
     stored = as_stored(strategy_coef, dtype)
     largest = float(np.abs(stored).max())
@@ -90,7 +90,7 @@ def recurrence_sensitivity(strategy_coef: Array, dtype: Dtype, participation: Pa
         return finite_or_inf((exact + participation.count * column * (factor - 1)) * at_the_ends())
 
 
-def buffer_sensitivity(buf_decay: Array, output_scale: Array, participation: Participation, dtype: Dtype) -> float:
+def buffer_sensitivity(buf_decay: Array, output_scale: Array, participation: Order, dtype: Dtype) -> float:
     """Upper bound of the sensitivity of a run that inverts a buffered linear Toeplitz strategy step by step.
 
     θ and ω have the shape (P,), and the program stores them as ``dtype``.  For runs of any length the bound is ``inf``
@@ -116,7 +116,7 @@ def buffer_sensitivity(buf_decay: Array, output_scale: Array, participation: Par
         return finite_or_inf((exact + who.count * error) * at_the_ends())
 
 
-def _sum_of_exponentials_sensitivity(decay: Array, scale: Array, participation: Participation) -> float:
+def _sum_of_exponentials_sensitivity(decay: Array, scale: Array, participation: Order) -> float:
     """Upper bound of the sensitivity of the strategy 1, Σ_i ω_i, Σ_i ω_i θ_i, … in exact arithmetic."""
     if not np.isfinite(scale).all() or (np.abs(decay) > 1).any():
         return math.inf
@@ -135,7 +135,7 @@ def _sum_of_exponentials_sensitivity(decay: Array, scale: Array, participation: 
 
 
 def section_sensitivity(
-    zeros: Array, poles: Array, exact: float, participation: Participation, dtype: Dtype = "float64"
+    zeros: Array, poles: Array, exact: float, participation: Order, dtype: Dtype = "float64"
 ) -> float:
     """Upper bound of the sensitivity of a run whose noise is a cascade of sections.
 
@@ -202,7 +202,7 @@ def convolution_sensitivity(
     stored: Array,
     once: float,
     exact: float,
-    participation: Participation,
+    participation: Order,
     dtype: Dtype,
     *,
     by: Literal["sums", "transforms"] = "sums",
@@ -232,7 +232,7 @@ def convolution_sensitivity(
 # -- triangular strategies, scales, trees ------------------------------------------------------------------------------
 
 
-def substitution_sensitivity(exact: float, column_norms: Array, bands: int, participation: Participation) -> float:
+def substitution_sensitivity(exact: float, column_norms: Array, bands: int, participation: Order) -> float:
     """Upper bound of the sensitivity of a run that inverts a triangular strategy step by step in float64.
 
     As for ``tree_sensitivity``; the program takes the entries of the ``bands`` as they are.
@@ -245,7 +245,7 @@ def substitution_sensitivity(exact: float, column_norms: Array, bands: int, part
 
 def scaled_sensitivity(
     exact: float,
-    participation: Participation,
+    participation: Order,
     *,
     program: float,
     plain: float,
@@ -280,7 +280,7 @@ def scaled_sensitivity(
         return finite_or_inf(arb(exact) * at_the_ends() / left * growth(products, dtype)) if left > 0 else math.inf
 
 
-def tree_sensitivity(exact: float, column_norms: Array, participation: Participation) -> float:
+def tree_sensitivity(exact: float, column_norms: Array, participation: Order) -> float:
     """Upper bound of the sensitivity of a run that makes the noise of a binary tree in float64.
 
     ``exact`` bounds the sensitivity in exact arithmetic; ``column_norms`` belong to the strategy, shape (n,).

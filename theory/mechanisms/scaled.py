@@ -26,7 +26,7 @@ from corrnoise.theory.numerics.records import record
 from corrnoise.theory.numerics.rounding import DTYPES, UNIT_ROUNDOFF, Dtype, as_stored
 from corrnoise.theory.objectives.base import Objective
 from corrnoise.theory.objectives.workloads import Workload
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import FixedEpochs, Order, Participation
 
 _SCALE_INTERVAL = "[1e-100, 1e100]"
 
@@ -112,7 +112,7 @@ class ScaledNoise(Mechanism):
         norms = checked_noise(noise).column_norms(n)
         if weights is None:
             return cls(noise, norms)
-        epoch = np.arange(n) // participation.period
+        epoch = np.arange(n) // participation.worst.period
         shares = checks.shaped("weights", weights, (int(epoch[-1]) + 1,), "(0, 1]")
         if abs(float(shares.sum()) - 1) > 1e-9:
             raise ValueError(f"weights must have the sum 1, got {float(shares.sum())!r}")
@@ -170,7 +170,7 @@ class ScaledNoise(Mechanism):
 
     def errors(self, workload: Workload) -> Array:
         """Variances of unit noise under a workload; without a matrix for Toeplitz workloads of scaled draws."""
-        first = checks.instance("workload", workload, Workload).column()  # type: ignore[type-abstract]
+        first = checks.instance("workload", workload, Workload).column()
         if first is None or self.draw_scales is None or self.step_scales is not None:
             return super().errors(workload)
         column = workload.apply(self.noise.coefficients(self.length(workload.steps)))
@@ -186,7 +186,7 @@ class ScaledNoise(Mechanism):
     def bracket(self, participation: Participation) -> Sensitivity:
         """The base's bracket; fixed epochs take O(n k) without ``draw_scales``."""
         who = self.of_this_run(participation).worst
-        if who.kind != "fixed epochs" or who.once or self.draw_scales is not None:
+        if not isinstance(who, FixedEpochs) or who.once or self.draw_scales is not None:
             return super().bracket(who)
         series, error = self.noise.inverse_with_error(self.steps)
         if not np.isfinite(series).all() or self.steps * who.count > MOST_PRODUCTS:
@@ -196,7 +196,7 @@ class ScaledNoise(Mechanism):
     def forms(self) -> tuple[Form, ...]:
         return self.noise.forms()
 
-    def covered(self, participation: Participation, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
+    def covered(self, participation: Order, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
         if form == "substitution" and isinstance(self.noise, BandedStrategyNoise):
             return self._banded().covered(participation, form, dtype)
         once = Participation.single(self.steps)

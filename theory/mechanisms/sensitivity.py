@@ -25,8 +25,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
-from corrnoise.theory.participation import Indices, Participation
-from corrnoise.theory.patterns import number_of_patterns, patterns
+from corrnoise.theory.participation import FixedEpochs, Indices, MinSep, Order, Reshuffled
 
 _NORM_ROUNDING = 40 * UNIT_ROUNDOFF  # of a Euclidean norm with pairwise summation
 _MOST_PATTERNS = 20_000  # that are looked at one by one
@@ -97,7 +96,7 @@ def window_sums(coefficients: Array, min_sep: int, count: int) -> Array:
         doubled, width = following, 2 * width
 
 
-def toeplitz_sensitivity(coefficients: ArrayLike, participation: Participation, *, error: float = 0.0) -> Sensitivity:
+def toeplitz_sensitivity(coefficients: ArrayLike, participation: Order, *, error: float = 0.0) -> Sensitivity:
     """The sensitivity of the lower-triangular Toeplitz strategy with the given first column.
 
     Returns a bracket between the sensitivity on π* = {0, b, …, (k − 1) b} with equal, or alternating, gradients,
@@ -126,14 +125,14 @@ def toeplitz_sensitivity(coefficients: ArrayLike, participation: Participation, 
     alternated = c * (-1.0) ** np.arange(n)
     value = max(norm(window_sums(signed, b, k)) for signed in (c, alternated))
     found = bracket_of(value, norm(window_sums(majorant, b, k)), rounding)
-    if found.exact or participation.kind == "min-sep" or n * k > MOST_PRODUCTS:
+    if found.exact or isinstance(participation, MinSep) or n * k > MOST_PRODUCTS:
         return found
     closer = fixed_epochs_sensitivity(c, participation, error=error)
     return closer if closer.exact or closer.upper < found.upper else found
 
 
 def fixed_epochs_sensitivity(
-    coefficients: Array, participation: Participation, *, error: float = 0.0, step_scales: Array | None = None
+    coefficients: Array, participation: Order, *, error: float = 0.0, step_scales: Array | None = None
 ) -> Sensitivity:
     """The sensitivity of T(c) diag(1/d) for fixed epochs, from the blocks of its Gram matrix, in O(n k).
 
@@ -155,7 +154,7 @@ def toeplitz_pattern_norm(coefficients: Array, pattern: Indices) -> float:
     return norm(total)
 
 
-def _class_ends(coefficients: Array, participation: Participation, step_scales: Array | None) -> tuple[float, float]:
+def _class_ends(coefficients: Array, participation: Order, step_scales: Array | None) -> tuple[float, float]:
     """Ends of a bracket from the blocks of fixed epochs, X_ij = Σ_{s<n−j} c_s c_{s+j−i}/(d_i d_j) for i <= j."""
     n, b, k = participation.length, participation.period, participation.count
     scale = float(np.abs(coefficients).max())
@@ -237,7 +236,7 @@ def _largest_of_three(block: Array) -> float:
 # -- any strategy ------------------------------------------------------------------------------------------------------
 
 
-def strategy_sensitivity(strategy: ArrayLike, participation: Participation, *, error: float = 0.0) -> Sensitivity:
+def strategy_sensitivity(strategy: ArrayLike, participation: Order, *, error: float = 0.0) -> Sensitivity:
     """The sensitivity of any strategy.
 
     Returns a bracket, closed for one participation; in fixed epochs for up to three epochs and for balanced blocks; for
@@ -261,9 +260,7 @@ def strategy_sensitivity(strategy: ArrayLike, participation: Participation, *, e
     )
 
 
-def column_sensitivity(
-    norms: ArrayLike, participation: Participation, *, orthogonal: bool, error: float
-) -> Sensitivity:
+def column_sensitivity(norms: ArrayLike, participation: Order, *, orthogonal: bool, error: float) -> Sensitivity:
     """The sensitivity from the norms of the columns of the strategy.
 
     Returns the square root of the largest Σ_π |C_i|² if columns are orthogonal, which is exact; otherwise this is the
@@ -273,23 +270,13 @@ def column_sensitivity(
     """
     sizes = checks.shaped("norms", norms, (participation.length,), "[0, inf)")
 
-    def largest(values: Array) -> float:
-        from corrnoise.theory import pattern_sums
-
-        if participation.kind == "reshuffled":
-            most = np.maximum.reduceat(values, np.arange(0, values.size, participation.period))
-            return float(np.sort(most)[-participation.count :].sum())
-        if participation.kind == "fixed epochs":
-            return max(float(values[steps].sum()) for steps in participation.residue_classes())
-        return float(values[pattern_sums.best_pattern(values, participation.period, participation.count)].sum())
-
     scale = float(sizes.max()) or 1.0
-    value = scale * math.sqrt(largest((sizes / scale) ** 2))
-    bound = value if orthogonal else scale * largest(sizes / scale)
+    value = scale * math.sqrt(participation.largest_sum((sizes / scale) ** 2))
+    bound = value if orthogonal else scale * participation.largest_sum(sizes / scale)
     return bracket_of(value, bound, error + (participation.count + 8) * UNIT_ROUNDOFF)
 
 
-def gram_sensitivity(gram: Array, participation: Participation, *, terms: int = 0, error: float = 0.0) -> Sensitivity:
+def gram_sensitivity(gram: Array, participation: Order, *, terms: int = 0, error: float = 0.0) -> Sensitivity:
     """The sensitivity of a strategy with the Gram matrix X, shape (n, n), symmetric and positive semidefinite.
 
     ``terms`` says that each entry of X is a computed inner product of two columns with so many terms; ``error`` bounds
@@ -301,16 +288,16 @@ def gram_sensitivity(gram: Array, participation: Participation, *, terms: int = 
     rounding = k * ((terms + 2 * k + 64) * UNIT_ROUNDOFF + 3 * error)
     if participation.once:
         value = bound = float(np.diag(gram).max())
-    elif participation.kind == "fixed epochs":
+    elif isinstance(participation, FixedEpochs):
         value, bound = largest_block(gram, participation.residue_classes())
     else:
         value, bound = _min_sep_bracket(gram, participation)
     return bracket_of(math.sqrt(max(value, 0.0)), math.sqrt(max(bound, 0.0)), rounding)
 
 
-def _not_reshuffled(participation: Participation) -> Participation:
+def _not_reshuffled(participation: Order) -> Order:
     """``participation``; raises ``ValueError`` for reshuffled orders, whose patterns are more than those of min-sep."""
-    if participation.kind == "reshuffled" and not participation.once:
+    if isinstance(participation, Reshuffled) and not participation.once:
         raise ValueError(f"participation must not be reshuffled here, got {participation!r}")
     return participation
 
@@ -324,8 +311,8 @@ def largest_block(gram: Array, patterns: list[Indices]) -> tuple[float, float]:
     return max(low for low, _ in ends), max(high for _, high in ends)
 
 
-def _min_sep_bracket(gram: Array, participation: Participation) -> tuple[float, float]:
-    from corrnoise.theory import pattern_sums
+def _min_sep_bracket(gram: Array, participation: Order) -> tuple[float, float]:
+    from corrnoise.theory.participation import pattern_sums
 
     b, k = participation.period, participation.count
     sizes = np.abs(gram)
@@ -336,15 +323,15 @@ def _min_sep_bracket(gram: Array, participation: Participation) -> tuple[float, 
     return closer_by_patterns(gram, participation, value, bound) if value < bound * (1 - 1e-14) else (value, bound)
 
 
-def closer_by_patterns(gram: Array, participation: Participation, value: float, bound: float) -> tuple[float, float]:
+def closer_by_patterns(gram: Array, participation: Order, value: float, bound: float) -> tuple[float, float]:
     """Both ends of a bracket, closer where the patterns are few enough to be looked at one by one."""
-    if number_of_patterns(participation, _MOST_PATTERNS) <= _MOST_PATTERNS:
-        value, attained = largest_block(gram, list(patterns(participation)))
+    if participation.worst.number_of_patterns(_MOST_PATTERNS) <= _MOST_PATTERNS:
+        value, attained = largest_block(gram, list(participation.worst.patterns()))
         bound = min(bound, attained)
     return value, bound
 
 
-def _decaying_bound(sizes: Array, participation: Participation) -> float:
+def _decaying_bound(sizes: Array, participation: Order) -> float:
     """Σ over π* of the majorant M of |X| that falls with the later step and with the separation from b on.
 
     Steps p <= q of any pattern have |X_{i_p, i_q}| <= M(q b, (q − p) b), as i_p >= p b and i_q − i_p >= (q − p) b.

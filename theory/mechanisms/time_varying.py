@@ -46,7 +46,7 @@ from corrnoise.theory.numerics.rounding import (
 )
 from corrnoise.theory.objectives.base import LARGEST_MATRIX, Objective
 from corrnoise.theory.objectives.workloads import Workload
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import FixedEpochs, Order, Participation, Reshuffled
 from corrnoise.theory.recursion import Recursion
 
 _WEIGHT_INTERVAL = "[0, 1e30]"
@@ -141,7 +141,7 @@ class TimeVaryingBuffers(Mechanism):
         who = self.of_this_run(participation).worst
         return _bracket(self.decays, self.outputs, self.inputs, 1 / self.scales, who)
 
-    def covered(self, participation: Participation, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
+    def covered(self, participation: Order, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
         if form != "time-varying buffers":
             return super().covered(participation, form, dtype)
         participation = self.of_this_run(participation).worst
@@ -193,7 +193,7 @@ def _gains(decays: Array, outputs: Array, inputs: Array) -> tuple[Array, Array]:
     return bases, slopes
 
 
-def _bracket(decays: Array, outputs: Array, inputs: Array, columns: Array, who: Participation) -> Sensitivity:
+def _bracket(decays: Array, outputs: Array, inputs: Array, columns: Array, who: Order) -> Sensitivity:
     """The sensitivity of non-negative buffers, by their gains (``time_varying_gains``), for a worst case."""
     n, d = outputs.shape
     rounding = (4 * n + 8 * d + 64) * UNIT_ROUNDOFF  # half of the rounding of the square, and of 1/scales
@@ -205,19 +205,19 @@ def _bracket(decays: Array, outputs: Array, inputs: Array, columns: Array, who: 
         fed = (decays, inputs, columns, bases, slopes)
         time_varying_gains.class_sums(*fed, period, np.empty((n, d)), classes)
         value = bound = float(classes.max())
-        if who.kind != "fixed epochs" and not who.once:
+        if not isinstance(who, FixedEpochs) and not who.once:
             if not who.saturated:  # classes hold more steps than the pattern may
                 value = max(
                     time_varying_gains.pattern_sum(*fed, r + who.largest) for r in (0, n - 1 - int(who.largest[-1]))
                 )
-            if who.kind == "reshuffled":
+            if isinstance(who, Reshuffled):
                 bound = time_varying_gains.reshuffled_bound(*fed, period, who.count)
             else:
                 bound = time_varying_gains.min_sep_bound(*fed, period, who.count, who.saturated)
     found = bracket_of(math.sqrt(value), math.sqrt(bound), rounding)
     if found.exact or n > LARGEST_MATRIX:
         return found
-    closest = reshuffled_sensitivity if who.kind == "reshuffled" else strategy_sensitivity
+    closest = reshuffled_sensitivity if isinstance(who, Reshuffled) else strategy_sensitivity
     dense = closest(_strategy(decays, outputs, inputs, columns), who, error=(2 * n + d + 4) * UNIT_ROUNDOFF)
     return dense if dense.upper < found.upper else found
 

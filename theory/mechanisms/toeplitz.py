@@ -31,7 +31,7 @@ from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.rounding import DTYPES, UNIT_ROUNDOFF, Dtype, as_stored
 from corrnoise.theory.objectives.base import Objective
 from corrnoise.theory.objectives.workloads import Workload
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import Order, Participation
 
 RATES = "[1e-300, 2)"  #: of exponential averages
 
@@ -43,7 +43,7 @@ def checked_noise(noise: object) -> ToeplitzNoise:
     return noise
 
 
-def _noising_bound(coefficients: Array, participation: Participation) -> float:
+def _noising_bound(coefficients: Array, participation: Order) -> float:
     """An upper bound of the sensitivity of the noise with these coefficients and zeros after them."""
     series, error = power_series.reciprocal(coefficients, participation.length)
     if not (math.isfinite(error) and np.isfinite(series).all()):
@@ -78,7 +78,7 @@ class ToeplitzNoise(Mechanism, ABC):
     def forms(self) -> tuple[Form, ...]:
         return ()
 
-    def covered(self, participation: Participation, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
+    def covered(self, participation: Order, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
         n = participation.length
         exact = self.bracket(participation).upper
         beta = self.coefficients(n)
@@ -268,7 +268,7 @@ class ToeplitzNoise(Mechanism, ABC):
         """
         from corrnoise.theory.numerics import double_double_series
 
-        if checks.instance("workload", workload, Workload).column() is None:  # type: ignore[type-abstract]
+        if checks.instance("workload", workload, Workload).column() is None:
             return super().errors(workload)
         beta = self.coefficients(workload.steps)
         if workload.precise:

@@ -18,9 +18,10 @@ from corrnoise.theory.participation import Participation
 
 def squared_sensitivity(strategy: Array, participation: Participation) -> tuple[float, Array]:
     """‖v‖² for the pattern 0, b, 2b, …, and its gradient in c; both over all n steps, shape (n,)."""
-    total = window_sums(strategy, participation.period, participation.count)
+    order = participation.worst
+    total = window_sums(strategy, order.period, order.count)
     # The transpose of a shift is a shift in reversed time.
-    return float(total @ total), 2 * window_sums(total[::-1], participation.period, participation.count)[::-1]
+    return float(total @ total), 2 * window_sums(total[::-1], order.period, order.count)[::-1]
 
 
 def squared_sensitivity_bound(strategy: Array, participation: Participation) -> tuple[float, Array]:
@@ -30,7 +31,7 @@ def squared_sensitivity_bound(strategy: Array, participation: Participation) -> 
     docs/finite-runs-proofs.md).  Where c >= 0 and c does not increase from index b on, it equals
     ``squared_sensitivity``.
     """
-    b = strategy.size if participation.once else participation.period
+    b = strategy.size if participation.once else participation.worst.period
     sizes = np.abs(strategy)
     tail = sizes[b:]
     highest = np.maximum.accumulate(tail[::-1])[::-1]

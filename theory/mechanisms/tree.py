@@ -42,7 +42,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import record
 from corrnoise.theory.numerics.rounding import Dtype
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import FixedEpochs, Order, Participation, Reshuffled
 
 Decoder = Literal["binary", "online"]
 
@@ -102,7 +102,7 @@ class BinaryTree(Mechanism):
     def bands(self, n: int | None = None) -> int:
         return 1 << (self.length(n).bit_length() - 1)
 
-    def covered(self, participation: Participation, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
+    def covered(self, participation: Order, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
         exact = self.bracket(participation).upper
         return self, tree_sensitivity(exact, self.column_norms(), participation)
 
@@ -205,10 +205,10 @@ class BinaryTree(Mechanism):
         who = self.of_this_run(participation).worst
         if who.once:
             return super().bracket(who)
-        if who.kind == "fixed epochs":
+        if isinstance(who, FixedEpochs):
             square = self._fixed_epochs(who.period)
             return bracket_of(math.sqrt(square), math.sqrt(square), _RELATIVE_ROUNDING)
-        if who.kind == "reshuffled" and self.decoder == "binary" and who.period > 1:
+        if isinstance(who, Reshuffled) and self.decoder == "binary" and who.period > 1:
             bound = math.sqrt(largest_squared_weights(self.steps, who.period, self.decay, self._released()))
             if who.count * who.period >= self.steps:
                 return bracket_of(bound, bound, _OF_ORDERS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
@@ -38,7 +38,9 @@ class Record:
         -------
         dict
         """
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        declared = set(getattr(type(self), "__dataclass_fields__", ()))
+        init_only = declared - {one.name for one in fields(self)} if declared else ()  # type: ignore[arg-type]
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters if name not in init_only}
 
     def __post_init__(self) -> None:
         """Make arrays read-only; for records that do not check their arguments themselves."""

@@ -26,7 +26,7 @@ from corrnoise.support.progress import progress_line
 from corrnoise.theory.losses import EmpiricalRisk, SmoothLoss
 from corrnoise.theory.mechanisms.tree_orders import power
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import FixedEpochs, Participation
 
 Orders = NDArray[np.int64]
 Step = Callable[[int, Array], Array]  #: w_{t+1} from t and w_t
@@ -52,9 +52,9 @@ class Trajectories(NamedTuple):
 def draw_orders(participation: Participation, repetitions: int, rng: np.random.Generator) -> Orders:
     """The example of each step, shape (steps, repetitions): a permutation an epoch, or one for all fixed epochs."""
     steps = participation.length
-    examples = participation.period
+    examples = participation.worst.period
     epochs = -(-steps // examples)
-    drawn = 1 if participation.worst.kind == "fixed epochs" else epochs
+    drawn = 1 if isinstance(participation.worst, FixedEpochs) else epochs
     found = [rng.permuted(np.tile(np.arange(examples), (repetitions, 1)), axis=1).T for _ in range(drawn)]
     return np.concatenate(found * (epochs // drawn))[:steps]
 

@@ -41,6 +41,7 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import record
 from corrnoise.theory.papers.momentum_aggregation.calibration import published_node_std, reduced_noise
 from corrnoise.theory.papers.momentum_aggregation.published_reduced_noise import published_reduced_noise
+from corrnoise.theory.participation import FixedEpochs, Poisson, Reshuffled
 from corrnoise.theory.privacy import Budget
 
 _PROVED_LOSSES = (MarginLoss, TwoLayerNetwork)  # subclasses not among them; their stated bound is a theorem
@@ -49,7 +50,7 @@ _PROVED_LOSSES = (MarginLoss, TwoLayerNetwork)  # subclasses not among them; the
 def _epochs(plan: MomentumPlan, rng: np.random.Generator) -> tuple[Orders, np.random.Generator]:
     """The orders of a run in epochs of one step an example, and the generator of its noise."""
     who, n = plan.participation.worst, len(plan.risk.examples)
-    if who.kind not in ("fixed epochs", "reshuffled") or who.period != n or not who.saturated:
+    if not isinstance(who, FixedEpochs | Reshuffled) or who.period != n or not who.saturated:
         raise ValueError(
             f"participation must be in epochs of one step an example, period={n}, got {plan.participation!r}"
         )
@@ -294,7 +295,7 @@ class GradientDescent(GradientMethod):
 
     def gradients(self, plan: MomentumPlan, rng: np.random.Generator) -> Step:
         who, risk = plan.participation, plan.risk
-        if who.sampled or who.period != 1 or not who.saturated:
+        if who.sampled or who.worst.period != 1 or not who.worst.saturated:
             raise ValueError(f"participation must be min_sep(steps, 1), all examples in every step, got {who!r}")
         sensitivity, scales = DPSGD().sensitivity_upper_bound(who), np.zeros((1, 1, 1))
         if plan.budgets is not None:
@@ -318,8 +319,8 @@ class PoissonDescent(GradientMethod):
 
     def gradients(self, plan: MomentumPlan, rng: np.random.Generator) -> Step:
         who, risk = plan.participation, plan.risk
-        if who.kind != "poisson" or who.rate is None:
-            raise ValueError(f"participation must be of the kind 'poisson', got {who!r}")
+        if not isinstance(who, Poisson):
+            raise ValueError(f"participation must be Poisson, got {who!r}")
         rate, expected = who.rate, who.rate * len(risk.examples)
         program, scales = DPSGD().program(who), np.zeros((1, 1, 1))
         if plan.budgets is not None:

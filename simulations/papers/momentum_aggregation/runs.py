@@ -203,7 +203,7 @@ def momentum_run(
     >>> paper.momentum_run(risk, budgets, epochs, method=reduced, **run).points.shape
     (33, 2, 1, 3)
     """
-    checks.instance("method", method, MomentumMethod)  # type: ignore[type-abstract]
+    checks.instance("method", method, MomentumMethod)
     if budget is None and method.needs_budget:
         raise TypeError(f"budget must be a Budget for {type(method).__name__}, got None")
     rates = checks.reals("learning_rate", learning_rate, "(0, inf)")

@@ -33,7 +33,7 @@ from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.papers.shuffled_gradients.run import ShuffledGradients
 from corrnoise.theory.papers.shuffled_gradients.schedules import ORDERS, Schedule
 from corrnoise.theory.papers.shuffled_gradients.task import TASK_LINKS, Task
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import FixedEpochs, Participation, Reshuffled
 
 _RELATIVE_ROUNDING = 1e-12  #: relative, of constants of records
 
@@ -220,18 +220,18 @@ def trajectory(
     )
     sigma = checks.real("noise_std", noise_std, "[0, inf)")
     who = ORDERS["reshuffled"](n, schedule.epochs) if participation is None else participation
-    if (who.kind not in ("fixed epochs", "reshuffled")) or (who.length, who.period) != (n * schedule.epochs, n):
+    if not isinstance(who, FixedEpochs | Reshuffled) or (who.length, who.period) != (n * schedule.epochs, n):
         raise ValueError(f"participation must be in {schedule.epochs} epochs of {n} steps, got {who!r}")
     clip = math.inf if clipped_to == math.inf else checks.real("clipped_to", clipped_to, "(0, inf)")
     x = np.zeros(d) if start is None else np.array(checks.shaped("start", start, (d,)))
     generator = np.random.default_rng(rng)
     permutation: NDArray[np.int64] = np.arange(n)
-    if who.kind == "fixed epochs" and who.secret:
+    if isinstance(who, FixedEpochs) and who.secret:
         permutation = generator.permutation(n)
     iterates = np.empty((schedule.epochs + 1, d))
     iterates[0] = x
     for k, count in enumerate(schedule.private.tolist()):
-        if who.kind == "reshuffled":
+        if isinstance(who, Reshuffled):
             permutation = generator.permutation(n)
         _epoch(
             generator,

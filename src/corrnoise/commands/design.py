@@ -267,9 +267,9 @@ def _sampled(arguments: Namespace, order: Participation) -> list[Participation]:
     """The order, or the ways of sampling of the kind that is asked for, with batches of the same mean size."""
     from corrnoise.solvers.families.registry import USUAL_MEMORY
     from corrnoise.solvers.sampled import samplers
+    from corrnoise.theory.participation import Participation
 
-    kind = arguments.sampling.replace("-", " ")
-    if kind == "none":
+    if arguments.sampling == "none":
         return [order]
     if order.steps is None or None in (arguments.examples, arguments.batch_size):
         raise ValueError("--sampling must come with --examples, --batch-size and --epochs")
@@ -277,7 +277,8 @@ def _sampled(arguments: Namespace, order: Participation) -> list[Participation]:
     memory = arguments.memory
     most = USUAL_MEMORY if memory is None else memory
     found = samplers(order.steps, period, arguments.batch_size / arguments.examples, most)
-    found = [one for one in found if one.kind == kind]
+    sampler = getattr(Participation, arguments.sampling.replace("-", "_"))
+    found = [one for one in found if isinstance(one, sampler)]
     if not found:
         raise ValueError(f"--sampling {arguments.sampling} needs an epoch of more steps, or --memory 1 or more")
     return found

@@ -298,7 +298,7 @@ def _with_ratios(rows: list[Row]) -> list[Row]:
 
 
 def _bounds(problem: StronglyConvex, chosen: Mechanism, budget: Budget, show: Progress) -> list[Row]:
-    noise = checks.instance("noise", chosen, ToeplitzNoise)  # type: ignore[type-abstract]
+    noise = checks.instance("noise", chosen, ToeplitzNoise)
     options: dict[str, Any] = {"budget": budget, "criterion": "objective"}
     show("bounds: the best nu")
     noises: dict[str, ToeplitzNoise] = {

@@ -42,7 +42,7 @@ from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.numerics.rounding import DTYPES, Dtype
 from corrnoise.theory.objectives.base import Minimisable, checked_minimisable
 from corrnoise.theory.objectives.workloads import SGD
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import Participation, Poisson
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation, QuadraticProblem
@@ -152,7 +152,7 @@ class Design(Record):
     @property
     def dpsgd(self) -> Optimum | None:
         """DP-SGD with Poisson batches of the same mean size, if the budget is an (ε, δ) that its accountant covers."""
-        return next((one for one in (self.optimum, *self.alternatives) if one.participation.kind == "poisson"), None)
+        return next((one for one in (self.optimum, *self.alternatives) if isinstance(one.participation, Poisson)), None)
 
     @property
     def beaten(self) -> bool:
@@ -237,7 +237,7 @@ class Design(Record):
             return self._at_budget(alternative, alternative.error)
         from corrnoise.solvers.strongly_convex.bound import strongly_convex_certificate
 
-        noise = checks.instance("mechanism", alternative.mechanism, ToeplitzNoise)  # type: ignore[type-abstract]
+        noise = checks.instance("mechanism", alternative.mechanism, ToeplitzNoise)
         if isinstance(self.problem, StronglyConvex):
             return strongly_convex_certificate(self.problem, noise, budget=self.budget, criterion="objective").value
         assert self.problem is not None
@@ -302,7 +302,7 @@ class Design(Record):
         length = "any number of steps" if who.steps is None else f"{who.steps} steps"
         return {
             "Privacy": f"{self.budget.in_words()}, clip norm {self.budget.clip_norm:g}",
-            "Run": f"{length}, {who.in_words()}",
+            "Run": f"{length}, {who.summary()}",
         }
 
     def facts(self, parameters: int | None = None) -> dict[str, str]:
@@ -357,7 +357,7 @@ class Design(Record):
             better = "DP-SGD" if own or self.beaten else "this design"
             low, high = EPSILON_RANGE
             further = f"At this delta {better} has the smaller error both at epsilon = {low:g} and at {high:g}."
-        rate = other.participation.rate
+        rate = other.participation.sampling_rate
         return f"{self.error_of(other):.6g}, with Poisson batches at the rate {rate:.6g}. {further}"
 
     @property

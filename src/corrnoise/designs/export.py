@@ -15,6 +15,7 @@ from corrnoise.support.version import __version__
 from corrnoise.theory.mechanisms.program import HANDED_OVER, Form, Program
 from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.numerics.rounding import DTYPES, Dtype
+from corrnoise.theory.participation.legacy import stable_fields
 from corrnoise.theory.privacy import gaussian_noise_multiplier
 
 CONVENTIONS = {
@@ -89,7 +90,7 @@ def programs_as_json(design: Design) -> str:
     described = {
         "corrnoise": __version__,
         "budget": design.budget,
-        "participation": design.participation,
+        "participation": stable_fields(design.participation),
         "gaussian_noise_multiplier": None
         if design.participation.sampled
         else gaussian_noise_multiplier(design.budget.gaussian_rho),
@@ -132,7 +133,7 @@ def tables(design: Design) -> dict[str, str]:
 def _coefficient_table(design: Design, strategy: dict[Dtype, Program], noising: dict[Dtype, Program]) -> str:
     comments = [
         "first columns of the noising matrix and of the strategy; beta is noising_coef",
-        f"for {design.participation.steps} steps, {design.participation.in_words()}",
+        f"for {design.participation.steps} steps, {design.participation.summary()}",
     ]
     if getattr(design.mechanism, "step_scales", None) is not None:
         comments.append("the noise of step t is to be multiplied by scale t of scales.csv, or no multiplier is valid")

@@ -66,7 +66,7 @@ def light(optimum: Optimum) -> Optimum:
 
 
 def _toeplitz(one: Optimum) -> ToeplitzNoise:
-    return checks.instance("mechanism", one.mechanism, ToeplitzNoise)  # type: ignore[type-abstract]
+    return checks.instance("mechanism", one.mechanism, ToeplitzNoise)
 
 
 def _problem(objective: Minimisable, participation: Participation, with_every_floor: bool) -> Problem:

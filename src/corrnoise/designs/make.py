@@ -21,7 +21,8 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.objectives.base import Minimisable, checked_minimisable
 from corrnoise.theory.objectives.workloads import SGD
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import Participation, Poisson
+from corrnoise.theory.participation.legacy import stable_fields
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import QuadraticProblem, problem_of
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
@@ -132,17 +133,24 @@ def design(
         if len(found) > 1:
             (progress or (lambda _: None))("accountants: the noise that each sampler needs")
             best = choose(((one.error_at(budget), one) for one in found), memory)
-        if all(one.kind != "poisson" for one in tried) and (poisson := _poisson(budget, tried[0])) is not None:
+        if not any(isinstance(one, Poisson) for one in tried) and (poisson := _poisson(budget, tried[0])) is not None:
             found.append(optimise(wanted, poisson, **options))
         others = [each for one in found for each in (one, *one.alternatives) if each is not best]
         optimum = replace(best, alternatives=tuple(replace(one, certificate="", alternatives=()) for one in others))
     return Design(budget, optimum.participation, light(optimum), wanted, tuple(notes), _digest_of(arguments))
 
 
+def _stable(argument: object) -> object:
+    """An argument with its participations as all versions describe them."""
+    if isinstance(argument, list | tuple):
+        return [_stable(one) for one in argument]
+    return stable_fields(argument) if isinstance(argument, Participation) else argument
+
+
 def _digest_of(arguments: tuple[object, ...]) -> str | None:
     """A digest of the arguments of a search; None where an objective of the user cannot be written."""
     with suppress(TypeError):
-        return digest(plain(arguments))[:32]
+        return digest(plain([_stable(one) for one in arguments]))[:32]
     return None
 
 
@@ -181,8 +189,7 @@ def _poisson(budget: Budget, visits: Participation) -> Participation | None:
     covered = budget.epsilon is not None and budget.adjacency == "zero-out" and visits.members == 1
     if not covered or visits.steps is None:
         return None
-    share = visits.count / visits.steps if visits.rate is None else visits.rate / visits.period
-    return Participation.poisson(visits.steps, min(share, 1.0))
+    return Poisson(visits.steps, min(visits.sampling_rate, 1.0))
 
 
 def _check_problem(objective: Minimisable, steps: int | None, family: Families | None) -> None:

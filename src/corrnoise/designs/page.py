@@ -25,6 +25,7 @@ from corrnoise.designs.wording import bytes_in_words
 from corrnoise.figures.publication import Data, PaperFigure, Series, csv_text, svg_text
 from corrnoise.solvers.sampled import DPSGD_POISSON
 from corrnoise.support.version import __version__
+from corrnoise.theory.participation import BallsInBins, RedrawnBins
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 BANDWIDTH = 10e9  #: bytes a second that one core reads and writes in main memory, for times
 SIZES = (10**6, 10**7, 10**9)  #: parameters of models whose costs are shown, if the size is not given
 IN_ORDER = "the best whose batches are not sampled"
-_SLOW = ("balls in bins", "redrawn bins")  # whose accountants take long for one error
+SLOW_SAMPLERS = BallsInBins | RedrawnBins  # whose accountants take long for one error
 _EPSILON_GRID = np.geomspace(0.25, 16, 9)
 
 
@@ -121,7 +122,7 @@ def conditions(design: Design) -> list[str]:
     return [
         f"The gradient of each example is clipped to norm {budget.clip_norm:g} before it is added to the sum of its "
         "step.",
-        f"The data are visited as stated: {design.participation.in_words()}. {by}",
+        f"The data are visited as stated: {design.participation.summary()}. {by}",
         f"The independent noise of a step has the standard deviation {multiplier * budget.clip_norm:.6g} (multiplier "
         f"{multiplier:.6g}), and the noise that is added is made of it as the design says. Rounding errors of the "
         "program are covered.",
@@ -217,7 +218,7 @@ def epsilon_data(design: Design) -> Data:
         shown[IN_ORDER] = min(ordered, key=lambda row: row.error).optimum
     series = []
     for name, one in shown.items():
-        slow = one.participation.kind in _SLOW
+        slow = isinstance(one.participation, SLOW_SAMPLERS)
         grid = np.array([design.budget.epsilon]) if slow else np.union1d(_EPSILON_GRID, [design.budget.epsilon])
         at = [replace(design, budget=replace(design.budget, epsilon=float(value))) for value in grid]
         errors = np.array([each.error_of(one) for each in at])

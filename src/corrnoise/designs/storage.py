@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +40,7 @@ from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.numerics.records import Record
 from corrnoise.theory.objectives.workloads import SGD, MatrixWorkload, MomentumAverage, MomentumSGD, PrefixSums
 from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation.legacy import KIND_CLASSES, legacy_participation
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
@@ -51,12 +52,15 @@ if TYPE_CHECKING:
 #: Records that a file may hold by themselves: settings, which have no derived number, and programs.
 ALONE = (
     *NOISES.values(),
-    *(Program, Budget, Participation),
+    *(Program, Budget, *KIND_CLASSES.values()),
     *(SGD, PrefixSums, MomentumSGD, MomentumAverage, MatrixWorkload),
     *(LinearRegression, MeanEstimation, StronglyConvex, LearningObjective),
 )
 #: All records that a file may hold, by name; the others are parts of a design.
-KINDS: dict[str, type[Any]] = by_name(*ALONE, Design, Optimum, Certificate, Sensitivity)
+KINDS: dict[str, Callable[..., Any]] = {
+    **by_name(*ALONE, Design, Optimum, Certificate, Sensitivity),
+    "Participation": legacy_participation,
+}
 #: All names of files of a design.  A design may lack some; files of an earlier design are removed.
 NAMES = (
     *("design.npz", "programs.json", "report.txt", "coefficients.csv", "poles.csv", "scales.csv"),

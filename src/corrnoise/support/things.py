@@ -6,7 +6,7 @@ The module ``support.serialise`` says what a thing is, and has examples of the o
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from io import BytesIO
 from typing import Any
@@ -18,7 +18,7 @@ from corrnoise.support import reading
 
 MOST_DEPTH = 8  #: of lists, tuples, mappings and records in each other
 
-Kinds = Mapping[str, type[Any]]
+Kinds = Mapping[str, Callable[..., Any]]  #: classes; a function makes what older files name otherwise
 
 _KIND_KEY = "$kind"
 _OWN_KINDS = ("array", "float", "tuple")  # values of ``$kind`` that are no records
@@ -28,7 +28,7 @@ _INFINITE_NAMES = ("inf", "-inf")
 def checked_kinds(kinds: Kinds | None) -> Kinds:
     """The classes of records by name, which must be their own names and none of those of other things."""
     for name, kind in (kinds or {}).items():
-        if name in _OWN_KINDS or name != kind.__name__:
+        if name in _OWN_KINDS or (isinstance(kind, type) and name != kind.__name__):
             raise ValueError(f"kinds must have the names of their classes, got {name!r} for {kind.__name__}")
     return kinds or {}
 

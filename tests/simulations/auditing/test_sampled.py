@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -25,7 +26,7 @@ from corrnoise.simulations.run.stream import Stream
 from corrnoise.theory.auditing.findings import SAMPLED_TESTS, Audit
 from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
 from corrnoise.theory.mechanisms.product import DPSGD
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import BallsInBins, CyclicPoisson, Participation, Poisson
 from corrnoise.theory.privacy import Budget
 from tests.broken_loops import SEEN, SMALL, WHOLE, clipped
 from tests.simulations.run.sources import worst_case
@@ -114,9 +115,8 @@ class SameKey(Loop):
 
 class TwiceTheRate(Loop):
     def sampler(self, examples: int) -> Any:
-        assert self.who.rate is not None
-        twice = {**self.who.arguments(), "rate": 2 * self.who.rate}
-        return SampledBatches(Participation(**twice), examples).bound(self.key())
+        assert isinstance(self.who, Poisson | CyclicPoisson)
+        return SampledBatches(replace(self.who, rate=2 * self.who.rate), examples).bound(self.key())
 
 
 class Redrawn(Loop):
@@ -138,7 +138,7 @@ class Permuted(Loop):
 
     def sampler(self, examples: int) -> Any:
         size = max(1, round(examples / self.period))
-        made = Participation.fixed_epochs if self.who.kind == "balls in bins" else Participation.reshuffled
+        made = Participation.fixed_epochs if isinstance(self.who, BallsInBins) else Participation.reshuffled
         return batches(made(30, period=self.period), self.period * size, size)
 
     period = 10

@@ -26,7 +26,6 @@ from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.patterns import patterns
 from corrnoise.theory.privacy import Budget
 
 Values = NDArray[np.float64]
@@ -73,7 +72,7 @@ def really_made(program: Program, normals: Values) -> Values:
 def brute(strategy: NDArray[Any], who: Participation) -> float:
     """The largest |C u| over the patterns and all signs on their steps."""
     found = 0.0
-    for pattern in patterns(who):
+    for pattern in who.worst.patterns():
         columns = strategy[:, pattern]
         gram = columns.T @ columns
         for signs in itertools.product((1.0, -1.0), repeat=len(pattern) - 1):

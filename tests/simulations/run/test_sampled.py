@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import bdtr, chdtr, chdtrc
 
+from corrnoise.simulations.amplification import amplified
 from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.batches import Batches, batches
 from corrnoise.simulations.run.folder import Folder
@@ -21,9 +22,8 @@ from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.sampled import SampledBatches
 from corrnoise.solvers.default import default_noise
 from corrnoise.theory.amplification import curve
-from corrnoise.theory.amplification.accountant import amplified
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import BallsInBins, Participation, RedrawnBins
 from corrnoise.theory.privacy import Budget
 from tests.simulations.run.sources import worst_case
 
@@ -94,8 +94,8 @@ def test_sizes_of_batches_have_their_distribution(who: Participation, chance: fl
     number = 4000
     sizes = taken(SampledBatches(who, number).bound(key(5))).sum(axis=1)
     square = ((sizes - number * chance) ** 2).sum() / (number * chance)
-    if who.rate is None:
-        freedom = who.count * (who.period - 1)
+    if isinstance(who, BallsInBins | RedrawnBins):
+        freedom = who.worst.count * (who.worst.period - 1)
     else:
         freedom, square = who.length, square / (1 - chance)
     assert 2 * min(chdtr(freedom, square), chdtrc(freedom, square)) > LEVEL
@@ -130,9 +130,8 @@ def test_a_rate_is_never_exceeded(rate: float) -> None:
     top, bottom = rate.as_integer_ratio()
     threshold = top * 2**64 // bottom
     words = np.array([max(threshold - 1, 0), min(threshold, 2**64 - 1), 2**64 - 1], dtype=np.uint64)
-    made = SampledBatches(Participation.poisson(1, rate), 3).bound(key(0))
-    object.__setattr__(made, "_words", lambda *_: words)
-    assert made.batch(0).tolist() == [number for number, word in enumerate(words.tolist()) if word < threshold]
+    made = Participation.poisson(1, rate).batch(0, 3, lambda *_: words)
+    assert made.tolist() == [number for number, word in enumerate(words.tolist()) if word < threshold]
 
 
 def test_words_of_an_incomplete_multiple_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,10 +145,9 @@ def test_words_of_an_incomplete_multiple_are_drawn_again(monkeypatch: pytest.Mon
 # -- sizes, capacity, names --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("who", KINDS, ids=lambda who: who.kind)
+@pytest.mark.parametrize("who", KINDS, ids=lambda who: who.label)
 def test_a_capacity_is_never_exceeded_and_cuts_nothing_else(who: Participation) -> None:
-    given_ = {name: value for name, value in who.arguments().items() if name not in ("capacity", "examples")}
-    cut = Participation(**given_, capacity=6, examples=50)
+    cut = type(who)(**(who.arguments() | {"capacity": 6, "examples": 50}))
     whole, made = (SampledBatches(each, 50).bound(key(3)) for each in (who, cut))
     sizes = []
     for step in range(12):
@@ -160,7 +158,7 @@ def test_a_capacity_is_never_exceeded_and_cuts_nothing_else(who: Participation) 
     assert max(sizes) > 6
 
 
-@pytest.mark.parametrize("who", KINDS, ids=lambda who: who.kind)
+@pytest.mark.parametrize("who", KINDS, ids=lambda who: who.label)
 def test_batches_follow_from_the_secret_alone(who: Participation) -> None:
     free = SampledBatches(who, 50)
     with pytest.raises(RuntimeError, match="drawn from the secret of a run"):
@@ -189,7 +187,7 @@ def test_the_constant_by_which_sums_are_divided() -> None:
 def test_refusals() -> None:
     with pytest.raises(ValueError, match=r"rng must be None .* must stay secret \(H4\)"):
         batches(KINDS[0], 50, rng=1)
-    with pytest.raises(ValueError, match="participation must be sampled, got 'single'"):
+    with pytest.raises(ValueError, match="participation must be sampled, got Single"):
         SampledBatches(Participation.single(4), 3)
     with pytest.raises(ValueError, match="examples must be the 40 of the participation, got 50"):
         batches(Participation.poisson(4, 0.5, examples=40), 50)
@@ -201,13 +199,13 @@ def test_refusals() -> None:
 
 
 def run_of(who: Participation, **options: Any) -> PrivateRun:
-    mechanism = DPSGD() if who.kind != "balls in bins" else NuFTRL(0.1)
+    mechanism = DPSGD() if not isinstance(who, BallsInBins) else NuFTRL(0.1)
     given_ = options.pop("batches") if "batches" in options else batches(who, 50)
     with worst_case():
         return PrivateRun(BUDGET, who, mechanism, 3, batches=given_, **options)
 
 
-@pytest.mark.parametrize("who", KINDS, ids=lambda who: who.kind)
+@pytest.mark.parametrize("who", KINDS, ids=lambda who: who.label)
 def test_a_sampled_run_draws_its_own_batches(who: Participation) -> None:
     one, other = run_of(who), run_of(who)
     shown = [list(map(np.ndarray.tolist, map(np.asarray, _drive(run)))) for run in (one, other)]
@@ -223,7 +221,7 @@ def _drive(run: PrivateRun) -> list[np.ndarray]:
     return found
 
 
-@pytest.mark.parametrize("who", KINDS, ids=lambda who: who.kind)
+@pytest.mark.parametrize("who", KINDS, ids=lambda who: who.label)
 def test_what_sampling_does_not_cover_is_refused(who: Participation) -> None:
     cuts = Batches(
         Participation.reshuffled(12, period=4), [np.random.default_rng(e).permutation(48) for e in range(3)], 12
@@ -308,7 +306,7 @@ def test_sums_are_checked_by_the_actual_batch() -> None:
         run.add_noise(np.array([constant, 0.0, 0.0]))
 
 
-@pytest.mark.parametrize("who", KINDS, ids=lambda who: who.kind)
+@pytest.mark.parametrize("who", KINDS, ids=lambda who: who.label)
 def test_a_run_that_goes_on_draws_the_same_batches(who: Participation, tmp_path: Path) -> None:
     """Killed after each step, with and without a clean end: one sampler, no matter how often it began."""
 
@@ -335,7 +333,7 @@ def test_a_run_that_goes_on_draws_the_same_batches(who: Participation, tmp_path:
             run._end(saves=False)
     assert sorted(seen) == list(range(12))
     assert all(each == coming[0] for each in coming)
-    for changed in (batches(who, 51), batches(who.worst, 48, 12) if who.period == 4 else batches(who, 49)):
+    for changed in (batches(who, 51), batches(who.worst, 48, 12) if who.worst.period == 4 else batches(who, 49)):
         with pytest.raises(ValueError, match=r"the settings must be those|batches must be"):
             run_of(who, folder=tmp_path / "run", batches=changed)
 

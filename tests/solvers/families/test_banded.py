@@ -12,7 +12,6 @@ from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
 from corrnoise.solvers.families.banded import best_bands
 from corrnoise.theory.objectives.workloads import MatrixWorkload, MomentumSGD, PrefixSums
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.patterns import patterns
 
 NORMS = ("window sums", "unit")
 
@@ -25,7 +24,7 @@ def error_of(workload, strategy, participation):
     """Sensitivity over all patterns times root mean squared error; the columns of a pattern must be orthogonal."""
     squared = np.square(np.linalg.solve(strategy.T, workload.matrix().T)).sum(axis=0)
     norms = np.square(strategy).sum(axis=0)
-    return math.sqrt(max(norms[steps].sum() for steps in patterns(participation)) * squared.mean())
+    return math.sqrt(max(norms[steps].sum() for steps in participation.worst.patterns()) * squared.mean())
 
 
 @pytest.mark.parametrize(
@@ -55,7 +54,7 @@ def least_by_program(workload, participation, norms):
     if norms == "unit":
         limits = [cvxpy.diag(x) <= 1 / participation.count]
     else:
-        limits = [sum(x[i, i] for i in steps) <= 1 for steps in patterns(participation)]
+        limits = [sum(x[i, i] for i in steps) <= 1 for steps in participation.worst.patterns()]
     within = [cvxpy.bmat([[z, a], [a.T, x]]) >> 0, *far, *limits]
     problem = cvxpy.Problem(cvxpy.Minimize(cvxpy.trace(z)), within)
     return math.sqrt(problem.solve(solver="CLARABEL") / a.shape[0])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import corrnoise as cn
-from corrnoise.theory.amplification.accountant import CutCurve, curve_of
+from corrnoise.theory.amplification.accountant import CutCurve
 from corrnoise.theory.amplification.contour import PoissonCurve
 from corrnoise.theory.amplification.curve import (
     DIRECTIONS,
@@ -24,7 +24,7 @@ from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
 from corrnoise.theory.mechanisms.matrix import MatrixNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import BallsInBins, Participation
 from corrnoise.theory.privacy import Budget, gaussian_delta
 
 BUDGET = Budget(epsilon=2.0, delta=1e-6)
@@ -42,29 +42,29 @@ def poisson_curve(curve: Curve) -> PoissonCurve:
 
 
 def test_independent_noise_is_a_product_of_equal_steps() -> None:
-    curve = poisson_curve(curve_of(DPSGD(), POISSON))
+    curve = poisson_curve(POISSON.covering(DPSGD()))
     assert curve.above == curve.below == (Factor(0.1, 1.0, 60),)
     assert curve.attained
     scaled = ScaledNoise(DPSGD(), step_scales=np.repeat([1.0, 2.0], 30))
-    assert poisson_curve(curve_of(scaled, POISSON)).above == (Factor(0.1, 1.0, 30), Factor(0.1, 0.5, 30))
+    assert poisson_curve(POISSON.covering(scaled)).above == (Factor(0.1, 1.0, 30), Factor(0.1, 0.5, 30))
 
 
 def test_columns_of_a_group_are_steps_at_the_rate_of_the_group() -> None:
     """Every column has the norm of the whole strategy but the last of the groups that end within it."""
-    curve = poisson_curve(curve_of(BANDS, CYCLIC))
+    curve = poisson_curve(CYCLIC.covering(BANDS))
     norm = float(np.linalg.norm(BANDS.values))
     assert [(one.rate, one.count) for one in curve.above] == [(0.4, 15)]
     assert curve.above[0].norm == pytest.approx(norm, rel=1e-14)
     longer = Participation.cyclic_poisson(61, period=4, rate=0.4)
-    curve = poisson_curve(curve_of(BANDS, longer))
+    curve = poisson_curve(longer.covering(BANDS))
     assert [one.count for one in curve.above] == [15, 1]  # group 0 ends with a column of one entry
     assert curve.above[1].norm == pytest.approx(float(BANDS.values[0]), rel=1e-14)
 
 
 def test_the_rate_is_that_of_the_group_and_not_of_the_batch() -> None:
     """Mutant: the batch rate, a quarter of it, would promise far too much."""
-    truth = curve_of(BANDS, CYCLIC)
-    misread = curve_of(BANDS, Participation.cyclic_poisson(60, period=4, rate=0.1))
+    truth = CYCLIC.covering(BANDS)
+    misread = Participation.cyclic_poisson(60, period=4, rate=0.1).covering(BANDS)
     for direction in DIRECTIONS:
         assert misread.delta(1.0, 2.0, direction).upper < truth.delta(1.0, 2.0, direction).lower / 5
 
@@ -82,25 +82,25 @@ def test_the_law_of_an_example_of_a_group() -> None:
         shift = np.abs(strategy[:, s]) / sigma
         ratio *= 1 - rate + rate * np.exp(z @ shift - shift @ shift / 2)
     values = np.maximum(ratio - math.exp(epsilon), 0.0)
-    found = curve_of(noise, who).delta(epsilon, sigma, "remove")
+    found = who.covering(noise).delta(epsilon, sigma, "remove")
     assert abs(values.mean() - found.upper) < 5 * values.std() / math.sqrt(len(z))
 
 
 def test_norms_are_widened_by_the_error_of_the_program() -> None:
-    exact = poisson_curve(curve_of(DPSGD(), POISSON))
-    widened = poisson_curve(curve_of(DPSGD(), POISSON, column_error=0.01))
+    exact = poisson_curve(POISSON.covering(DPSGD()))
+    widened = poisson_curve(POISSON.covering(DPSGD(), column_error=0.01))
     assert widened.above[0].norm == pytest.approx(1.01, rel=1e-14)
     assert widened.below[0].norm == pytest.approx(0.99, rel=1e-14)
     inner, outer = exact.delta(1.0, 1.0, "remove"), widened.delta(1.0, 1.0, "remove")
     assert outer.lower < inner.lower <= inner.upper < outer.upper
-    swallowed = curve_of(DPSGD(), POISSON, column_error=2.0).delta(1.0, 1.0, "remove")
+    swallowed = POISSON.covering(DPSGD(), column_error=2.0).delta(1.0, 1.0, "remove")
     assert swallowed.lower == 0.0 < swallowed.upper
 
 
 def test_many_norms_become_few_on_the_safe_side() -> None:
     scales = np.linspace(1.0, 2.0, 60)
     noise = ScaledNoise(DPSGD(), step_scales=scales)
-    curve = poisson_curve(curve_of(noise, POISSON))
+    curve = poisson_curve(POISSON.covering(noise))
     assert len(curve.above) == len(curve.below) == 8
     for factors, compare in ((curve.above, np.greater_equal), (curve.below, np.less_equal)):
         merged = np.repeat([one.norm for one in factors], [one.count for one in factors])
@@ -108,7 +108,7 @@ def test_many_norms_become_few_on_the_safe_side() -> None:
 
 
 def test_at_rate_1_the_run_is_one_gaussian_mechanism() -> None:
-    found = curve_of(DPSGD(), Participation.poisson(4, 1.0)).delta(1.0, 3.0, "add")
+    found = Participation.poisson(4, 1.0).covering(DPSGD()).delta(1.0, 3.0, "add")
     exact = gaussian_delta(4 / 18, 1.0)
     assert found.lower <= exact <= math.nextafter(found.upper, 1)
 
@@ -118,10 +118,10 @@ def test_at_rate_1_the_run_is_one_gaussian_mechanism() -> None:
 
 def test_a_capacity_has_its_price() -> None:
     cut = Participation.poisson(60, 0.1, capacity=45, examples=200)
-    curve = curve_of(DPSGD(), cut)
+    curve = cut.covering(DPSGD())
     assert isinstance(curve, CutCurve)
     assert not curve.attained
-    free = curve_of(DPSGD(), POISSON)
+    free = POISSON.covering(DPSGD())
     tau = cut.overflow
     assert 0 < tau < 0.1
     for direction in DIRECTIONS:
@@ -172,16 +172,15 @@ def test_rounding_stays_within_the_bands() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: curve_of(DPSGD(), Participation.fixed_epochs(8, epochs=2, secret=True)), "H2"),
-        (lambda: curve_of(DPSGD(), Participation.reshuffled(8, epochs=2, secret=True)), "equal-size random batches"),
-        (lambda: curve_of(DPSGD(), Participation.min_sep(8, 2)), "H2.*H4"),
-        (lambda: curve_of(DPSGD(), Participation(8, "poisson", rate=0.5, members=2)), "members=1.*H1.*H2"),
-        (lambda: curve_of(BANDS, POISSON), "one band for Poisson sampling, got 4"),
+        (lambda: Participation.fixed_epochs(8, epochs=2, secret=True).covering(DPSGD()), "H2"),
+        (lambda: Participation.reshuffled(8, epochs=2, secret=True).covering(DPSGD()), "equal size violate H2"),
+        (lambda: Participation.min_sep(8, 2).covering(DPSGD()), "H2.*H4"),
+        (lambda: POISSON.covering(BANDS), "one band for Poisson sampling, got 4"),
         (
-            lambda: curve_of(BANDS, Participation.cyclic_poisson(60, period=3, rate=0.3)),
+            lambda: Participation.cyclic_poisson(60, period=3, rate=0.3).covering(BANDS),
             "at most as many bands as there are groups, period=3",
         ),
-        (lambda: curve_of(DPSGD(), POISSON, column_error=-1.0), "column_error must lie in"),
+        (lambda: POISSON.covering(DPSGD(), column_error=-1.0), "column_error must lie in"),
         (lambda: DPSGD().program(POISSON).multiplier(Budget(1.0)), "amplified curves are no zCDP"),
         (
             lambda: DPSGD().program(POISSON).multiplier(Budget(epsilon=1.0, delta=1e-5, adjacency="replace-one")),
@@ -256,9 +255,9 @@ def test_the_curve_of_a_program_holds_its_rounding(noise: Any, who: Participatio
             return max(factor.norm for factor in curve.above) ** 2
         return float(np.diagonal(curve.upper).max())
 
-    exact = squared_norm(curve_of(program.mechanism, who))
+    exact = squared_norm(who.covering(program.mechanism))
     held = squared_norm(program.curve)
-    participations = 1 if who.rate is not None else who.count
+    participations = who.worst.count if isinstance(who, BallsInBins) else 1
     added = participations * (covered - float(noise.column_norms(32).max()))
     assert added > 0
     assert math.sqrt(held) >= math.sqrt(exact) + added * (1 - 1e-6)

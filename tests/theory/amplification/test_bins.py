@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corrnoise.theory.amplification.accountant import curve_of
 from corrnoise.theory.amplification.bins import BinsCurve, bins_curve, redrawn_bins_curve
 from corrnoise.theory.amplification.curve import epsilon_of, noise_multiplier_of
 from corrnoise.theory.amplification.gram import LARGEST_MATRIX, gram
@@ -89,7 +88,7 @@ class DummyStrategy:
 
 @pytest.mark.parametrize(("v", "epsilon", "remove", "add"), REFERENCES)
 def test_two_independent_bins(v, epsilon, remove, add):
-    curve = bins_curve(DPSGD(), bins(2, 2))
+    curve = bins_curve(DPSGD(), 2, 2)
     for direction, truth in (("remove", remove), ("add", add)):
         found = curve.delta(epsilon, 1 / math.sqrt(v), direction)
         assert found.lower <= truth <= found.upper < 1.005 * found.lower
@@ -106,7 +105,7 @@ def test_two_correlated_bins(epsilon, remove, add):
 
 @pytest.mark.parametrize(("v", "b", "epsilon", "remove", "add"), MANY)
 def test_many_independent_bins(v, b, epsilon, remove, add):
-    curve = bins_curve(DPSGD(), bins(b, b))
+    curve = bins_curve(DPSGD(), b, b)
     for direction, truth in (("remove", remove), ("add", add)):
         found = curve.delta(epsilon, 1 / math.sqrt(v), direction)
         assert found.lower <= truth * (1 + 1e-9)
@@ -115,7 +114,7 @@ def test_many_independent_bins(v, b, epsilon, remove, add):
 
 @pytest.mark.slow
 def test_epsilon_and_the_noise_multiplier_of_independent_bins():
-    curve = bins_curve(DPSGD(), bins(64, 64))
+    curve = bins_curve(DPSGD(), 64, 64)
     for direction, truth in (("remove", 0.833181), ("add", 0.530832)):
         found = epsilon_of(curve, 1e-5, 1.0, direction)
         assert found.lower - 1e-6 <= truth <= found.upper + 1e-6 < truth + 0.001
@@ -128,7 +127,7 @@ def test_epsilon_and_the_noise_multiplier_of_independent_bins():
 def test_three_bins_and_the_trap_of_the_signs(signs):
     """C = (1, ∓½, .1): the pair is that of |C|, which gradients of changing sign reach; C itself has smaller δ."""
     strategy = np.eye(3) + signs * 0.5 * np.eye(3, k=-1) + 0.1 * np.eye(3, k=-2)
-    curve = bins_curve(MatrixNoise(strategy), bins(3, 3))
+    curve = bins_curve(MatrixNoise(strategy), 3, 3)
     assert curve.attained == (signs == 1)
     for epsilon, direction, truth in (
         (2, "remove", 0.0080103032),
@@ -147,7 +146,7 @@ def test_three_bins_and_the_trap_of_the_signs(signs):
 @settings(max_examples=2)
 @given(st.floats(0.5, 4), st.floats(0.1, 2), st.sampled_from(DIRECTIONS), st.integers(2, 3))
 def test_brackets_contain_the_truth_and_fall_with_the_noise(sigma, epsilon, direction, number):
-    curve = bins_curve(NuFTRL(0.2), bins(2 * number, number))
+    curve = bins_curve(NuFTRL(0.2), 2 * number, number)
     truth = exact(curve.upper / sigma**2, epsilon, direction, 2001 if number == 2 else 401)
     found = curve.delta(epsilon, sigma, direction)
     assert found.lower <= truth * (1 + 1e-4) + 1e-12
@@ -161,13 +160,13 @@ def test_brackets_contain_the_truth_and_fall_with_the_noise(sigma, epsilon, dire
 
 @pytest.mark.slow
 def test_larger_moduli_give_larger_curves():
-    small, large = (bins_curve(BandedStrategyNoise([1.0, c]), bins(6, 3)) for c in (0.3, 0.6))
+    small, large = (bins_curve(BandedStrategyNoise([1.0, c]), 6, 3) for c in (0.3, 0.6))
     for direction in DIRECTIONS:
         assert small.delta(0.5, 1.0, direction).upper < large.delta(0.5, 1.0, direction).lower
 
 
 def test_one_bin_is_a_gaussian_mechanism():
-    curve = bins_curve(NuFTRL(0.5), bins(5, 1))
+    curve = bins_curve(NuFTRL(0.5), 5, 1)
     truth = gaussian_delta(float(curve.upper[0, 0]) / 8, 1.0)
     for direction in DIRECTIONS:
         found = curve.delta(1.0, 2.0, direction)
@@ -177,7 +176,7 @@ def test_one_bin_is_a_gaussian_mechanism():
 
 @pytest.mark.slow
 def test_correlated_noise_has_a_bracket_by_the_chain():
-    curve = bins_curve(NuFTRL(1 / 16), bins(24, 6))
+    curve = bins_curve(NuFTRL(1 / 16), 24, 6)
     for direction in DIRECTIONS:
         found = curve.delta(1.0, 2.5, direction)
         worst = gaussian_delta(float(curve.upper.max()) / 12.5, 1.0)
@@ -190,14 +189,14 @@ def test_correlated_noise_has_a_bracket_by_the_chain():
 
 def test_fixed_bins_are_no_redrawn_bins():
     """With the same steps an example that keeps its bin is seen better."""
-    fixed = bins_curve(DPSGD(), bins(40, 10))
-    redrawn = redrawn_bins_curve(DPSGD(), Participation.redrawn_bins(40, period=10))
+    fixed = bins_curve(DPSGD(), 40, 10)
+    redrawn = redrawn_bins_curve(DPSGD(), 40, 10)
     for direction in DIRECTIONS:
         assert fixed.delta(1.0, 1.5, direction).lower > 1.2 * redrawn.delta(1.0, 1.5, direction).upper
 
 
 def test_redrawn_bins_of_one_epoch_are_bins():
-    redrawn = redrawn_bins_curve(DPSGD(), Participation.redrawn_bins(2, period=2))
+    redrawn = redrawn_bins_curve(DPSGD(), 2, 2)
     assert redrawn.attained
     for v, epsilon, remove, add in REFERENCES:
         for direction, truth in (("remove", remove), ("add", add)):
@@ -207,9 +206,9 @@ def test_redrawn_bins_of_one_epoch_are_bins():
 
 def test_redrawn_bins_with_correlated_noise_are_refused():
     with pytest.raises(ValueError, match="no independent factors"):
-        curve_of(NuFTRL(0.1), Participation.redrawn_bins(40, period=10))
+        Participation.redrawn_bins(40, period=10).covering(NuFTRL(0.1))
 
 
 def test_the_accountants_are_those_of_the_table():
-    assert curve_of(DPSGD(), bins(4, 2)) == bins_curve(DPSGD(), bins(4, 2))
-    assert curve_of(DPSGD(), Participation.redrawn_bins(4, period=2)).steps == 4
+    assert bins(4, 2).covering(DPSGD()) == bins_curve(DPSGD(), 4, 2)
+    assert Participation.redrawn_bins(4, period=2).covering(DPSGD()).steps == 4

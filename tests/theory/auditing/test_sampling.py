@@ -11,19 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from corrnoise.theory.auditing.sampling import _logs_of_means, batches, dispersion
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.auditing.sampling import TestedSampler, _logs_of_means, batches, dispersion
+from corrnoise.theory.participation import BallsInBins, CyclicPoisson, Participation, Poisson
 
 TINY = 1e-9
 
 
-def everywhere(who: Participation, examples: int, rng: np.random.Generator, runs: int = 4) -> np.ndarray:
+def everywhere(who: TestedSampler, examples: int, rng: np.random.Generator, runs: int = 4) -> np.ndarray:
     """Batches that are as claimed, drawn by NumPy."""
     shape = (runs, who.length, examples)
-    if who.rate is not None:
-        turns = np.equal.outer(np.arange(who.length) % who.period, np.arange(examples) % who.period)
+    if isinstance(who, Poisson | CyclicPoisson):
+        period = who.worst.period
+        turns = np.equal.outer(np.arange(who.length) % period, np.arange(examples) % period)
         return np.asarray((rng.random(shape) < who.rate) & turns)
-    epochs = 1 if who.kind == "balls in bins" else -(-who.length // who.period)
+    epochs = 1 if isinstance(who, BallsInBins) else -(-who.length // who.period)
     bins = rng.integers(who.period, size=(runs, epochs, examples))
     taken = np.zeros(shape, dtype=bool)
     for step in range(who.length):
@@ -61,25 +62,25 @@ def test_the_means_of_exponentials(number: int, chance: float) -> None:
     assert (logs[4:] >= np.array([0.05, 0.15, 0.3, 0.45]) - 1e-9).all()
 
 
-@pytest.mark.parametrize("who", KINDS, ids=lambda who: who.kind)
-def test_batches_as_claimed_pass(who: Participation) -> None:
+@pytest.mark.parametrize("who", KINDS, ids=lambda who: who.label)
+def test_batches_as_claimed_pass(who: TestedSampler) -> None:
     """60 sets of batches: the smallest of all p-values is below 1e-9 with probability 4e-7 at most."""
     rng = np.random.default_rng(0)
     for number in range(60):
         taken = everywhere(who, 20 + number, rng)
         steps = np.sort(rng.choice(who.length, who.length - number % 3, replace=False))
         found = batches(who, taken[:, steps], steps)
-        assert len(found) == (6 if who.rate is not None else 3)
+        assert len(found) == (6 if isinstance(who, Poisson | CyclicPoisson) else 3)
         assert min(each.p for each in found.values()) > TINY
 
 
-def p_of(who: Participation, taken: np.ndarray) -> dict[str, float]:
+def p_of(who: TestedSampler, taken: np.ndarray) -> dict[str, float]:
     return {name: each.p for name, each in batches(who, taken, np.arange(who.length)).items()}
 
 
-def cut(examples: int, who: Participation, rng: np.random.Generator, *, anew: bool) -> np.ndarray:
+def cut(examples: int, who: TestedSampler, rng: np.random.Generator, *, anew: bool) -> np.ndarray:
     """Permutations that are cut into equal batches."""
-    period = who.period if who.period > 1 else 4
+    period = who.worst.period if who.worst.period > 1 else 4
     taken = np.zeros((4, who.length, examples), dtype=bool)
     for run in range(4):
         order = rng.permutation(examples)

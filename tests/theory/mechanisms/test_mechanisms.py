@@ -67,7 +67,7 @@ def test_no_mechanism_understates_its_sensitivity(who, data):
 @given(participations(most=7), participations(most=7), st.data())
 def test_sensitivities_are_ordered_as_promises_are(given_, promised, data):
     """For promises on the same steps; the order itself is tested with ``Participation``."""
-    promised = Participation(given_.steps, promised.kind, period=promised.period)
+    promised = type(promised)(given_.steps, period=promised.period)
     run = data.draw(mechanisms(given_.steps))
     if given_.covered_by(promised):
         assert run.bracket(given_).lower <= run.sensitivity_upper_bound(promised) * (1 + 1e-12)

@@ -38,7 +38,7 @@ def in_epochs(mechanism: Mechanism, period: int, steps: int = 8) -> tuple[float,
 
 def test_a_tree_is_not_exact_where_an_example_skips_epochs():
     """Two of three epochs: 7, where all three give 8."""
-    found = BinaryTree(5, decoder="binary").bracket(Participation(5, "reshuffled", period=2, count=2))
+    found = BinaryTree(5, decoder="binary").bracket(Participation.reshuffled(5, period=2, count=2))
     assert found.lower <= math.sqrt(7) <= found.upper
     every = BinaryTree(5, decoder="binary").bracket(Participation.reshuffled(5, period=2))
     assert every.exact
@@ -77,7 +77,7 @@ def test_gradients_that_are_not_collinear_count():
 def test_fewer_participations_than_epochs():
     """The pattern of a residue class has a step in each epoch, of which only ``count`` are taken."""
     strategy = np.tril(np.ones((6, 6)))
-    values = [reshuffled_sensitivity(strategy, Participation(6, "reshuffled", period=2, count=k)) for k in (1, 2, 3)]
+    values = [reshuffled_sensitivity(strategy, Participation.reshuffled(6, period=2, count=k)) for k in (1, 2, 3)]
     for k, found in zip((1, 2, 3), values, strict=True):
         truth = brute_force(strategy, [range(0, 2), range(2, 4), range(4, 6)], k)
         assert found.exact

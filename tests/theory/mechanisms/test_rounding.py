@@ -184,14 +184,14 @@ def with_scales(program: Program, draws: bool) -> Program:
 
 
 def of_sections(noise: PoleNoise, who: Participation, dtype: rounding.Dtype = "float64") -> float:
-    return section_sensitivity(*noise.sections(), noise.sensitivity_upper_bound(who), who, dtype)
+    return section_sensitivity(*noise.sections(), noise.sensitivity_upper_bound(who), who.worst, dtype)
 
 
 def of_columns(noise: ToeplitzNoise, who: Participation, dtype: rounding.Dtype = "float64", **by: Any) -> float:
     beta = noise.coefficients(who.length) if not isinstance(noise, FiniteNoise) else noise.values
     once = noise.sensitivity_upper_bound(Participation.single(who.steps))
     exact = noise.sensitivity_upper_bound(who)
-    return convolution_sensitivity(as_stored(beta, dtype), once, exact, who, dtype, **by)
+    return convolution_sensitivity(as_stored(beta, dtype), once, exact, who.worst, dtype, **by)
 
 
 def of_scales(noise: ToeplitzNoise, who: Participation, draws: bool) -> float:
@@ -199,7 +199,7 @@ def of_scales(noise: ToeplitzNoise, who: Participation, draws: bool) -> float:
     factors = DRAW_SCALES if draws else None
     return scaled_sensitivity(
         ScaledNoise(noise, STEP_SCALES, factors).sensitivity_upper_bound(who),
-        who,
+        who.worst,
         program=of_sections(POLES, ONCE) if additive else of_columns(noise, ONCE),
         plain=noise.bracket(ONCE).lower,
         additive=additive,
@@ -212,12 +212,12 @@ def of_scales(noise: ToeplitzNoise, who: Participation, draws: bool) -> float:
 PROGRAMS: dict[str, tuple[Program, Callable[[Participation], float], float | None]] = {
     "recurrence": (
         recurrence(STRATEGY),
-        lambda who: recurrence_sensitivity(np.array(STRATEGY), "float64", who),
+        lambda who: recurrence_sensitivity(np.array(STRATEGY), "float64", who.worst),
         0.25,
     ),
     "buffers": (
         buffers(DECAY, SCALE),
-        lambda who: buffer_sensitivity(np.array(DECAY), np.array(SCALE), who, "float64"),
+        lambda who: buffer_sensitivity(np.array(DECAY), np.array(SCALE), who.worst, "float64"),
         0.25,
     ),
     "cascade": (cascade(POLES), lambda who: of_sections(POLES, who), 0.5),
@@ -225,7 +225,7 @@ PROGRAMS: dict[str, tuple[Program, Callable[[Participation], float], float | Non
     "substitution": (
         substitution,
         lambda who: substitution_sensitivity(
-            BANDED.sensitivity_upper_bound(who), BANDED.column_norms(), BANDED.bands(), who
+            BANDED.sensitivity_upper_bound(who), BANDED.column_norms(), BANDED.bands(), who.worst
         ),
         0.5,
     ),
@@ -244,21 +244,21 @@ PROGRAMS: dict[str, tuple[Program, Callable[[Participation], float], float | Non
 }
 
 
-@pytest.mark.parametrize("who", RUNS, ids=Participation.in_words)
+@pytest.mark.parametrize("who", RUNS, ids=Participation.summary)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.usefixtures("_coarse")
 def test_no_pattern_of_rounding_errors_exceeds_the_bound(name: str, who: Participation) -> None:
     program, bound, _ = PROGRAMS[name]
     plain = np.linalg.inv(np.array([program(row, lambda value, way: value) for row in np.eye(STEPS)]).T)
     patterns = (None, *range(40)) if who.once else (None, 1, 2, 3)
-    found = [strategy_sensitivity(strategy_of(program, pattern), who).lower for pattern in patterns]
+    found = [strategy_sensitivity(strategy_of(program, pattern), who.worst).lower for pattern in patterns]
     assert found[0] == max(found)
-    assert strategy_sensitivity(plain, who).upper * (1 + COARSE) < found[0] <= bound(who) <= 3 * found[0]
+    assert strategy_sensitivity(plain, who.worst).upper * (1 + COARSE) < found[0] <= bound(who) <= 3 * found[0]
     if not who.once and not name.startswith(("steps", "both")):
         assert bound(ONCE) < min(found)  # the bound for a single participation does not cover several
 
 
-@pytest.mark.parametrize("who", RUNS, ids=Participation.in_words)
+@pytest.mark.parametrize("who", RUNS, ids=Participation.summary)
 @pytest.mark.parametrize("name", [name for name, (_, _, share) in PROGRAMS.items() if share])
 def test_a_bound_with_fewer_roundings_is_exceeded(
     name: str, who: Participation, monkeypatch: pytest.MonkeyPatch
@@ -267,7 +267,7 @@ def test_a_bound_with_fewer_roundings_is_exceeded(
     program, bound, share = PROGRAMS[name]
     assert share is not None
     set_units(monkeypatch, COARSE * share)
-    assert strategy_sensitivity(strategy_of(program, None), who).lower > bound(who)
+    assert strategy_sensitivity(strategy_of(program, None), who.worst).lower > bound(who)
 
 
 @pytest.mark.parametrize("additive", [True, False])
@@ -456,7 +456,7 @@ def tree_program(tree: BinaryTree, random: np.random.Generator, way: int) -> np.
     return np.array(rows)
 
 
-@pytest.mark.parametrize("who", RUNS, ids=Participation.in_words)
+@pytest.mark.parametrize("who", RUNS, ids=Participation.summary)
 @pytest.mark.parametrize("decoder", ["binary", "online"])
 @pytest.mark.parametrize("decay", [0.0, 0.3])
 def test_trees_are_covered(decoder, decay, who, monkeypatch):

@@ -65,7 +65,7 @@ def test_a_machine_that_cancels_its_own_noise():
 @pytest.mark.parametrize("noise", [PoleNoise([0.05], [0.3]), FiniteNoise([1, -0.4, -0.2]),
                                    BandedStrategyNoise([1, 0.5, 0.25])], ids=repr)  # fmt: skip
 @pytest.mark.parametrize("who", [Participation.single(N), Participation.min_sep(N, 6),
-                                 Participation.reshuffled(N, period=6)], ids=Participation.in_words)  # fmt: skip
+                                 Participation.reshuffled(N, period=6)], ids=Participation.summary)  # fmt: skip
 def test_programs_cover_the_exact_sensitivity_and_cost_little(noise, who):
     for steps, draws in ((GROWING, None), (None, GROWING), (1 / GROWING, GROWING)):
         run = ScaledNoise(noise, steps, draws)

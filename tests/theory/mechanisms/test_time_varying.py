@@ -15,8 +15,7 @@ from corrnoise.theory.mechanisms.matrix import MatrixNoise
 from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.numerics import rounding
 from corrnoise.theory.objectives.workloads import MatrixWorkload, MomentumAverage, MomentumSGD, PrefixSums
-from corrnoise.theory.participation import Participation
-from corrnoise.theory.patterns import patterns
+from corrnoise.theory.participation import FixedEpochs, Participation, Reshuffled
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
@@ -135,7 +134,7 @@ def sum_of(strategy, steps):
 def brute_force(noise, who):
     """The largest squared sum over all patterns; equal gradients are the worst as all entries are non-negative."""
     strategy = dense(noise)
-    return math.sqrt(max(sum_of(strategy, pattern) for pattern in patterns(who)))
+    return math.sqrt(max(sum_of(strategy, pattern) for pattern in who.worst.patterns()))
 
 
 @given(varying(), st.data())
@@ -143,7 +142,7 @@ def test_no_pattern_exceeds_the_sensitivity(noise, data):
     who = data.draw(participations(noise.steps).filter(lambda one: one.steps == noise.steps))
     found, truth = noise.bracket(who), brute_force(noise, who)
     assert found.lower <= truth <= found.upper
-    if who.kind == "fixed epochs" or who.once:
+    if isinstance(who, FixedEpochs) or who.once:
         assert found.exact
         assert found.value == pytest.approx(truth, rel=1e-13)
 
@@ -155,7 +154,7 @@ def bounds(noise, who):
     columns = 1 / noise.scales
     time_varying_gains.gains(noise.decays, noise.outputs, noise.inputs, bases, slopes)
     fed = (noise.decays, noise.inputs, columns, bases, slopes)
-    if who.kind == "reshuffled":
+    if isinstance(who, Reshuffled):
         return time_varying_gains.reshuffled_bound(*fed, who.period, who.count)
     return time_varying_gains.min_sep_bound(*fed, who.period, who.count, who.saturated)
 
@@ -245,13 +244,13 @@ def strategy_as_run(noise, pattern, unit=COARSE):
 RUNS = [Participation.single(8), Participation.fixed_epochs(8, period=3), Participation.min_sep(8, 3, 2)]
 
 
-@pytest.mark.parametrize("who", RUNS, ids=Participation.in_words)
+@pytest.mark.parametrize("who", RUNS, ids=Participation.summary)
 def test_no_rounding_exceeds_the_covered_sensitivity(who, monkeypatch):
     noise = example(8, 2, seed=3)
 
     def largest(pattern):
         run = strategy_as_run(noise, pattern)
-        return math.sqrt(max(sum_of(np.abs(run), steps) for steps in patterns(who)))
+        return math.sqrt(max(sum_of(np.abs(run), steps) for steps in who.worst.patterns()))
 
     found = [largest(pattern) for pattern in (None, *range(20))]
     assert noise.sensitivity_upper_bound(who) < found[0] == max(found)

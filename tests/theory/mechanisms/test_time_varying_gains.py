@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from corrnoise.theory.mechanisms import time_varying_gains
 from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.patterns import patterns
 from tests.theory.mechanisms.differences import STEPS, derivatives, start
 
 
@@ -90,7 +89,7 @@ def test_levels_bound_the_sensitivity(buffers, n, period, reshuffled, data):
     strategy = TimeVaryingBuffers(decays, outputs, inputs, 1 / columns).strategy()
     gram = strategy.T @ strategy
     largest = 0.0
-    for pattern in patterns(who):
+    for pattern in who.worst.patterns():
         for chosen in chain.from_iterable(combinations(pattern, size + 1) for size in range(min(count, len(pattern)))):
             at = np.array(chosen)
             total = gram[np.ix_(at, at)].sum()

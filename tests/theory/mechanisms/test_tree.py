@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from corrnoise.solvers.worst_case import worst_case
 from corrnoise.theory.mechanisms.tree import BinaryTree
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import FixedEpochs, MinSep, Participation, Reshuffled
 
 DECODERS = ("binary", "online")
 
@@ -106,7 +106,7 @@ def test_other_weights_have_another_law():
         (Participation.single(7), math.sqrt(3), 1.647508942096),
         (Participation.reshuffled(1024, period=256), 7.348469228350, None),
     ],
-    ids=lambda value: value.in_words() if isinstance(value, Participation) else "",
+    ids=lambda value: value.summary() if isinstance(value, Participation) else "",
 )
 def test_known_sensitivities(who, binary, online):
     """Neither decoder may be charged as the other one."""
@@ -160,16 +160,16 @@ def test_the_online_sensitivity_of_long_runs(n, square):
     assert BinaryTree(n).sensitivity(Participation.single(n)) ** 2 == pytest.approx(square, abs=6e-12)
 
 
-@given(st.integers(1, 10), st.integers(1, 6), st.sampled_from(["min-sep", "fixed epochs", "reshuffled"]), st.data())
-def test_brackets_against_all_patterns(n, period, kind, data):
+@given(st.integers(1, 10), st.integers(1, 6), st.sampled_from([MinSep, FixedEpochs, Reshuffled]), st.data())
+def test_brackets_against_all_patterns(n, period, door, data):
     decoder = data.draw(st.sampled_from(DECODERS))
     tree = BinaryTree(n, decoder=decoder, decay=data.draw(st.sampled_from([0.0, 0.03, 0.4])))
-    who = Participation(n, kind, period=period)
+    who = door(n, period=period)
     truth = worst_case(tree.strategy(), who).value
     found = tree.bracket(who)
     assert found.lower <= truth * (1 + 1e-12)
     assert truth <= found.upper * (1 + 1e-12)
-    if kind != "reshuffled" or decoder == "binary":
+    if door is not Reshuffled or decoder == "binary":
         assert found.exact
         assert found.value == pytest.approx(truth, rel=1e-11)
 

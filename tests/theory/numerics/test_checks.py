@@ -241,7 +241,7 @@ ARGUMENTS = {  # each with the values, of those below, that are good
     "count": (lambda v: Participation.min_sep(3, 1, v), (None,)),
     "rate": (lambda v: Participation.poisson(3, v), ()),
     "rho": (Budget, (2.0,)),
-    "adjacency": (lambda v: Budget(1.0, adjacency=v), ()),  # type: ignore[arg-type]
+    "adjacency": (lambda v: Budget(1.0, adjacency=v), ()),
     "clip_norm": (lambda v: Budget(1.0, clip_norm=v), (2.0,)),
 }
 BAD = [NAN, INF, -1, 2.0, True, "x", None, 1j, [], [[0.5], [0.5]], 0.0]
@@ -272,7 +272,7 @@ def test_bad_arguments_are_named(name, value):
         (lambda: ProductNoise([2.1], [1]), r"gaps must lie in \[0, 2\]"),
         (lambda: FiniteNoise([0, 1]), r"coefficients\[0\] must not be 0"),
         (lambda: FiniteNoise([[1], [1, 2]]), "coefficients"),
-        (lambda: Participation(None, "min-sep", count=4), "steps must be given for the kind 'min-sep'"),
+        (lambda: Participation.min_sep(0, 4), "steps must be an integer >= 1, got 0"),
         (lambda: NUFTRL.sensitivity(Participation.single(0)), "steps must be an integer >= 1, got 0"),
         (lambda: FINITE.inverse_coefficients(2.0), "steps"),  # type: ignore[arg-type]
         (lambda: Budget(1.0, adjacency="add-remove"), "adjacency must be one of 'zero-out', 'replace"),  # type: ignore[arg-type]

@@ -103,7 +103,7 @@ def test_what_is_known_for_one_example_is_refused_for_batches() -> None:
 def test_the_learning_objective_takes_the_batch_of_the_problem(batch_size: int) -> None:
     problem = LinearRegression([1.0, 0.5, 0.1], 0.2, 0.3, batch_size=batch_size)
     objective = LearningObjective(problem, 40)
-    run = NuFTRL(0.1)
-    parts = objective.privacy_error(run, Participation(40)) + objective.sampling_error() + objective.initial_error(0.3)
-    curve = problem.learning_curve(NuFTRL(0.1), 40, participation=Participation.single(40), initial_offset=0.3)
+    run, once = NuFTRL(0.1), Participation.single(40)
+    parts = objective.privacy_error(run, once) + objective.sampling_error() + objective.initial_error(0.3)
+    curve = problem.learning_curve(NuFTRL(0.1), 40, participation=once, initial_offset=0.3)
     assert parts == pytest.approx(curve[-1], rel=1e-12)

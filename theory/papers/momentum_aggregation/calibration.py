@@ -32,7 +32,7 @@ from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.papers.momentum_aggregation.reconstruction import window_weights
 from corrnoise.theory.papers.momentum_aggregation.sensitivity import ReleasedNodes, printed_node_count, squared_weights
 from corrnoise.theory.papers.momentum_aggregation.trees import decoder_variance, levels
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import FixedEpochs, Participation, Reshuffled
 from corrnoise.theory.privacy import ADJACENCIES, Budget
 
 
@@ -100,7 +100,7 @@ def whole_epochs(participation: Participation) -> tuple[int, int]:
         If N does not divide T, or examples are not used once an epoch.
     """
     who = checks.instance("participation", participation, Participation).worst
-    if who.kind not in ("fixed epochs", "reshuffled") or who.length % who.period:
+    if not isinstance(who, FixedEpochs | Reshuffled) or who.length % who.period:
         raise ValueError(f"participation must be in whole epochs for the published noise, got {who!r}")
     return who.length, who.period
 
@@ -135,7 +135,7 @@ def reduced_noise(
     not private for L above about 2.)  0 <= γ < 1, N >= 2.
     """
     who = checks.instance("participation", participation, Participation).worst
-    if who.kind not in ("fixed epochs", "reshuffled"):
+    if not isinstance(who, FixedEpochs | Reshuffled):
         raise ValueError(f"participation must be in epochs, got {who!r}")
     steps = who.length
     examples = checks.integer("period", who.period, 2)

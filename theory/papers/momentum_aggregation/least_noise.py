@@ -18,7 +18,7 @@ import math
 from corrnoise.theory.mechanisms.tree_orders import power
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.elliptic import agm
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import FixedEpochs, MinSep, Participation
 
 
 def noise_limit(alpha: float) -> float:
@@ -52,9 +52,9 @@ def square_root_upper_bound(alpha: float, participation: Participation) -> float
     who = checks.instance("participation", participation, Participation).worst
     if who.once:
         return limit
-    if who.kind == "min-sep":
+    if isinstance(who, MinSep):
         raise ValueError(f"participation must be single, of fixed epochs or reshuffled, got {who!r}")
     kept = power(alpha, who.period)
     forgotten = 1.0 if alpha == 1.0 else -math.expm1(who.period * math.log1p(-alpha))
-    pairs = kept if who.kind == "fixed epochs" else 1 - alpha
+    pairs = kept if isinstance(who, FixedEpochs) else 1 - alpha
     return limit * math.sqrt(who.count * (1 + 2 * pairs / forgotten))

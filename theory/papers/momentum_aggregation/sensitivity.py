@@ -31,7 +31,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.papers.momentum_aggregation.trees import levels
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import MinSep, Participation, Reshuffled, Single
 
 _RELATIVE_ROUNDING = 1e-11  #: relative error of a sum of weights, with room to spare
 
@@ -71,14 +71,14 @@ def squared_weights(participation: Participation, alpha: float, nodes: ReleasedN
     a millisecond for each epoch of reshuffled orders.
     """
     who = checks.instance("participation", participation, Participation).worst
-    if who.kind == "min-sep" or (who.kind == "reshuffled" and not who.saturated):
+    if isinstance(who, MinSep) or (isinstance(who, Reshuffled) and not who.saturated):
         raise ValueError(f"participation must be single, of fixed epochs or reshuffled in every epoch, got {who!r}")
     steps = who.length
-    period = steps if who.kind == "single" else who.period
+    period = steps if isinstance(who, Single) else who.period
     alpha = checks.real("alpha", alpha, "(0, 1]")
     checks.instance("nodes", nodes, ReleasedNodes)
     released = [nodes.of_level(level, steps) for level in range(levels(steps))]
-    if who.kind == "reshuffled" and period > 1:
+    if isinstance(who, Reshuffled) and period > 1:
         found = largest_squared_weights(steps, period, alpha, released)
     else:
         totals = np.zeros(period)

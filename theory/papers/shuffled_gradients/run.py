@@ -48,7 +48,7 @@ from corrnoise.theory.papers.shuffled_gradients.schedules import (
     private_then_public,
     public_then_private,
 )
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import FixedEpochs, Order, Participation, Reshuffled
 from corrnoise.theory.privacy import ADJACENCIES, Budget
 
 Clipping = Literal["none", "cocoercive", "general"]
@@ -56,7 +56,7 @@ Released = Literal["last iterate", "every epoch", "every iterate"]
 CLIPPING: tuple[str, ...] = get_args(Clipping)
 RELEASED: tuple[str, ...] = get_args(Released)
 
-_SECRET_ORDERS = {"reshuffled": "reshuffled", "shuffled once": "fixed epochs"}  # kinds by the ends of names
+SECRET_ORDERS: dict[str, type[Order]] = {"reshuffled": Reshuffled, "shuffled once": FixedEpochs}  # by ends of names
 _ROUNDING_FACTOR = 1 + 2.0**-50  #: rounds up
 _MULTIPLIER_INTERVAL = "[1e-99, 1e99]"
 
@@ -141,7 +141,7 @@ class ShuffledGradients(Record):
     def __post_init__(self) -> None:
         self._check(budget=Budget)
         who = checks.instance("participation", self.participation, Participation)
-        if who.kind not in _SECRET_ORDERS.values() or not who.saturated or who.length % who.period:
+        if not isinstance(who, FixedEpochs | Reshuffled) or not who.saturated or who.length % who.period:
             raise ValueError(f"participation must be in whole epochs, fixed or reshuffled, got {who!r}")
         n = self.samples
         schedule = Schedule(n, np.full(self.epochs, n) if self.private is None else self.private, self.placement)
@@ -176,12 +176,12 @@ class ShuffledGradients(Record):
     @property
     def samples(self) -> int:
         """The number n of private records, and of steps of an epoch."""
-        return self.participation.period
+        return self.participation.worst.period
 
     @property
     def epochs(self) -> int:
         """K."""
-        return self.participation.length // self.participation.period
+        return self.participation.length // self.participation.worst.period
 
     @property
     def schedule(self) -> Schedule:
@@ -302,9 +302,9 @@ class ShuffledGradients(Record):
     def _refusal(self, method: Method) -> str | None:
         """Why the accountant does not hold for this run; None if it does."""
         schedule = self.schedule
-        for order, kind in _SECRET_ORDERS.items():
-            if method.endswith(order) and not (self.participation.secret and self.participation.kind == kind):
-                return f"participation must be of the kind {kind!r} and secret, got {self.participation!r}"
+        for order, cls in SECRET_ORDERS.items():
+            if method.endswith(order) and not (isinstance(self.participation, cls) and self.participation.secret):
+                return f"participation must be {cls.label} and secret, got {self.participation!r}"
         if method != "per-step" and self.released == "every iterate":
             return "released must be 'last iterate' or 'every epoch', got 'every iterate'"
         if method.startswith("whole-run") and self.released != "last iterate":
@@ -314,7 +314,7 @@ class ShuffledGradients(Record):
             return f"private must be the same in every private epoch, got {counts[0]} to {counts[-1]}"
         if method == "per-step":
             return None
-        composed = composed_amplification_sum(schedule, reshuffled=self.participation.kind == "reshuffled")
+        composed = composed_amplification_sum(schedule, reshuffled=isinstance(self.participation, Reshuffled))
         if method == "per-epoch" and composed == per_step_sum(schedule):
             return None
         return self._expansion()
@@ -479,5 +479,5 @@ def _conversion(found: Accountant, conversion: Conversion | None) -> Conversion:
 @lru_cache(maxsize=64)
 def _accountant(run: ShuffledGradients, method: Method) -> Accountant:
     return accountant_of_nonexpansive_steps(
-        run.schedule, method, reshuffled=run.participation.kind == "reshuffled", factors=run.step_factors
+        run.schedule, method, reshuffled=isinstance(run.participation, Reshuffled), factors=run.step_factors
     )

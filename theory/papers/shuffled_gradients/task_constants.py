@@ -32,6 +32,7 @@ from corrnoise.theory.papers.shuffled_gradients.convergence import ConvergenceCo
 from corrnoise.theory.papers.shuffled_gradients.dissimilarity import reshuffled_dissimilarity
 from corrnoise.theory.papers.shuffled_gradients.run import ShuffledGradients
 from corrnoise.theory.papers.shuffled_gradients.task import Task
+from corrnoise.theory.participation import FixedEpochs, Reshuffled
 
 _RELATIVE_ROUNDING = 1e-9  #: relative, of norms
 _OPTIMALITY_TOLERANCE = 1e-6  #: of a minimiser, relative to the gradients of single records
@@ -229,9 +230,10 @@ def convergence_constants(
     if run.clipping != "none":
         raise ValueError(f"clipping must be 'none' for the theorem, got {run.clipping!r}")
     who = run.participation
-    if who.secret and who.kind == "fixed epochs" and bool((schedule.private < schedule.samples).any()):
+    assert isinstance(who, FixedEpochs | Reshuffled)
+    if who.secret and isinstance(who, FixedEpochs) and bool((schedule.private < schedule.samples).any()):
         raise ValueError(f"participation must be reshuffled, or fixed and not secret, with public records, got {who!r}")
-    order: Literal["given", "reshuffled"] = "reshuffled" if who.secret or who.kind == "reshuffled" else "given"
+    order: Literal["given", "reshuffled"] = "reshuffled" if who.secret or isinstance(who, Reshuffled) else "given"
     (n, d), psi, eta = task.features.shape, task.regulariser, run.learning_rate
     best = checks.shaped("minimiser", minimiser, (d,))
     x = np.zeros(d) if start is None else checks.shaped("start", start, (d,))

@@ -1,0 +1,293 @@
+"""The four sampled participations: how each draws its batches, and the accountant of each.
+
+=====================  =============================================================================================
+class                  the words of an example, and what they decide
+=====================  =============================================================================================
+``Poisson``            one a step: it is in the batch if the word is below p 2⁶⁴, rounded down
+``CyclicPoisson``      one at each turn of its group, which is its number modulo b
+``BallsInBins``        one for the run: its bin is the word modulo b
+``RedrawnBins``        one an epoch
+=====================  =============================================================================================
+
+A word is a uniform integer of 64 bits.  The probability that is really drawn is never above the rate, and by at most
+2⁻⁶⁴ below.  A bin is exactly uniform: words of the last incomplete multiple of b are drawn again.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corrnoise.theory.numerics.records import record
+from corrnoise.theory.participation.base import Order, Sampled, Words
+from corrnoise.theory.participation.orders import FixedEpochs, MinSep, Reshuffled, epochs_in_words
+
+if TYPE_CHECKING:
+    from corrnoise.theory.amplification.accountant import Strategy
+    from corrnoise.theory.amplification.curve import Curve
+
+N_WORDS = 2**64  #: how many different words there are
+
+
+@record
+class Poisson(Sampled, door="poisson"):
+    """Every step uses an example with the same probability, independently.
+
+    Parameters
+    ----------
+    steps : int
+        n >= 1: length of the run.
+    rate : float
+        0 < p <= 1: the probability of an example in a step.
+    capacity : int, optional
+        B >= 1: batches above it are cut to B examples, by any rule; None for no bound.
+    examples : int, optional
+        N >= 1: the number of examples, required with a capacity.
+
+    Examples
+    --------
+    >>> bool(Poisson(1000, 0.01, capacity=1300, examples=100_000).overflow < 1e-15)
+    True
+    """
+
+    rate: float
+
+    label = "Poisson batches"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check(rate="(0, 1]")
+
+    @property
+    def worst(self) -> Order:
+        return MinSep(self.steps, 1)
+
+    @property
+    def sampling_rate(self) -> float:
+        return self.rate
+
+    def crowd(self, examples: int) -> tuple[int, int, float]:
+        return self.steps, examples - 1, self.rate
+
+    def batch(self, step: int, examples: int, words: Words) -> NDArray[np.int64]:
+        return taken(np.arange(examples), self.rate, step, words)
+
+    def curve(self, strategy: Strategy, column_error: float) -> Curve:
+        """The product over the steps, for independent noise (Theorem 1 with one band)."""
+        from corrnoise.theory.amplification.accountant import poisson_curve
+
+        return poisson_curve(strategy, self.steps, self.rate, 1, column_error)
+
+    def _when(self) -> str:
+        return f"in every step with probability {self.rate:g}"
+
+
+@record
+class CyclicPoisson(Sampled, door="cyclic_poisson"):
+    """Steps sample from the groups of examples in turn; example i is in the group i mod b.
+
+    Parameters
+    ----------
+    steps, capacity, examples
+        As for ``Poisson``.
+    period : int
+        b >= 1: the number of groups.
+    rate : float
+        0 < p <= 1: the probability of an example of the group.
+    """
+
+    _: KW_ONLY
+    period: int
+    rate: float
+
+    label = "cyclic Poisson batches"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check(period=1, rate="(0, 1]")
+
+    @property
+    def worst(self) -> Order:
+        return FixedEpochs(self.steps, period=self.period)
+
+    @property
+    def sampling_rate(self) -> float:
+        return self.rate / self.period
+
+    def mean_batch(self, examples: int) -> float:
+        return examples / self.period * self.rate
+
+    def crowd(self, examples: int) -> tuple[int, int, float]:
+        """The turns of its own group, and the ceil(N/b) − 1 other members."""
+        return -(-self.steps // self.period), -(-examples // self.period) - 1, self.rate
+
+    def batch(self, step: int, examples: int, words: Words) -> NDArray[np.int64]:
+        return taken(np.arange(step % self.period, examples, self.period), self.rate, step, words)
+
+    def curve(self, strategy: Strategy, column_error: float) -> Curve:
+        """The product over the turns of a group, for at most b bands (Theorem 1)."""
+        from corrnoise.theory.amplification.accountant import poisson_curve
+
+        return poisson_curve(strategy, self.steps, self.rate, self.period, column_error)
+
+    def _when(self) -> str:
+        return f"with probability {self.rate:g} in every {self.period}th step, the turn of its group"
+
+
+@record
+class BallsInBins(Sampled, door="balls_in_bins"):
+    """Each epoch uses an example once, in a bin that the example draws uniformly, once.
+
+    Parameters
+    ----------
+    steps, capacity, examples
+        As for ``Poisson``.
+    period : int
+        b >= 1: the number of bins, and of steps of an epoch.
+    """
+
+    _: KW_ONLY
+    period: int
+
+    label = "balls in bins"
+    any_bands = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check(period=1)
+
+    @property
+    def worst(self) -> Order:
+        return FixedEpochs(self.steps, period=self.period)
+
+    @property
+    def sampling_rate(self) -> float:
+        return 1 / self.period
+
+    def mean_batch(self, examples: int) -> float:
+        return examples / self.period
+
+    def crowd(self, examples: int) -> tuple[int, int, float]:
+        """The batches of one epoch, since all epochs have the same."""
+        return min(self.period, self.steps), examples - 1, math.nextafter(1 / self.period, 2.0)
+
+    def batch(self, step: int, examples: int, words: Words) -> NDArray[np.int64]:
+        return in_bin(step % self.period, self.period, 0, examples, words)
+
+    def curve(self, strategy: Strategy, column_error: float) -> Curve:
+        """The mixture of one Gaussian a bin, for any noise (Theorem 1)."""
+        from corrnoise.theory.amplification.bins import bins_curve
+
+        return bins_curve(strategy, self.steps, self.period, column_error)
+
+    def _when(self) -> str:
+        return f"{epochs_in_words(-(-self.steps // self.period), self.period)}, in a bin of its own that was drawn once"
+
+
+@record
+class RedrawnBins(Sampled, door="redrawn_bins"):
+    """Each epoch uses an example once, in a bin that the example draws uniformly in each epoch.
+
+    Parameters
+    ----------
+    steps, period, capacity, examples
+        As for ``BallsInBins``.
+    """
+
+    _: KW_ONLY
+    period: int
+
+    label = "redrawn bins"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check(period=1)
+
+    @property
+    def worst(self) -> Order:
+        return Reshuffled(self.steps, period=self.period)
+
+    @property
+    def sampling_rate(self) -> float:
+        return 1 / self.period
+
+    def mean_batch(self, examples: int) -> float:
+        return examples / self.period
+
+    def crowd(self, examples: int) -> tuple[int, int, float]:
+        return self.steps, examples - 1, math.nextafter(1 / self.period, 2.0)
+
+    def batch(self, step: int, examples: int, words: Words) -> NDArray[np.int64]:
+        epoch, place = divmod(step, self.period)
+        return in_bin(place, self.period, epoch, examples, words)
+
+    def curve(self, strategy: Strategy, column_error: float) -> Curve:
+        """The product over the epochs, for independent noise (Theorem 1 with one band)."""
+        from corrnoise.theory.amplification.bins import redrawn_bins_curve
+
+        return redrawn_bins_curve(strategy, self.steps, self.period, column_error)
+
+    def _when(self) -> str:
+        return f"{epochs_in_words(-(-self.steps // self.period), self.period)}, in a bin that is drawn in each epoch"
+
+
+def taken(group: NDArray[np.int64], rate: float, step: int, words: Words) -> NDArray[np.int64]:
+    """The examples of a group that a step takes with probability ``rate``, independently.
+
+    Parameters
+    ----------
+    group : NDArray
+        Numbers of examples.
+    rate : float
+        0 <= p <= 1; exactly ⌊p 2⁶⁴⌋ of the 2⁶⁴ words are taken.
+    step : int
+        The step of the run.
+    words : Words
+        The randomness of the run.
+
+    Returns
+    -------
+    NDArray
+        A part of ``group``.
+    """
+    threshold = int(Fraction(rate) * N_WORDS)
+    return group if threshold == N_WORDS else group[words(b"take", step, group.size) < np.uint64(threshold)]
+
+
+def in_bin(place: int, bins: int, epoch: int, examples: int, words: Words) -> NDArray[np.int64]:
+    """The examples of a bin that each example draws uniformly in an epoch.
+
+    Parameters
+    ----------
+    place, bins : int
+        The bin, and the number of bins.
+    epoch : int
+        The epoch of the draw.
+    examples : int
+        The number of examples.
+    words : Words
+        The randomness of the run.
+
+    Returns
+    -------
+    NDArray
+        Their numbers, in increasing order.
+    """
+
+    def sorted_by_bin() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        drawn = words(b"bin", epoch, examples)
+        attempt = 0
+        while (again := np.flatnonzero(drawn > np.uint64(N_WORDS - 1 - N_WORDS % bins))).size:
+            attempt += 1
+            drawn[again] = words(b"bin", epoch, examples, attempt)[again]
+        places = drawn % np.uint64(bins)
+        order = np.argsort(places, kind="stable").astype(np.int64)
+        return order, np.searchsorted(places[order], np.arange(bins + 1, dtype=np.uint64)).astype(np.int64)
+
+    order, ends = words.keep(epoch, sorted_by_bin)
+    return order[ends[place] : ends[place + 1]]
