@@ -158,7 +158,7 @@ class Optimum(Record):
         Parameters
         ----------
         budget : Budget
-            What the run may spend, on what gradients.
+            The privacy budget, with the clipping norm.
 
         Returns
         -------
@@ -188,7 +188,7 @@ class Optimum(Record):
         Parameters
         ----------
         budget : Budget
-            What the run may spend, on what gradients.
+            The privacy budget, with the clipping norm.
 
         Returns
         -------

@@ -64,11 +64,11 @@ class Recursion(Record):
 
     @property
     def parts(self) -> tuple[Array, Array, Array, tuple[int, ...]]:
-        """Φ, γ, w, and the states of a group by number: compiled functions are made for each number of states."""
+        """Φ, γ, w, and the states of a group by number: functions are compiled for each number of states."""
         return self.transition, self.input, self.weights, tuple(range(self.input.shape[2]))
 
     def with_equal_weights(self) -> Recursion:
-        """The same system, whose squared error is the sum of those of all steps and groups."""
+        """The same system, whose squared error is the sum over all steps and groups."""
         return Recursion(self.transition, self.input, np.ones_like(self.weights))
 
     def response(self, noise: ArrayLike) -> Array:
@@ -87,7 +87,7 @@ class Recursion(Record):
         n, groups = self.weights.shape
         whole = np.zeros((n, n))
         for group in range(groups):
-            states = np.zeros((self.input.shape[-1], n))  # by the step in which the noise was added
+            states = np.zeros((self.input.shape[-1], n))  # by the step of the added noise
             for step in range(n):
                 states = self.transition[step % len(self.transition), group] @ states
                 states[:, step] += self.input[step % len(self.input), group]

@@ -11,7 +11,7 @@ sum of X_ii over steps that are b or more apart.  Two choices of the column norm
 
 The columns of C are free apart from their norms; the logarithm of the error is minimised by L-BFGS with bounds, because
 most windows have the weight 0.  The lower bound is for strategies of the same form: (tr (R^½ G R^½)^½)²/budget for
-R >= 0 whose entries beside the diagonal, within the band, are 0, where the budget is the largest sum of diag R in a
+R >= 0 whose entries next to the diagonal, within the band, are 0, where the budget is the largest sum of diag R in a
 window, or for unit columns the sum of diag R.  At the optimum R = X⁻¹ G X⁻¹ has this form and the two sides are equal.
 """
 

@@ -1,7 +1,7 @@
 """Time-varying buffers with the smallest error that a search finds, in O(n d²) a step of the search.
 
 The variables are the decays, and on few ``knots`` the logarithms of outputs and inputs; those of the columns are given
-by the ``saturation``, with which the sensitivity is 1.  So the error alone is minimised.
+by the ``saturation``, which makes the sensitivity 1.  So the error alone is minimised.
 
 Runs of increasing length lead to the one that is meant: steps of the linear system are merged, and knots and decays are
 carried over in logarithms of distances.  Which decays are best depends on the length: in short runs several are the
@@ -228,7 +228,7 @@ class _LadderStage(NamedTuple):
 
 
 def _ladder(whole: _LadderStage) -> list[_LadderStage]:
-    """Runs of increasing length, the last of which is the one that is meant."""
+    """Runs of increasing length, which end with the given one."""
     found = [whole]
     shortest = math.ceil(max(_SHORT * whole.period / whole.system.steps, _SHORT_EPOCH))
     while found[0].period > shortest:
@@ -280,7 +280,7 @@ def _spread(point: _BufferPoint, period: int) -> list[_BufferPoint]:
 
 
 def _with_another(point: _BufferPoint, steps: int) -> _BufferPoint:
-    """A weak buffer more, whose decay lies in the widest space between those that there are."""
+    """A weak buffer more, whose decay lies in the widest gap between the others."""
     d = point.rates.size
     ends = np.concatenate([[-math.log(steps) - 0.5], np.sort(point.rates), [0.0]])
     widest = int(np.argmax(np.diff(ends)))
@@ -303,7 +303,7 @@ def _carried(point: _BufferPoint, old: _BufferSearch, new: _BufferSearch) -> _Bu
 
 
 def _apart(descents: Sequence[Descent], rates: Callable[[Descent], Array], least: float) -> list[Descent]:
-    """Those whose rates are so far from those of all that come before."""
+    """The points whose rates are so far from the rates of all earlier ones."""
     found: list[Descent] = []
     for one in descents:
         if all(np.abs(rates(one) - rates(other)).max() > least for other in found):
@@ -352,7 +352,7 @@ def _of_another_order(run: _LadderStage, most: int, pool: Executor) -> Iterator[
 def _in_longer_runs(
     points: list[_BufferPoint], searches: Sequence[_BufferSearch], pool: Executor, progress: Callable[[str], None]
 ) -> list[_BufferPoint]:
-    """The best points of the last search, from those of the first one, each search for a longer run."""
+    """The best points of the last search, from the points of the first one, each search for a longer run."""
     kept = [_KEPT] * (len(searches) - 2) + [1]
     work = [one.knots.steps * one.iterations * k for one, k in zip(searches[1:], kept, strict=False)]
     for k, (search, following) in enumerate(pairwise(searches)):

@@ -14,7 +14,7 @@ function             noise                    family
 ===================  =======================  ==========================================================================
 
 The squared error of a member is its squared sensitivity times the ``power`` of an ``Objective``.  All searches are
-local.  The squared sensitivity is that of the participations 0, b, 2b, …, which are the worst where a theorem of
+local.  The squared sensitivity is the one of the participations 0, b, 2b, …, which are the worst where a theorem of
 docs/finite-runs-proofs.md says so, or a proved upper bound, or with p <= b bands, whose columns do not meet, exact:
 Σ_s v_s c_s², where v_s is the number of participations that are followed by at least s steps.  For k b <= n it is
 k Σ c_s².
@@ -165,7 +165,7 @@ def banded_inverse(
 
     β_0 = 1.  A proved upper bound of the sensitivity, times the root of the error, is minimised. The bound is the
     sensitivity where the strategy is non-negative and does not increase from index ``period`` on.  The search begins at
-    the first p coefficients of ``start``; None for those of the best root with ν = 0.
+    the first p coefficients of ``start``; None for the best root with ν = 0.
     """
     impulse = np.eye(1, objective.steps)[0]
 
@@ -187,7 +187,7 @@ def banded_inverse(
     else:
         tail = start.coefficients(count)[1:]
     restarts = _RESTARTS if objective.precise else 1
-    for _ in range(restarts if count > 1 else 0):  # the bound has kinks, at which the search may stop early
+    for _ in range(restarts if count > 1 else 0):  # the bound has kinks, where the search may stop early
         with np.errstate(over="ignore", invalid="ignore"):
             before, _ = loss(tail)
             tail = bfgs(loss, tail, _OF_NOISE[objective.precise])
@@ -237,7 +237,7 @@ def best_toeplitz(
 
 
 def most_bands(participation: Participation) -> int:
-    """The number of bands with which the columns of one example do not meet."""
+    """The number of bands that keeps the columns of one example apart."""
     n = participation.length
     return n if participation.once else min(participation.worst.period, n)
 

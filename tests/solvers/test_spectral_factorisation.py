@@ -1,4 +1,4 @@
-"""Spectral factorisation against closed forms: products, binomial coefficients, known cepstra; and what it refuses."""
+"""Spectral factorisation against closed forms: products, binomial coefficients, known cepstra; and its refusals."""
 
 import math
 
@@ -17,7 +17,7 @@ from corrnoise.theory.numerics.quadrature import root_spectrum_mean
 from tests import oracles
 from tests.strategies import exponents, log_uniform
 
-# Frequencies of no grid, and not those of the check that the factorisation makes itself.
+# Frequencies outside of all grids, also of the check that the factorisation makes itself.
 FREQUENCIES = np.concatenate([np.geomspace(1.1e-9, 0.9999 * np.pi, 997), np.pi - np.geomspace(1.3e-4, 1.0, 313)])
 
 
@@ -32,7 +32,7 @@ def deviation(noise, power, frequencies=FREQUENCIES) -> float:
     return float(ratio.max() / ratio.min() - 1)
 
 
-# -- what is found -----------------------------------------------------------------------------------------------------
+# -- results -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("nu", [1e-6, 1e-4, 0.05, 1.0, 1.5, 2 - 1e-4])
@@ -164,7 +164,7 @@ def test_a_cepstrum_that_is_off_by_a_millionth_is_rejected(place):
     assert deviation(mutant, power) > 1e-10
 
 
-# -- what is refused ---------------------------------------------------------------------------------------------------
+# -- refusals ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""What a finite run minimises: quadratic forms of its noise, and the workloads through which noise is seen."""
+"""Objectives of finite runs: quadratic forms of the noise, and workloads."""

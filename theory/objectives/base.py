@@ -1,4 +1,4 @@
-r"""What a finite run minimises: a quadratic form tr(W N Nᵀ) of its noise N, times the squared sensitivity.
+r"""The objective of a finite run: a quadratic form tr(W N Nᵀ) of its noise N, times the squared sensitivity.
 
 The mean squared error of a workload A with r rows is of this form with W = AᵀA/r, the largest squared error of a
 Toeplitz workload with W = aaᵀ for its last row a, and the cost of privacy in learning with the W of
@@ -36,7 +36,7 @@ from corrnoise.theory.recursion import Recursion
 
 Measure = Literal["root mean squared error", "excess loss", "stationary excess loss"]
 
-LARGEST_MATRIX = 4096  #: steps up to which n × n matrices are made
+LARGEST_MATRIX = 4096  #: the most steps with n × n matrices
 REGULARISATION = 1e-12  #: share of tr(W)/n that is added to the diagonal of the weights W of an objective
 
 
@@ -60,12 +60,12 @@ class Objective(Record, ABC):
 
     steps: int
     measure: ClassVar[Measure] = "root mean squared error"
-    #: Whether the mean or the largest of the errors of the steps counts; the linear system is always that of the mean.
+    #: Whether the mean or the largest of the errors of the steps counts; the linear system always belongs to the mean.
     aggregate: ClassVar[Aggregate] = "mean"
     #: Whether ``matrix`` is a root of W with a small multiple of the identity added.
     regularised: ClassVar[bool] = True
 
-    # -- what a class defines ------------------------------------------------------------------------------------------
+    # -- defined by each class -----------------------------------------------------------------------------------------
 
     def recursion(self) -> Recursion | None:
         """Return the linear system whose squared error is the form; None where none is known."""
@@ -125,7 +125,7 @@ class Objective(Record, ABC):
     # -- what follows --------------------------------------------------------------------------------------------------
 
     def for_run(self, participation: Participation) -> Objective:
-        """Return this objective, as a copy that keeps what it computes for one run only.
+        """Return this objective, as a copy that caches numbers of one run only.
 
         Parameters
         ----------
@@ -305,5 +305,5 @@ def too_long(steps: int) -> ValueError:
 
 
 def _padded(noising: Array, steps: int) -> Array:
-    """The coefficients of all steps, which are 0 after those that are given."""
+    """The coefficients of all steps, which are 0 after the given ones."""
     return np.concatenate([noising, np.zeros(steps - noising.size)])

@@ -33,7 +33,7 @@ from corrnoise.theory.recursion import Recursion
 
 
 class Workload(Objective):
-    """A matrix A with ``steps`` columns, through which noise is seen: its root mean squared error is minimised."""
+    """A matrix A with ``steps`` columns, applied to the noise: its root mean squared error is minimised."""
 
     regularised: ClassVar[bool] = False
     #: Examples of a batch, over which ``error`` averages.
@@ -255,7 +255,7 @@ class SGD(Record):
         return None if self.learning_rates is None else checks.shaped("learning_rates", self.learning_rates, (n,))
 
     def workload(self, steps: int) -> PrefixSums | MomentumSGD:
-        """The workload of a run, whose errors are those of the iterates.
+        """The workload of a run, whose errors are the errors of the iterates.
 
         Parameters
         ----------

@@ -29,8 +29,8 @@ from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 from corrnoise.theory.recursion import Recursion
 
 _SIZE_INTERVAL = "[-1e100, 1e100]"  # squares of these stay finite
-_MAX_EXACT_MODES = 64  # eigenvalues up to which each is a mode
-_MAX_SLOW_RATE = 0.5  # rates x up to which few stand for many in Σ (1 − x)^t, for any t
+_MAX_EXACT_MODES = 64  # the most eigenvalues that are a mode each
+_MAX_SLOW_RATE = 0.5  # up to this rate x few stand for many in Σ (1 − x)^t, for any t
 _NO_ROWS = np.empty((0, 0))
 
 When = Literal["last", "second half"]
@@ -74,7 +74,7 @@ class LearningObjective(Objective):
         ϖ_s >= 0 of the errors after the steps s = 1, …, T, shape (steps,), not all 0; or ``"last"`` for the last one,
         or ``"second half"`` for the mean over s > T/2.
     batch_size : int, optional
-        m >= 1: examples a step; None for that of the problem.
+        m >= 1: examples a step; None for the batch size of the problem.
 
     Examples
     --------
@@ -138,7 +138,7 @@ class LearningObjective(Objective):
         return shares
 
     def modes(self) -> Modes:
-        """Directions that stand for all: those of the problem, or fewer where many have the same kurtosis.
+        """Directions that stand for all: all of the problem, or fewer where many have the same kurtosis.
 
         Above 64 eigenvalues about 3 of an octave of rates up to ½ are left, and 16 more, by Gauss's rule.  Then sums
         over eigenvalues have a relative error below 1e-10.
@@ -205,7 +205,7 @@ class LearningObjective(Objective):
 
     @property
     def groups(self) -> int:
-        """Number of groups of the linear system, which is not made for it."""
+        """Number of groups of the linear system, without computing it."""
         return self.modes().counts.size
 
     def recursion(self) -> Recursion:

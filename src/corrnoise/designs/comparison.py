@@ -11,7 +11,7 @@ errors are compared for each noise:
 ``final_error``
     After T steps at the learning rate of the design, with the σ of γ_T; exact, for quadratic problems with a horizon.
 ``tuned``
-    After T steps, each noise at *its own best learning rate*, and with its parameter tuned anew at every learning rate.
+    After T steps, each noise at *its own best learning rate*, and with its parameter tuned at every learning rate.
     This is the comparison with independent noise that has been tuned.  It needs a start away from the minimum, because
     from the minimum the best learning rate is 0.
 
@@ -101,7 +101,7 @@ class Row(Record):
 
 @record
 class Comparison(Record):
-    """The errors of a design beside those of other noise.
+    """The errors of a design and of other noise.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def _checked_offset(offset: ArrayLike, problem: QuadraticProblem | StronglyConve
 
 
 def several(participation: Participation) -> Participation:
-    """The run if examples take part several times in it, else any length: γ_∞ then sets the noise of stationary errors.
+    """The run if it uses examples several times, else any length: γ_∞ then sets the noise of stationary errors.
 
     Parameters
     ----------
@@ -273,7 +273,7 @@ class _Quadratic:
         return without + objective.privacy_error(noise, who, self.budget)
 
     def tuned(self, method: str, noise_for: Callable[[QuadraticProblem], Any]) -> TunedRun | None:
-        """The best learning rate of one noise for the run; None where there is none to be found."""
+        """The best learning rate of one noise for the run; None if none is found."""
         who = self.participation
         if who.steps is None or not np.any(self.offset):
             return None

@@ -1,7 +1,7 @@
-"""A design: the best noise that was found for a budget and a promise, with every way to run it.
+"""A design: the best noise that was found for a budget and a participation, with every way to run it.
 
-A design holds what may be spent, what an example may do, and the ``Optimum`` of an objective under this promise.
-Whatever runs is made from these three, so that nobody types a multiplier, a factor or a participation again:
+A design holds the privacy budget, the participation, and the ``Optimum`` of an objective under it.
+Every run is made from these three, so that no multiplier, factor or participation is typed again:
 
 ==============================  ======================================================================================
 ``run(size, …)``                a private run, with batches and a folder where they are given
@@ -12,7 +12,7 @@ Whatever runs is made from these three, so that nobody types a multiplier, a fac
 ``program(form, dtype)``        the numbers themselves, with the sensitivity that covers them
 ==============================  ======================================================================================
 
-The noise multiplier is that of a program, ``design.program(form, dtype).multiplier(design.budget)``.  Each form in each
+The noise multiplier belongs to a program, ``design.program(form, dtype).multiplier(design.budget)``.  Each form in each
 type has its own, because rounded numbers are other noise, and because a program rounds again.
 
 Errors are named by what they are: ``rmse`` for workloads, ``excess_loss`` for problems of known spectrum.
@@ -64,7 +64,7 @@ _IN_WORDS = {"last": "after the last step", "second half": "in the mean over the
 
 @record
 class Design(Record):
-    """The best noise that was found for a budget and a promise; ``design`` makes it.
+    """The best noise that was found for a budget and a participation; ``design`` makes it.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class Design(Record):
     optimum : Optimum
         The noise, its error and the lower bound, for an objective under this participation.
     objective : Minimisable, optional
-        What was minimised: ``SGD``, a workload, a problem, or the objective of learning.
+        The minimised error: ``SGD``, a workload, a problem, or the objective of learning.
     notes : tuple of str, optional
         Sentences that the report repeats.
     asked : str, optional
@@ -127,7 +127,7 @@ class Design(Record):
             raise TypeError(f"notes must be a sequence of strings, got {notes!r}")
         self._set(notes=tuple(notes))
 
-    # -- what was found ------------------------------------------------------------------------------------------------
+    # -- the result ----------------------------------------------------------------------------------------------------
 
     @property
     def mechanism(self) -> Mechanism:
@@ -382,7 +382,7 @@ class Design(Record):
     def with_floor(self) -> Design:
         """Return this design with every floor computed, also where that takes seconds or minutes.
 
-        A file does not hold floors.  ``cn.load`` computes those of short runs; this method computes all of them.
+        A file does not hold floors.  ``cn.load`` computes the floors of short runs; this method computes all.
 
         Returns
         -------
@@ -393,7 +393,7 @@ class Design(Record):
         found = judged(self.optimum, self.objective, self.budget, with_every_floor=True)
         return replace(self, optimum=found)
 
-    # -- what runs -----------------------------------------------------------------------------------------------------
+    # -- runs ----------------------------------------------------------------------------------------------------------
 
     def program(self, form: Form | None = None, dtype: Dtype | None = None) -> Program:
         """The noise as it is really made, with the sensitivity that covers it.
@@ -413,7 +413,7 @@ class Design(Record):
         Raises
         ------
         ValueError
-            The form does not exist for this noise and promise, or does not hold in this type, with the reason.
+            The form does not exist for this noise and participation, or does not hold in this type, with the reason.
         """
         if form is None:
             from corrnoise.simulations.run.engines import streaming
@@ -467,7 +467,7 @@ class Design(Record):
         size : int
             Number of parameters of the model, over all arrays.
         examples : int, optional
-            Size of the data, from which the run draws its batches; where they are sampled only.
+            Size of the data, for a run that draws sampled batches from it.
         batches : Batches or SampledBatches, optional
             As for ``PrivateRun``.
         folder : path or Folder, optional

@@ -1,4 +1,4 @@
-"""A design for other programs: every form in which its numbers run, and tables of them.
+"""A design for other programs: every form of its recurrence, and tables of its numbers.
 
 Each form in each type has a program with a multiplier of its own, or a reason why it is not offered.
 """

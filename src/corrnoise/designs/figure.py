@@ -1,8 +1,9 @@
-"""The picture of a design: its errors and those of other noise, its coefficients, its learning curve.
+"""The picture of a design: its errors, the errors of other noise, its coefficients, its learning curve.
 
 The panels show the numbers of ``corrnoise.designs.comparison``:
 
-(a) The errors of each noise divided by those of the design: stationary errors at the learning rate of the design, and,
+(a) The errors of each noise divided by the errors of the design: stationary errors at the learning rate of the design,
+and,
     if the design has them, errors after T steps with each noise at its own best learning rate.  For strongly convex
     losses there are upper bounds instead of errors, and below them the error of the design on the worst quadratic.
 (b) The coefficients, as t^{3/2} |β_t|, which is 1/(2 sqrt(π)) for large t at ν = 0 and falls where the memory ends.
@@ -48,8 +49,8 @@ if TYPE_CHECKING:
 
 NOTHING = "no privacy noise"
 TUNED = "independent noise, its best learning rate"
-LAST_STEP = 100_000  #: last step of the coefficients if there is no horizon
-LONGEST_CURVE = 2048  #: steps up to which noise with a factor for each step has a curve, at O(n³)
+LAST_STEP = 100_000  #: last step of the coefficients without a horizon
+LONGEST_CURVE = 2048  #: the most steps with a curve of noise with a factor for each step, at O(n³)
 SMALLEST_COEFFICIENT = 1e-3  #: smaller coefficients, times t^{3/2}, are left out
 _UNLIMITED_BUDGET = Budget(1e100)  # of a run without privacy noise
 
@@ -278,7 +279,7 @@ def _draw_errors(axes: Axes, data: Data) -> None:
 
 
 def _set_range(axes: Axes, ratios: list[float]) -> None:
-    """Room for all ratios and for the numbers beside them; logarithmic where they differ by more than a factor 4."""
+    """Room for all ratios and for the numbers next to them; logarithmic where they differ by more than a factor 4."""
     lowest = min(*ratios, 1.0)
     highest = max(*ratios, 1.0)
     if highest > 4 * min(lowest, 1):

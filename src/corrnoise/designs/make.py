@@ -73,7 +73,7 @@ def design(
         The largest number of arrays of the size of the gradient that a run may keep; 0 for independent noise and
         ``math.inf`` for any.  None for at most 16, and the fewest with an error within 1 % of the best of these.
     family : str, Family or sequence of str or Family, optional
-        The families of noise to be tried, as for ``optimise``; None for those that can be best.
+        The families of noise to be tried, as for ``optimise``; None for all that can be best.
     notes : sequence of str, optional
         Sentences that the report repeats.
     progress : callable, optional

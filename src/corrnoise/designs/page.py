@@ -1,6 +1,6 @@
 """The page of a design: ``design.html``, which needs no network and reads on a phone, in the dark and on paper.
 
-It answers, in this order: which noise, and is it better than DP-SGD with Poisson batches?  What is promised, in words
+It answers, in this order: which noise, and is it better than DP-SGD with Poisson batches?  The guarantee, in words
 for a data-protection officer?  How is it run?  What does it cost?  What else was compared?
 """
 
@@ -72,11 +72,11 @@ def write_page(design: Design, folder: Path, comparison: Comparison | None, para
     (folder / "design.html").write_text(page, encoding="utf-8", newline="")
 
 
-# -- the promise -------------------------------------------------------------------------------------------------------
+# -- the guarantee -----------------------------------------------------------------------------------------------------
 
 
 def promise(design: Design) -> str:
-    """The promise in one paragraph, for people who answer for the data."""
+    """The guarantee in one paragraph, for people who answer for the data."""
     budget = design.budget
     who = design.participation.unit
     if budget.epsilon is None:
@@ -112,7 +112,7 @@ def _up(value: float) -> str:
 
 
 def conditions(design: Design) -> list[str]:
-    """The facts on which the promise rests."""
+    """The facts that the guarantee rests on."""
     budget = design.budget
     program = design.program()
     multiplier = program.multiplier(budget)
@@ -209,7 +209,7 @@ def costs(design: Design, sizes: tuple[int, ...]) -> list[tuple[str, str, str]]:
 def epsilon_data(design: Design) -> Data:
     """The errors of the design and of DP-SGD with Poisson batches over ε, at the δ of the budget.
 
-    Where the accountant of the design takes long, it is a point, beside the best noise whose batches are not sampled.
+    Where the accountant of the design takes long, it is a point, next to the best noise whose batches are not sampled.
     """
     assert design.dpsgd is not None
     shown = {DESIGN: design.optimum, DPSGD_POISSON: design.dpsgd}

@@ -1,4 +1,4 @@
-"""A design in words: the promise, the noise and its error, how to run it, and other noise beside it."""
+"""A design in words: the guarantee, the noise and its error, how to run it, and other noise."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _batch(size: int) -> str:
 
 
 def how_to_run(design: Design) -> str:
-    """The next step: how the noise is run, with its multiplier, and what the loop must keep."""
+    """The next step: how the noise is run, with its multiplier, and the duties of the loop."""
     program = design.program()
     multiplier = program.multiplier(design.budget)
     needed = "also batches=, folder=, carry="

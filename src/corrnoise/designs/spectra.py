@@ -80,7 +80,7 @@ def eigenvalues_of_data(path: str | os.PathLike[str], name: str = "path") -> Giv
     Raises
     ------
     ValueError
-        The file does not hold a table of finite numbers, all of them are 0, or the first column numbers the rows.
+        The file does not hold a table of finite numbers, all are 0, or the first column numbers the rows.
     OSError
         It cannot be read.
     """

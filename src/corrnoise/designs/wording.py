@@ -23,7 +23,7 @@ def buffers_in_words(count: int) -> str:
 
 
 def bytes_in_words(size: int) -> str:
-    """A number of bytes in the unit in which it is below 1024.
+    """A number of bytes in the unit that puts it below 1024.
 
     Parameters
     ----------

@@ -77,7 +77,7 @@ def test_sensitivity_of_the_pattern(data, n, b, k):
 
 @given(data=st.data(), n=st.integers(1, 20), b=st.integers(1, 20), k=st.integers(1, 20))
 def test_the_bound_is_that_of_the_majorant(data, n, b, k):
-    """And its gradient is that of the formula at the majorant, carried back; checked along a line without kinks."""
+    """Its gradient is taken by the formula at the majorant, carried back; checked along a line without kinks."""
     c = np.array(data.draw(st.lists(st.floats(-2, 2), min_size=n, max_size=n)))
     who = participations(n, b, k)
     start = n if who.once else who.period
@@ -113,7 +113,7 @@ def test_long_strategies_take_transforms_and_agree_with_forty_digits(p):
 
 @given(strategy=minimum_phase_coefficients(), n=st.integers(6, 60))
 def test_errors_are_as_small_as_stated(strategy, n):
-    """Beside 40 digits, relative to p max(1, Σ|c| Σ|β|)."""
+    """Against 40 digits, relative to p max(1, Σ|c| Σ|β|)."""
     with mpmath.workdps(40):
         c = [mpmath.mpf(float(value)) for value in strategy]
         sums = []
