@@ -90,7 +90,7 @@ def _compiled_step(size: int) -> Iterator[tuple[Side, Side]]:
     """The draws inside a compiled step of JAX, and the normals of its own generator."""
     import jax
 
-    from corrnoise.simulations.adapters.jax import correlated_noise
+    from corrnoise.simulations.adapters.jax_transforms import correlated_noise
 
     sums = jax.numpy.zeros(size)
     once, budget = Participation.single(1), Budget(0.5)

@@ -316,7 +316,7 @@ def check_types(name: str, arrays: Iterable[Any], *, half: bool = False) -> None
     Parameters
     ----------
     name : str
-        What the arrays are.
+        The role of the arrays, for the message.
     arrays : iterable
         Arrays or tensors; anything else is refused.
     half : bool

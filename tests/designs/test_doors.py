@@ -16,7 +16,7 @@ import pytest
 
 from corrnoise.designs.design import Design
 from corrnoise.designs.make import design
-from corrnoise.simulations.adapters import jax as jax_adapter
+from corrnoise.simulations.adapters import jax_transforms as jax_adapter
 from corrnoise.simulations.run import draws
 from corrnoise.solvers.rational.handover import noise_as_run
 from corrnoise.theory.mechanisms.program import Program

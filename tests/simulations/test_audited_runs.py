@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from corrnoise.simulations.adapters import jax as jax_adapter
+from corrnoise.simulations.adapters import jax_transforms
 from corrnoise.simulations.adapters import torch as torch_adapter
 from corrnoise.simulations.audit import audit
 from corrnoise.simulations.auditing.loops import Stepwise
@@ -156,7 +157,7 @@ def test_the_transformation_of_optax() -> None:
     jax = pytest.importorskip("jax")
 
     def loop(given: Sequence[np.ndarray]) -> np.ndarray:
-        noise = jax_adapter.correlated_noise(BUDGET, EPOCHS, NOISE)
+        noise = jax_transforms.correlated_noise(BUDGET, EPOCHS, NOISE)
         update = jax.jit(noise.update)
         state = noise.init(np.zeros(SIZE, np.float32))
         released = []

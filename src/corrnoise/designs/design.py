@@ -600,7 +600,7 @@ class Design(Record):
         -------
         optax.GradientTransformation
         """
-        from corrnoise.simulations.adapters.jax import noise_of_program
+        from corrnoise.simulations.adapters.jax_transforms import noise_of_program
 
         self._refuse_sampled("corrnoise.jax.make_private with this mechanism, budget and participation")
         form: Form | None = "buffers" if isinstance(self.mechanism, ScaledNoise) else None

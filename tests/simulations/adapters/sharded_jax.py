@@ -19,10 +19,10 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from corrnoise.simulations.adapters import array_normals, training
-from corrnoise.simulations.adapters import jax as adapter
-from corrnoise.simulations.adapters.jax import correlated_noise
+from corrnoise.simulations.adapters import jax_transforms as adapter
 from corrnoise.simulations.adapters.jax_noise import JaxNoise, _step, in_64_bits, is_cut
 from corrnoise.simulations.adapters.jax_run import JaxRun, make_private
+from corrnoise.simulations.adapters.jax_transforms import correlated_noise
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.engines import streaming
 from corrnoise.simulations.run.folder import Folder

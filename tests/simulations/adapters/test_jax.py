@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from scipy import linalg, stats
 
 from corrnoise.simulations.adapters import array_normals
-from corrnoise.simulations.adapters.jax import _clipped_sum, correlated_noise, noising_matrix, private_gradient
+from corrnoise.simulations.adapters.jax import _clipped_sum, private_gradient
+from corrnoise.simulations.adapters.jax_transforms import correlated_noise, noising_matrix
 from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.engines import ENGINES, streaming
