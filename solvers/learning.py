@@ -33,19 +33,16 @@ _FLOOR_TOLERANCE = 1e-4  # relative gap at which the search for a floor ends
 
 
 def regularised_floor(of: Objective, participation: Participation) -> tuple[float, Certificate]:
-    """A lower bound of γ² tr(W N Nᵀ) for strategies of any form and at most 4096 steps, and its certificate."""
+    """A lower bound of γ² tr(W N Nᵀ) for strategies of any form and at most 4096 steps, and its certificate.
+
+    ε = 1e-12 tr(W)/n on the diagonal of W must not count.  With A for W and R = L Lᵀ the root mean squared error of the
+    floor is |A L|_* over the root of the budget and of n, and ε adds at most sqrt(ε n) |L|_* to this nuclear norm.
+    |L|_* <= sqrt(n tr R), and tr R is at most k times the budget.
+    """
     epochs = in_fixed_epochs(participation)
     found = fixed_epochs_bounds(of, epochs, tolerance=_FLOOR_TOLERANCE)
-    return max(0.0, found.lower_bound - _of_regularisation(of, epochs)) ** 2, found
-
-
-def _of_regularisation(of: Objective, who: Participation) -> float:
-    """By how much the root mean squared error of the floor may fall without ε = 1e-12 tr(W)/n on the diagonal of W.
-
-    With A for W and R = L Lᵀ the floor is |A L|_* over the root of the budget and of n, and ε adds at most
-    sqrt(ε n) |L|_* to this nuclear norm.  |L|_* <= sqrt(n tr R), and tr R is at most k times the budget.
-    """
-    return math.sqrt(REGULARISATION * who.worst.count * float(np.trace(of.form)))
+    added = math.sqrt(REGULARISATION * epochs.worst.count * float(np.trace(of.form)))
+    return max(0.0, found.lower_bound - added) ** 2, found
 
 
 def endless_optimum(
@@ -77,19 +74,12 @@ def judged_endless(
     budget: Budget,
 ) -> Optimum:
     """The stationary error of any noise, with the floor of a quadratic problem; a bound for strongly convex losses."""
-    measure: Measure = "stationary excess loss"
     if isinstance(problem, StronglyConvex):
+        who, floor = participation, None
         error = strongly_convex_certificate(problem, noise, budget=budget, criterion="objective").value
         known = "the error is a proved upper bound, for which no floor is known"
-        bracket = noise.bracket(participation)
-        return Optimum(noise, participation, family, bracket, error, measure=measure, certificate=known)
-    return Optimum(
-        noise,
-        ANY_LENGTH,
-        family,
-        noise.bracket(ANY_LENGTH),
-        problem.stationary_error(noise),
-        measure=measure,
-        floor=problem.optimal_error(),
-        certificate="the floor is a closed form, the inequality of Cauchy and Schwarz, computed in float64",
-    )
+    else:
+        who, floor, error = ANY_LENGTH, problem.optimal_error(), problem.stationary_error(noise)
+        known = "the floor is a closed form, the inequality of Cauchy and Schwarz, computed in float64"
+    measure: Measure = "stationary excess loss"
+    return Optimum(noise, who, family, noise.bracket(who), error, measure=measure, floor=floor, certificate=known)

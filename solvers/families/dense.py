@@ -28,14 +28,13 @@ class Dense(Family):
     def make(self, run: Problem, size: int) -> Mechanism:
         """The strategy; the lower bound of the run becomes its certificate."""
         objective, epochs = run.objective, in_fixed_epochs(run.who)
+        once = run.who.once and not objective.regularised
         if objective.regularised:
             squared, found = regularised_floor(objective, run.who)
-            mechanism = fixed_epochs_strategy(objective, epochs, found)
-        elif run.who.once:
-            found = single_participation_bounds(objective)
-            squared, mechanism = found.lower_bound**2, single_participation_strategy(objective, found)
         else:
-            found = fixed_epochs_bounds(objective, epochs)
-            squared, mechanism = found.lower_bound**2, fixed_epochs_strategy(objective, epochs, found)
+            found = single_participation_bounds(objective) if once else fixed_epochs_bounds(objective, epochs)
+            squared = found.lower_bound**2
         run.floor = (squared, found.rigorous, found)
-        return mechanism
+        if once:
+            return single_participation_strategy(objective, found)
+        return fixed_epochs_strategy(objective, epochs, found)

@@ -48,7 +48,7 @@ from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.rounding import rounded_up
-from corrnoise.theory.objectives.toeplitz_errors import AGGREGATES, Aggregate
+from corrnoise.theory.objectives.toeplitz_errors import Aggregate
 from corrnoise.theory.participation import Participation, Reshuffled
 
 Numbers = NDArray[Any]  # floats, complex numbers or objects, as above
@@ -140,7 +140,6 @@ def _pair_gaps(gaps: Numbers) -> Numbers:
 
 def squared_error(zeros: Numbers, poles: Numbers, *, steps: int, aggregate: Aggregate) -> Numbers:
     """The mean or the largest squared error of prefix sums at unit noise, shape (…), of gaps g and h, shape (…, d)."""
-    checks.choice("aggregate", aggregate, AGGREGATES)
     n = steps
     limit, weights = residues(zeros, poles)
     sums = weighted_geometric_sum if aggregate == "mean" else geometric_sum

@@ -160,17 +160,6 @@ class TimeVaryingBuffers(Mechanism):
         return self._errors(found.with_equal_weights())
 
     def squared_error(self, objective: Objective) -> float:
-        """tr(W N Nᵀ); O(n d² G) for a linear system of G groups.
-
-        Parameters
-        ----------
-        objective : Objective
-            An objective of as many steps as the mechanism has.
-
-        Returns
-        -------
-        float
-        """
         self.length(objective.steps)
         system = objective.system
         if system is None:

@@ -141,12 +141,10 @@ class Objective(Record, ABC):
         ValueError
             The run has another number of steps, or is too long for dense matrices where nothing else is known.
         """
-        if participation.steps != self.steps:
-            raise ValueError(f"participation must have steps={self.steps} as the objective has, got {participation!r}")
-        found = copy(self)
-        if self.steps > LARGEST_MATRIX and not self.groups and found.column() is None:
+        self._of_this_run(participation)
+        if self.steps > LARGEST_MATRIX and not self.groups and self.column() is None:
             raise too_long(self.steps)
-        return found
+        return copy(self)
 
     def _of_this_run(self, participation: Participation) -> Participation:
         if checks.instance("participation", participation, Participation).steps != self.steps:

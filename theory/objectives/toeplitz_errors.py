@@ -21,7 +21,6 @@ from typing import Literal
 
 import numpy as np
 
-from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.power_series import correlated, divided
 
@@ -31,7 +30,6 @@ AGGREGATES: tuple[Aggregate, ...] = ("mean", "max")
 
 def error_weights(steps: int, count: int, aggregate: Aggregate) -> Array:
     """Weights w of the errors b², shape (count,), for b_t constant from t = count − 1 on; the last adds up the rest."""
-    checks.choice("aggregate", aggregate, AGGREGATES)
     rest = steps - count + 1
     weights = np.ones(count)
     weights[-1] = rest

@@ -123,6 +123,12 @@ def test_known_privacy_errors(decay, epochs, weights, independent, root):
         assert error == pytest.approx(value, rel=2e-4)
 
 
+def test_the_old_power_of_a_mechanism_warns():
+    objective = LearningObjective(MeanEstimation(0.1), 4)
+    with pytest.warns(FutureWarning, match="squared_error"):
+        assert objective.power(DPSGD()) == DPSGD().squared_error(objective)
+
+
 def test_refusals():
     problem = MeanEstimation(0.1)
     with pytest.raises(ValueError, match="weights must not all be 0"):
@@ -136,7 +142,7 @@ def test_refusals():
     with pytest.raises(ValueError, match="the number of steps must be 3 as the mechanism has, got 2"):
         MatrixNoise(np.eye(3)).squared_error(LearningObjective(problem, 2))
     for error in (LearningObjective(problem, 2).privacy_error, LearningObjective(problem, 2).privacy_curve):
-        with pytest.raises(ValueError, match="participation must have steps=2 as the objective has, got Participation"):
+        with pytest.raises(ValueError, match="participation must have steps=2 as the objective has, got Single"):
             error(DPSGD(), Participation.single(3))
     with pytest.raises(OverflowError, match="exceed the range of floats"):
         LearningObjective(MeanEstimation(10.0), 1000).weight_matrix()
