@@ -9,7 +9,7 @@ from corrnoise.figures import paper_figure
 from corrnoise.figures.publication import Data
 from corrnoise.figures.shuffled_gradients import counterexample as shuffled_counterexample
 from corrnoise.figures.shuffled_gradients import experiments as shuffled_experiments
-from corrnoise.figures.shuffled_gradients import privacy as shuffled_privacy
+from corrnoise.figures.shuffled_gradients import privacy_figure as shuffled_privacy
 from corrnoise.figures.shuffled_gradients.experiments import EPSILONS, LOOKS
 from corrnoise.simulations.papers.shuffled_gradients.data import BUNDLED, task
 from corrnoise.simulations.papers.shuffled_gradients.experiments import ALGORITHMS, Setting

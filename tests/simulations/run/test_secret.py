@@ -13,7 +13,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from corrnoise.simulations.run import draws, noise
+from corrnoise.simulations.run import draws, model_noise
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
@@ -69,7 +69,7 @@ def text_of(error: BaseException) -> str:
     return "".join(traceback.TracebackException.from_exception(error, capture_locals=True).format())
 
 
-PLACES = {"noise": (noise, "step_scale"), "draws": (draws, "fill_spans"), "batch": (draws, "philox")}
+PLACES = {"noise": (model_noise, "step_scale"), "draws": (draws, "fill_spans"), "batch": (draws, "philox")}
 
 
 @WHERE
