@@ -243,7 +243,7 @@ def test_characters_that_an_encoding_lacks_are_replaced(encoding: str, archive: 
     done = run(COMMAND, environment, archive, place, "check", "Lemma C.21 (i)")
     assert done.returncode == 0, done.stderr
     assert "For all a ? (0, 1), we have I(a, a) ? 5 log(8/a)." in done.stdout
-    assert not done.stderr
+    assert "Error" not in done.stderr
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a shell that closes files")

@@ -110,7 +110,7 @@ class Library:
     def _markdown(self) -> Any:
         library = self
 
-        class Renderer(_markdown_it.renderer.RendererHTML):  # type: ignore[misc, name-defined]
+        class Renderer(_markdown_it.renderer.RendererHTML):  # type: ignore[name-defined]
             """Formulas as MathML, lower headings that can be linked to, wide tables that scroll, and links.
 
             Rules return plain strings: added to ``Markup``, the tags of the renderer would be escaped.

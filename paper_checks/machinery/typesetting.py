@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from corrnoise.paper_checks.machinery.mathematics import RELATIONS, tokens
 from corrnoise.simulations.extras import extra_module
 
-convert: Callable[[str], str] = extra_module("latex2mathml.converter", "ledger").convert
+convert: Callable[..., str] = extra_module("latex2mathml.converter", "ledger").convert
 
 _GROUP_DEPTH = {"{": 1, r"\left": 1, "}": -1, r"\right": -1}
 _BRACKET_DEPTH = {"(": 1, "[": 1, r"\{": 1, r"\langle": 1, ")": -1, "]": -1, r"\}": -1, r"\rangle": -1}

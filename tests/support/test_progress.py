@@ -3,10 +3,12 @@
 import io
 import logging
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
 
+from corrnoise.support import progress
 from corrnoise.support.progress import Show, progress_line, time_left
 
 
@@ -83,6 +85,36 @@ def test_a_log_has_a_line_every_ten_seconds(
     with progress_line() as show:
         list(work(show, clock))
     assert [record.getMessage() for record in caplog.records] == ["parts (3 of 4, 6 s left)"]
+
+
+@pytest.mark.parametrize(("shown", "terminal"), [(None, False), (None, True), (True, False), (False, False)])
+def test_a_log_has_its_first_line_soon_also_while_one_part_takes_long(
+    shown: bool | None, terminal: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines(monkeypatch, terminal)
+    caplog.set_level(logging.INFO, "corrnoise")
+    started: list[threading.Timer] = []
+    monkeypatch.setattr(threading.Timer, "start", lambda timer: started.append(timer))
+    with progress_line(shown) as show:
+        show("compiling", 0, 3)
+        for timer in started:
+            assert timer.interval < 2
+            timer.function()
+    expected = ["compiling (0 of 3)"] if shown is None and not terminal else []
+    assert [record.getMessage() for record in caplog.records] == expected
+
+
+def test_short_work_writes_no_line(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    lines(monkeypatch, False)
+    monkeypatch.setattr(progress, "_FIRST_SECONDS", 1e6)
+    caplog.set_level(logging.INFO, "corrnoise")
+    before = set(threading.enumerate())
+    with progress_line() as show:
+        show("compiling")
+        [timer] = set(threading.enumerate()) - before
+    timer.join(60)
+    assert not timer.is_alive()
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from corrnoise.commands.options import names_as_typed
 from corrnoise.support.files import write_whole
+from corrnoise.support.progress import progress_line
 
 if TYPE_CHECKING:
     from corrnoise.theory.auditing.findings import Audit
@@ -69,7 +70,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Audit, print the report, and return the exit status."""
     try:
-        with names_as_typed(*_NUMBER_OPTIONS):
+        with names_as_typed(*_NUMBER_OPTIONS), progress_line() as show:
+            show("auditing")
             found = _audited(arguments)
     except (ArithmeticError, ImportError, OSError, ValueError) as error:
         print("corrnoise: error:", " ".join(str(error).split()), file=sys.stderr)

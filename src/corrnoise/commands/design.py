@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from corrnoise.commands.options import names_as_typed, option
+from corrnoise.support.progress import progress_line
 
 if TYPE_CHECKING:
     from corrnoise.designs.design import Problem
@@ -148,12 +149,12 @@ def _add_problem(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Make the design, write its files, print the summary."""
-    from corrnoise.designs.make import design
-    from corrnoise.designs.storage import checked_folder, save
-    from corrnoise.support.progress import progress_line
-    from corrnoise.theory.privacy import Budget
-
     with names_as_typed(*_OPTION_NAMES), _files_as_typed(), progress_line() as show:
+        show("loading")
+        from corrnoise.designs.make import design
+        from corrnoise.designs.storage import checked_folder, save
+        from corrnoise.theory.privacy import Budget
+
         checked_folder(arguments.output, overwrite=arguments.force)
         budget = Budget(
             arguments.rho,

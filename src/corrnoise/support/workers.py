@@ -110,7 +110,7 @@ def results(
         return
     from joblib import Parallel, delayed
 
-    class Workers(Parallel):  # type: ignore[misc]
+    class Workers(Parallel):
         def _warn_exit_early(self) -> None:
             """Drop results without a warning: only an interrupt or an error ends the block early, and says so."""
 
