@@ -575,6 +575,8 @@ def test_a_tutorial_says_where_dpsgd_is_better(page: str) -> None:
         exec(compile(example(page), page, "exec"), namespace)
     assert any(isinstance(one, cn.Design) for one in namespace.values())
     assert not silent_losers(text, namespace)
+    recommended = re.findall(r"^Use .*", text, re.MULTILINE)
+    assert recommended == [str(namespace["design"]).splitlines()[0] for _ in recommended]
 
 
 def test_a_silent_loser_is_noticed() -> None:
