@@ -195,10 +195,10 @@ def peer_bins_by_simulation(setting: Setting) -> Iterator[Row]:
     sigma, epsilon = 3.0, 0.5
     noise = square_root(bands)
     column = noise.inverse_coefficients(steps)[:bands]
-    visits = Participation.balls_in_bins(steps, period=period)
+    participation = Participation.balls_in_bins(steps, period=period)
 
     def ours() -> tuple[float, float]:
-        found = amplified(noise, visits, noise_multiplier=sigma, epsilon=epsilon, samples=samples, rng=1)
+        found = amplified(noise, participation, noise_multiplier=sigma, epsilon=epsilon, samples=samples, rng=1)
         return found.remove.lower, found.remove.upper
 
     def theirs() -> float:

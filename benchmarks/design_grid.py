@@ -37,10 +37,10 @@ ORDERS: dict[str, Callable[..., cn.Participation]] = {
 
 def measured(steps: int, epochs: int, task: str, order: str) -> str:
     """A line of the table."""
-    visits = ORDERS[order](steps, period=-(-steps // epochs))
+    participation = ORDERS[order](steps, period=-(-steps // epochs))
     start = time.perf_counter()
     try:
-        found = cn.optimise(TASKS[task], visits, memory=4)
+        found = cn.optimise(TASKS[task], participation, memory=4)
         result = f"{found.label}, {'no floor' if found.ratio is None else f'{found.ratio:.4f}'}"
     except (ValueError, MemoryError) as error:
         result = f"{type(error).__name__}: {error}"

@@ -25,6 +25,7 @@ from corrnoise.solvers.families.time_varying_family import TimeVarying
 from corrnoise.solvers.learning import endless_optimum, regularised_floor
 from corrnoise.solvers.optimum import Optimum, label
 from corrnoise.solvers.sampled import NO_FLOOR, sampled_noises
+from corrnoise.support.deprecation import renamed_keyword
 from corrnoise.support.progress import Progress
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.float_errors import usual_float_errors
@@ -38,10 +39,11 @@ Families = str | Family | Sequence[str | Family]  #: what an argument ``family``
 USUAL_SLACK = 0.01  #: relative excess over the least error that is accepted for less memory, where none is asked for
 
 
+@renamed_keyword("0.2", "visits", "participation")
 @usual_float_errors
 def optimise(
     objective: Minimisable | None = None,
-    visits: Participation | None = None,
+    participation: Participation | None = None,
     *,
     memory: float | None = None,
     family: Families | None = None,
@@ -67,7 +69,7 @@ def optimise(
         the second half of the run, or without a finite run its stationary error.  ``StronglyConvex``: an upper bound of
         the stationary error.  ``LargestError(workload)``: the largest error of a step.  A workload that is
         neither Toeplitz nor a linear system has at most 4096 steps.
-    visits : Participation, optional
+    participation : Participation, optional
         The steps of each example.  A random order that is not sampled is judged by its worst case.  None, or a run of
         any length, for problems only.
     memory : float, optional
@@ -109,7 +111,7 @@ def optimise(
     what = SGD() if objective is None else objective
     if memory is not None and not (isinstance(memory, float) and memory == math.inf):
         memory = checks.integer("memory", memory, 0)
-    who = ANY_LENGTH if visits is None else visits
+    who = ANY_LENGTH if participation is None else participation
     what = checked_minimisable(what).for_run(who)
     if not isinstance(what, Objective):
         only = None if family is None else family if isinstance(family, str) else [one.name for one in resolved(family)]

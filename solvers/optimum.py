@@ -103,7 +103,7 @@ class Optimum(Record):
     Examples
     --------
     >>> from corrnoise import Participation, optimise
-    >>> best = optimise(visits=Participation.fixed_epochs(64, epochs=4), memory=2)
+    >>> best = optimise(participation=Participation.fixed_epochs(64, epochs=4), memory=2)
     >>> best.family, best.memory, best.ratio < 1.2
     ('time-varying buffers', 2, True)
     """

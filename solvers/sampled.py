@@ -100,7 +100,7 @@ def samplers(steps: int, period: int, rate: float, memory: float) -> list[Partic
 
 def sampled_noises(
     objective: Objective,
-    visits: Participation,
+    participation: Participation,
     budget: Budget,
     memory: float,
     families: Collection[str],
@@ -111,20 +111,26 @@ def sampled_noises(
     Parameters
     ----------
     objective : of the run
-    visits : a sampled participation
+    participation : a sampled participation
     budget : given by ε and δ, for the estimates
     memory : the largest number of arrays that the noise may keep
     families : names of the families to be tried; none for all
     progress : called with a line of text before every longer part
     """
-    correlated = _CORRELATED_NAMES.get(type(visits), ()) if memory >= 1 and visits.worst.period > 1 else ()
-    estimator = MultiplierEstimator(objective, visits, budget) if isinstance(visits, BallsInBins) else None
-    for name in correlated if isinstance(visits, CyclicPoisson) and correlated else (INDEPENDENT, *correlated):
+    correlated = (
+        _CORRELATED_NAMES.get(type(participation), ()) if memory >= 1 and participation.worst.period > 1 else ()
+    )
+    estimator = (
+        MultiplierEstimator(objective, participation, budget) if isinstance(participation, BallsInBins) else None
+    )
+    for name in correlated if isinstance(participation, CyclicPoisson) and correlated else (INDEPENDENT, *correlated):
         if families and name not in families:
             continue
-        progress(f"mechanisms: {label(name, sampler=visits.label)}")
+        progress(f"mechanisms: {label(name, sampler=participation.label)}")
         if estimator is None:
-            yield Candidate(name, DPSGD() if name == INDEPENDENT else few_bands(objective, visits.worst.period, memory))
+            yield Candidate(
+                name, DPSGD() if name == INDEPENDENT else few_bands(objective, participation.worst.period, memory)
+            )
         else:
             yield from (
                 Candidate(name, noise, estimator.multiplier(noise)) for noise in _in_bins(name, estimator, memory)
@@ -172,12 +178,12 @@ def _in_bins(family: str, estimator: MultiplierEstimator, memory: float) -> Iter
 class MultiplierEstimator:
     """Estimated multipliers and errors of noise for one sampler, budget and objective."""
 
-    def __init__(self, objective: Objective, visits: Participation, budget: Budget) -> None:
+    def __init__(self, objective: Objective, participation: Participation, budget: Budget) -> None:
         assert budget.epsilon is not None
         assert budget.delta is not None
-        self.objective, self.visits = objective, visits
+        self.objective, self.participation = objective, participation
         self.epsilon, self.log_delta = budget.epsilon, math.log(budget.delta)
-        bins = visits.worst.period
+        bins = participation.worst.period
         count = max(_MAX_ENTRIES // bins, 32)
         points = _fixed_points(count * (bins + _MAX_ORDER))
         self._normals = ndtri(points[: count * bins]).reshape(count, bins)
@@ -190,7 +196,7 @@ class MultiplierEstimator:
 
     def multiplier(self, noise: ToeplitzNoise) -> float:
         """The noise multiplier at the budget, by a search for a zero."""
-        products = gram(noise, self.objective.steps, self.visits.worst.period).upper
+        products = gram(noise, self.objective.steps, self.participation.worst.period).upper
         size = math.sqrt(float(np.diagonal(products).max()))
         root = self._normals @ np.linalg.cholesky(products + 1e-9 * size**2 * np.eye(len(products))).T
 
@@ -246,7 +252,7 @@ def _fixed_points(count: int) -> Array:
 
 def _tuned_buffers(estimator: MultiplierEstimator, count: int) -> PoleNoise:
     """Buffers with the least estimated error, from the best ones without sampling."""
-    start = best_buffers(estimator.objective, estimator.visits.worst, count)
+    start = best_buffers(estimator.objective, estimator.participation.worst, count)
     count = start.zeros.size
     if count == 0:
         return start

@@ -69,8 +69,8 @@ def _errors(fixed: Optimum, period: int, epsilon: float) -> dict[str, float]:
     poisson, *cyclic, bins = samplers(steps, period, 1 / period, MEMORY)
     unit = _error(sums, DPSGD(), poisson, budget)
 
-    def best(visits: Participation, family: str) -> tuple[Mechanism, float]:
-        (one,) = sampled_noises(sums, visits, budget, 1 if family == "BLT" else MEMORY, {family}, lambda _: None)
+    def best(participation: Participation, family: str) -> tuple[Mechanism, float]:
+        (one,) = sampled_noises(sums, participation, budget, 1 if family == "BLT" else MEMORY, {family}, lambda _: None)
         return one.mechanism, one.estimate
 
     buffer, multiplier = best(bins, "BLT")
@@ -83,8 +83,8 @@ def _errors(fixed: Optimum, period: int, epsilon: float) -> dict[str, float]:
     }
 
 
-def _error(sums: Objective, noise: Mechanism, visits: Participation, budget: Budget) -> float:
-    return noise.program(visits).multiplier(budget) * math.sqrt(noise.squared_error(sums))
+def _error(sums: Objective, noise: Mechanism, participation: Participation, budget: Budget) -> float:
+    return noise.program(participation).multiplier(budget) * math.sqrt(noise.squared_error(sums))
 
 
 def draw(data: Data) -> Drawing:

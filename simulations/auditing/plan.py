@@ -72,8 +72,8 @@ def planned(claim: Any, pattern: Steps | None, idle: int, grid: float) -> AuditP
     tested = isinstance(promised, TestedSampler) and promised.examples is None
     if promised.sampled and not (tested and budget.adjacency == "zero-out" and pattern is None):
         raise ValueError(
-            "claim must be of a tested sampler and zero-out adjacency, without examples, capacity and pattern, "
-            f"for a sampled loop, got {promised!r}, {budget.adjacency!r} and pattern={pattern!r}"
+            "claim must be of a tested sampler and zero-out adjacency, without examples and capacity; "
+            f"pattern must be None for a sampled loop, got {promised!r}, {budget.adjacency!r}, {pattern!r}"
         )
     if who.length > LARGEST_MATRIX:
         raise ValueError(f"claim must have at most {LARGEST_MATRIX} steps, got {who.length}; audit a shorter run")

@@ -172,9 +172,9 @@ def _late(*_: object, **__: object) -> NoReturn:
     ("changes", "kind", "message"),
     [
         ({"budget": 0.5}, TypeError, "budget must be a Budget"),
-        ({"visits": 48}, TypeError, "visits must be a Participation"),
-        ({"visits": ENDLESS}, ValueError, "steps must be given without a problem"),
-        ({"visits": Participation.single(10**11)}, ValueError, r"steps must be at most \d+ on this machine"),
+        ({"participation": 48}, TypeError, "participation must be a Participation"),
+        ({"participation": ENDLESS}, ValueError, "steps must be given without a problem"),
+        ({"participation": Participation.single(10**11)}, ValueError, r"steps must be at most \d+ on this machine"),
         ({"objective": NuFTRL(0.1)}, TypeError, "objective must be SGD, a workload, a problem or another Objective"),
         ({"progress": 3}, TypeError, "progress must be a function"),
     ],
@@ -184,7 +184,7 @@ def test_bad_arguments_are_refused_before_anything_is_computed(
 ) -> None:
     monkeypatch.setattr(make, "optimise", _late)
     with pytest.raises(kind, match=message):
-        design(**{"budget": BUDGET, "visits": EPOCHED, **changes})
+        design(**{"budget": BUDGET, "participation": EPOCHED, **changes})
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_bad_arguments_are_refused_before_anything_is_computed(
 )
 def test_bad_values_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        design(**{"budget": BUDGET, "visits": EPOCHED, **changes})
+        design(**{"budget": BUDGET, "participation": EPOCHED, **changes})
 
 
 def test_too_many_eigenvalues_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,7 +125,7 @@ def test_the_best_sampler_is_at_least_as_good_as_each(epsilon: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("visits", "changes", "message"),
+    ("participation", "changes", "message"),
     [
         ("best", {}, "examples, batch_size and epochs must be given"),
         ("best", {"examples": 4, "batch_size": 8, "epochs": 1}, "examples must be"),
@@ -135,12 +135,12 @@ def test_the_best_sampler_is_at_least_as_good_as_each(epsilon: float) -> None:
             {"examples": 96, "batch_size": 8, "epochs": 1, "objective": SGD(batch_size=4)},
             "batch_size must be 4",
         ),
-        (ORDER, {"examples": 96}, "must come with visits='best' only"),
+        (ORDER, {"examples": 96}, "must come with participation='best'"),
     ],
 )
-def test_what_does_not_fit_is_refused(visits: Any, changes: dict[str, Any], message: str) -> None:
+def test_what_does_not_fit_is_refused(participation: Any, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        design(budget(1.0), visits, **changes)
+        design(budget(1.0), participation, **changes)
 
 
 def test_a_budget_by_rho_is_refused_with_the_next_step() -> None:

@@ -111,15 +111,17 @@ def test_each_attempt_takes_fresh_draws_and_a_smaller_share(monkeypatch):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_face(seed):
-    visits = cn.Participation.balls_in_bins(2, period=2)
-    found = cn.privacy.amplified(DPSGD(), visits, noise_multiplier=1.0, epsilon=1.0, samples=4000, rng=seed, beta=1e-3)
+    participation = cn.Participation.balls_in_bins(2, period=2)
+    found = cn.privacy.amplified(
+        DPSGD(), participation, noise_multiplier=1.0, epsilon=1.0, samples=4000, rng=seed, beta=1e-3
+    )
     assert found.quantity == "delta"
     assert found.kind == "confidence 1 - 0.001"
     assert found.remove.lower <= 0.0592065010858927 <= found.remove.upper
     assert found.add.lower <= 0.0501976623694882 <= found.add.upper
-    again = amplified(DPSGD(), visits, noise_multiplier=1.0, epsilon=1.0, samples=4000, rng=seed, beta=1e-3)
+    again = amplified(DPSGD(), participation, noise_multiplier=1.0, epsilon=1.0, samples=4000, rng=seed, beta=1e-3)
     assert again == found
-    certified = cn.privacy.amplified(DPSGD(), visits, noise_multiplier=1.0, epsilon=1.0)
+    certified = cn.privacy.amplified(DPSGD(), participation, noise_multiplier=1.0, epsilon=1.0)
     assert certified.kind == "certified"
     assert certified.upper <= found.upper
 

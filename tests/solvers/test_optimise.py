@@ -274,7 +274,7 @@ def test_a_coarse_floor_is_close(task: str, count: int) -> None:
 
 
 def test_the_best_within_a_memory_also_where_certificates_hold_arrays() -> None:
-    small = optimise(visits=Participation.single(8), memory=0)
+    small = optimise(participation=Participation.single(8), memory=0)
     certificate = Certificate(1.0, 0.5, False, 3, arrays=(np.ones(2),))
     found = [replace(small, error=error, certificate=certificate) for error in (2.0, 1.0, 1.005)]
     assert choose(((one.error, one) for one in found), 0) is found[1]

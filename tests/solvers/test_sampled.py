@@ -32,11 +32,11 @@ def groups(p: int, steps: int = STEPS, period: int = PERIOD) -> Participation:
     )
 
 
-def error_of(mechanism: Mechanism, visits: Participation, epsilon: float) -> float:
+def error_of(mechanism: Mechanism, participation: Participation, epsilon: float) -> float:
     """The error of prefix sums at δ = 1e-6, written out."""
-    multiplier = mechanism.program(visits).multiplier(budget(epsilon))
-    sums = np.cumsum(mechanism.noising_matrix(visits.length), axis=0)
-    return multiplier * math.sqrt(float((sums**2).sum()) / visits.length)
+    multiplier = mechanism.program(participation).multiplier(budget(epsilon))
+    sums = np.cumsum(mechanism.noising_matrix(participation.length), axis=0)
+    return multiplier * math.sqrt(float((sums**2).sum()) / participation.length)
 
 
 @pytest.mark.parametrize(("epsilon", "expected"), [(0.5, 0.1217), (1, 0.0712), (2, 0.0479), (8, 0.0294)])
@@ -125,16 +125,16 @@ def test_the_crossover_is_where_the_errors_are_equal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("visits", "options", "message"),
+    ("participation", "options", "message"),
     [
         (groups(1), {}, "budget must be given by epsilon and delta where batches are sampled, got None"),
         (groups(1), {"budget": Budget(0.5)}, "use participation.worst"),
         (groups(1), {"budget": budget(1.0), "family": "buffers"}, "family must be made for Poisson batches"),
     ],
 )
-def test_bad_arguments_are_refused(visits: Participation, options: dict, message: str) -> None:
+def test_bad_arguments_are_refused(participation: Participation, options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        optimise(RUN, visits, **options)
+        optimise(RUN, participation, **options)
 
 
 @pytest.mark.slow

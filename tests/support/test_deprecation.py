@@ -6,7 +6,7 @@ import pkgutil
 import pytest
 
 import corrnoise
-from corrnoise.support.deprecation import GOING, deprecated
+from corrnoise.support.deprecation import GOING, deprecated, renamed_keyword
 from corrnoise.support.version import __version__
 
 
@@ -31,6 +31,25 @@ def test_it_works_and_warns_at_the_line_of_the_caller() -> None:
     assert caught[0].filename == __file__
     assert old.__doc__ == "The sum."
     assert list(importlib.import_module("corrnoise.support.deprecation").GOING.values()) == ["9.0"]
+
+
+@pytest.mark.usefixtures("no_other")
+def test_an_old_keyword_works_and_warns() -> None:
+    @renamed_keyword("9.0", "old", "new")
+    def double(new: int) -> int:
+        return 2 * new
+
+    with pytest.warns(FutureWarning, match=r"old= goes in corrnoise 9\.0: use new=") as caught:
+        assert double(old=3) == 6  # type: ignore[call-arg]
+    assert caught[0].filename == __file__
+    assert double(3) == double(new=3) == 6
+
+
+def test_visits_is_participation() -> None:
+    once = corrnoise.Participation.single(4)
+    with pytest.warns(FutureWarning, match="use participation="):
+        found = corrnoise.optimise(visits=once, memory=0)
+    assert found.participation == once
 
 
 def test_nothing_outlives_its_version() -> None:

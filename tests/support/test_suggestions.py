@@ -24,8 +24,11 @@ def test_the_most_similar_word_is_suggested() -> None:
     ("ask", "meant"),
     [
         (lambda: cn.Budget(1.0, adjacency="replace_one"), "replace-one"),  # type: ignore[arg-type]
-        (lambda: cn.optimise(visits=ORDER, family="bufers"), "buffers"),
-        (lambda: cn.optimise(visits=POISSON, budget=cn.Budget(epsilon=2.0, delta=1e-6), family="bufers"), "buffers"),
+        (lambda: cn.optimise(participation=ORDER, family="bufers"), "buffers"),
+        (
+            lambda: cn.optimise(participation=POISSON, budget=cn.Budget(epsilon=2.0, delta=1e-6), family="bufers"),
+            "buffers",
+        ),
         (lambda: paper_figure("mean_estimaton"), "mean_estimation"),
         (lambda: paper_ledger("correlated-nose"), "correlated-noise"),
     ],

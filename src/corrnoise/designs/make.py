@@ -14,6 +14,7 @@ from corrnoise.solvers.learning import STATIONARY, STRONGLY_CONVEX, endless_opti
 from corrnoise.solvers.optimal_noise import check_stable
 from corrnoise.solvers.optimise import Families, choose, optimise
 from corrnoise.solvers.sampled import samplers
+from corrnoise.support.deprecation import renamed_keyword
 from corrnoise.support.memory import memory as memory_of_this_machine
 from corrnoise.support.progress import Progress
 from corrnoise.support.serialise import digest, plain
@@ -33,10 +34,11 @@ LARGEST_LEARNING = 4_000_000  #: largest product of steps and dimension for obje
 _BYTES_A_STEP = 600  # memory of coefficients, their transforms and their text
 
 
+@renamed_keyword("0.2", "visits", "participation")
 @usual_float_errors
 def design(
     budget: Budget,
-    visits: Participation | Sequence[Participation] | Literal["best"],
+    participation: Participation | Sequence[Participation] | Literal["best"],
     objective: Minimisable | None = None,
     *,
     examples: int | None = None,
@@ -56,7 +58,7 @@ def design(
     ----------
     budget : Budget
         The privacy budget of the whole run, with the clipping norm.
-    visits : Participation, sequence of Participation or {"best"}
+    participation : Participation, sequence of Participation or {"best"}
         The steps of each example.  The loop that loads the data keeps to them; where batches are sampled the run draws
         them.  Of several ones the best is chosen.  ``"best"``: noise and sampler are chosen together, among the fixed
         order, Poisson, cyclic Poisson and balls in bins.
@@ -103,19 +105,23 @@ def design(
     0.0932
     """
     checks.instance("budget", budget, Budget)
-    arguments = (budget, visits, objective, examples, batch_size, epochs, memory, family)
+    arguments = (budget, participation, objective, examples, batch_size, epochs, memory, family)
     wanted = checked_minimisable(SGD() if objective is None else objective)
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be a function of a line of text, or None, got {progress!r}")
-    if visits == BEST:
+    if participation == BEST:
         tried, wanted = _ways(budget, wanted, examples, batch_size, epochs, memory)
         if family is not None:
-            raise ValueError(f"family must be None with visits={BEST!r}, got {family!r}: give a Participation with it")
+            raise ValueError(
+                f"family must be None with participation={BEST!r}, got {family!r}: give a Participation with it"
+            )
     elif (examples, batch_size, epochs) != (None, None, None):
-        raise ValueError(f"examples, batch_size and epochs must come with visits={BEST!r} only, got visits={visits!r}")
+        raise ValueError(
+            f"examples, batch_size and epochs must come with participation={BEST!r}, got {participation!r:.80}"
+        )
     else:
-        several = visits if isinstance(visits, list | tuple) else [visits]
-        tried = [checks.instance("visits", one, Participation) for one in several]
+        several = participation if isinstance(participation, list | tuple) else [participation]
+        tried = [checks.instance("participation", one, Participation) for one in several]
     steps = tried[0].steps
     if steps is not None and (need := _BYTES_A_STEP * steps) > (there := memory_of_this_machine()):
         raise ValueError(
@@ -164,7 +170,7 @@ def _ways(
 ) -> tuple[list[Participation], Minimisable]:
     """The ways of visiting the data that are compared, and the objective for batches of this size."""
     if examples is None or batch_size is None or epochs is None:
-        raise ValueError(f"examples, batch_size and epochs must be given with visits={BEST!r}")
+        raise ValueError(f"examples, batch_size and epochs must be given with participation={BEST!r}")
     size = checks.integer("batch_size", batch_size, 1)
     period = checks.integer("examples", examples, size) // size
     steps = period * checks.integer("epochs", epochs, 1)
@@ -177,19 +183,19 @@ def _ways(
         raise ValueError(f"batch_size must be {known}, that of the objective, got {size}")
     if _poisson(budget, fixed) is None:
         raise ValueError(
-            f"budget must be given by epsilon and delta for zero-out adjacency with visits={BEST!r}, whose accountants "
-            f"cover nothing else, got {budget!r}: promise Participation.fixed_epochs, or give epsilon and delta"
+            f"budget must be given by epsilon and delta for zero-out adjacency with participation={BEST!r}, whose "
+            f"accountants cover nothing else, got {budget!r}: use Participation.fixed_epochs, or give both"
         )
     most = USUAL_MEMORY if memory is None else memory
     return [fixed, *samplers(steps, period, size / examples, most)], objective
 
 
-def _poisson(budget: Budget, visits: Participation) -> Participation | None:
+def _poisson(budget: Budget, participation: Participation) -> Participation | None:
     """Poisson sampling with batches of the same mean size; None where no accountant covers it."""
-    covered = budget.epsilon is not None and budget.adjacency == "zero-out" and visits.members == 1
-    if not covered or visits.steps is None:
+    covered = budget.epsilon is not None and budget.adjacency == "zero-out" and participation.members == 1
+    if not covered or participation.steps is None:
         return None
-    return Poisson(visits.steps, min(visits.sampling_rate, 1.0))
+    return Poisson(participation.steps, min(participation.sampling_rate, 1.0))
 
 
 def _check_problem(objective: Minimisable, steps: int | None, family: Families | None) -> None:

@@ -31,3 +31,37 @@ def deprecated(version: str, *, instead: str) -> Callable[[Callable[Arguments, R
         return warned
 
     return marked
+
+
+def renamed_keyword(
+    version: str, old: str, new: str
+) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
+    """Accept a keyword argument under its old name until ``version``: such a call warns and names the new one.
+
+    Parameters
+    ----------
+    version : str
+        The version without the old name.
+    old, new : str
+        Names of the argument.
+
+    Returns
+    -------
+    Callable
+        A decorator of the function, whose argument has the new name.
+    """
+
+    def marked(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+        GOING[f"{function.__module__}.{function.__qualname__}({old}=)"] = version
+
+        @wraps(function)
+        def warned(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+            if old in kwargs:
+                text = f"{old}= goes in corrnoise {version}: use {new}="
+                warnings.warn(text, FutureWarning, stacklevel=2)
+                kwargs[new] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return warned
+
+    return marked

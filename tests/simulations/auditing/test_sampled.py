@@ -242,5 +242,5 @@ def test_refusals(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         audited(Loop("poisson"), "poisson", **options)
     cut = Participation.poisson(30, 0.1, capacity=100, examples=400)
-    with pytest.raises(ValueError, match=r"claim must be .* without examples, capacity"):
+    with pytest.raises(ValueError, match=r"claim must be .* without examples and capacity"):
         audit(Loop("poisson"), (BUDGET, DPSGD().program(cut)), canaries=400, idle=200)
