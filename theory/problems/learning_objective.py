@@ -225,7 +225,7 @@ class LearningObjective(Objective):
             warnings.warn(
                 "power(mechanism) goes in 0.2: use mechanism.squared_error(self)", FutureWarning, stacklevel=2
             )
-            return noising.squared_error(self)  # type: ignore[unreachable]
+            return noising.squared_error(self)
         return super().power(noising)
 
     def error(self, square: float) -> float:

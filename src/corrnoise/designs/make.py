@@ -129,9 +129,10 @@ def design(
             f"coefficients take about {need / 2**30:.3g} GiB of memory, of {there / 2**30:.3g} GiB"
         )
     _check_problem(wanted, steps, family)
-    if isinstance(wanted.for_run(tried[0]), StronglyConvex):
+    of_run = wanted.for_run(tried[0])
+    if isinstance(of_run, StronglyConvex):
         _check_long(tried[0], memory, family)
-        optimum = endless_optimum(wanted, tried[0], budget=budget)
+        optimum = endless_optimum(of_run, tried[0], budget=budget)
     else:
         options: dict[str, Any] = {"memory": memory, "budget": budget, "progress": progress}
         found = [optimise(wanted, one, family=family, **options) for one in tried]
