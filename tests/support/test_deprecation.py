@@ -48,7 +48,7 @@ def test_an_old_keyword_works_and_warns() -> None:
 def test_visits_is_participation() -> None:
     once = corrnoise.Participation.single(4)
     with pytest.warns(FutureWarning, match="use participation="):
-        found = corrnoise.optimise(visits=once, memory=0)
+        found = corrnoise.optimise(visits=once, memory=0)  # type: ignore[call-arg]
     assert found.participation == once
 
 
