@@ -35,7 +35,7 @@ from corrnoise.theory.objectives.workloads import SGD
 from corrnoise.theory.participation import ANY_LENGTH, Participation
 from corrnoise.theory.privacy import Budget
 
-Families = str | Family | Sequence[str | Family]  #: what an argument ``family`` takes besides None
+Families = str | Family | Sequence[str | Family]  #: an argument ``family`` that is not None
 USUAL_SLACK = 0.01  #: relative excess over the least error that is accepted for less memory, where none is asked for
 
 
@@ -77,7 +77,7 @@ def optimise(
         noise.  None for at most 16, and the fewest with an error within 1 % of the best of these.  With one ``family``
         it is the memory of the member.
     family : str or Family or sequence of these, optional
-        The families to compare, by name, alias or object (``cn.families``); None for those that can be best.
+        The families to compare, by name, alias or object (``cn.families``); None for the families that can be best.
     budget : Budget, optional
         The privacy budget by ε and δ; for sampled batches only.
     progress : Callable, optional

@@ -58,7 +58,7 @@ def label(family: str, variant: str = "", sampler: str = "") -> str:
     Parameters
     ----------
     family, variant, sampler : str
-        Those of an optimum.
+        The names in an optimum.
 
     Returns
     -------

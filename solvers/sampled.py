@@ -138,7 +138,7 @@ def sampled_noises(
 
 
 def few_bands(objective: Objective, groups: int, memory: float) -> ToeplitzNoise:
-    """The best strategy with a band for each group, of which one example takes part in one.
+    """The best strategy with a band for each group; an example is in one group.
 
     Parameters
     ----------

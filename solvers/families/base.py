@@ -1,4 +1,4 @@
-"""What a family of noise is, and the sizes that searches try."""
+"""The class of families of noise, and the sizes that searches try."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Family(ABC):
     """A family of noise: how its members are made, by their size.
 
     Subclass it.  A family needs a ``name`` and the method ``make``; the first line of its docstring is its description.
-    By default it has one member.
+    A family without sizes has a single member.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Family(ABC):
     source : str
         The paper that introduced the family.
     needs : str
-        What a run must have, for the message where the family has no member.
+        The properties that a run must have, for the message where the family has no member.
     look : str
         The colour in figures.
 

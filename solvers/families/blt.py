@@ -40,7 +40,7 @@ class BLT(Family):
         return best_buffers(run.coarse, run.start, size)
 
     def members(self, run: Problem, sizes: Sequence[int], progress: Callable[[str], None]) -> Iterator[Mechanism]:
-        """The members up to the number of buffers from which on more do not help."""
+        """The members until further buffers do not help."""
         for size, noise in zip(sizes, super().members(run, sizes, progress), strict=True):
             if size > sizes[0] and noise.memory(run.steps) < size:
                 return

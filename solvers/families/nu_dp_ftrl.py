@@ -19,5 +19,5 @@ class NuDPFTRL(Family):
     look = "C5"
 
     def make(self, run: Problem, size: int) -> Mechanism:
-        """Rational noise in place of nu-DP-FTRL; at ν = 0, which has none, that of the smallest ν a run can see."""
+        """Make rational noise in place of nu-DP-FTRL; ν is at least 1e-3/n, because ν = 0 has no rational noise."""
         return rational(NuFTRL(max(run.nu.nu, 1e-3 / run.steps)), TOLERANCE)

@@ -1,4 +1,4 @@
-"""A run to be optimised: its quadratic form, its participation, and what the searches of all families share.
+"""A run to be optimised: its quadratic form, its participation, and the results that searches share.
 
 A mechanism is judged by its squared error, the squared sensitivity under the participation times the quadratic form of
 the run (``objectives``): the mean squared error of a workload, or the excess loss that privacy causes in learning.  Its

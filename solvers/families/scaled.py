@@ -22,7 +22,7 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.objectives.base import LARGEST_MATRIX
 
 UNIT_COLUMNS, EPOCH_WEIGHTS = "unit columns", "epoch weights"
-MAX_EPOCHS = 64  #: for which weights are sought
+MAX_EPOCHS = 64  #: epochs with weights of their own
 
 
 class Scaled(Family):

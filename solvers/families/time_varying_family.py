@@ -32,7 +32,7 @@ class TimeVarying(Family):
         return best_time_varying(run.objective, run.who, size)
 
     def members(self, run: Problem, sizes: Sequence[int], progress: Callable[[str], None]) -> Iterator[Mechanism]:
-        """The members from one search, in which each number of buffers starts from the results for fewer."""
+        """The members from one search: each number of buffers starts from the results for fewer."""
         what = f"mechanisms: {self.name} with up to {sizes[-1]}"
         progress(what)
         return time_varying_buffers(run.objective, run.who, sizes, lambda far: progress(f"{what}: {far}"))

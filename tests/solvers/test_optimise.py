@@ -241,6 +241,7 @@ def test_long_schedules_have_noise_and_a_floor() -> None:
         (None, WHO, {"family": ["BLT", "BISR"], "memory": 0}, "memory must be larger for BLT, BISR, got 0"),
         (None, WHO, {"family": []}, "family must be None, a family or a sequence"),
         (None, WHO, {"family": "binary tree", "memory": 2}, "memory must be at least 7"),
+        (None, SAME_ORDER, {"family": "dense", "memory": 1}, "memory must be at least 63"),
         (None, Participation.min_sep(8, 1), {"family": "BandMF"}, "needs a longer epoch"),
         (None, WHO, {"family": STATIONARY}, "needs an objective that is a problem"),
         (MeanEstimation(0.1), None, {"family": "BLT"}, "family must be None"),

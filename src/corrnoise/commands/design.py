@@ -190,7 +190,7 @@ def run(arguments: Namespace) -> int:
 def _families(arguments: Namespace) -> str | tuple[str, ...] | None:
     """The value of ``family``: a name, or all names with ``--baselines``."""
     if not arguments.baselines:
-        return arguments.family  # type: ignore[no-any-return]
+        return str(arguments.family) if arguments.family is not None else None
     if arguments.family is not None:
         raise ValueError("--family must not come with --baselines, which compares all families")
     from corrnoise.solvers.families.registry import names
@@ -233,7 +233,7 @@ def _files_as_typed() -> Iterator[None]:
 
 
 def _participation(arguments: Namespace, problem: Problem | None) -> tuple[Participation, tuple[str, ...]]:
-    """Who takes part when, and a sentence about the examples that are left out."""
+    """The participation, and a sentence about the examples that are left out."""
     from corrnoise.theory.numerics import checks
     from corrnoise.theory.participation import Participation
 
@@ -286,7 +286,7 @@ def _sampled(arguments: Namespace, order: Participation) -> list[Participation]:
 
 
 def _lengths(steps: int | None, length: int | None, epochs: int) -> tuple[int, int]:
-    """The numbers of steps of the run and of an epoch, one of which is known."""
+    """The numbers of steps of the run and of an epoch, if one is known."""
     from corrnoise.theory.numerics import checks
 
     if steps is None:
@@ -302,7 +302,7 @@ def _lengths(steps: int | None, length: int | None, epochs: int) -> tuple[int, i
 
 
 def _epoch(arguments: Namespace) -> tuple[int | None, tuple[str, ...]]:
-    """The number of steps of an epoch, if it is known without that of the run, and what is left out of it."""
+    """The number of steps of an epoch, if it is known without the steps of the run, and the examples left out."""
     from corrnoise.theory.numerics import checks
 
     length = arguments.steps_per_epoch
@@ -385,7 +385,7 @@ def _tuned(problem: Any, participation: Participation, offset: float, budget: Bu
 
 # -- the problem -------------------------------------------------------------------------------------------------------
 
-#: Which options come with which descriptions of the problem only.
+#: The descriptions of the problem that each option needs.
 _PROBLEM_OPTIONS = {
     "eigenvalues": ("eigenvalues",),
     "data": ("data",),

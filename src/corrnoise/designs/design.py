@@ -163,8 +163,8 @@ class Design(Record):
     def crossover(self) -> float | None:
         """The ε below which DP-SGD with Poisson batches has a smaller error than this noise, at the δ of the budget.
 
-        If the design is DP-SGD itself, its best alternative takes the place of this noise.  None where there is no such
-        ε in [0.1, 20].
+        If the design is DP-SGD itself, its best alternative takes the place of this noise.  None if the errors are not
+        equal at any ε in [0.1, 20].
         """
         from corrnoise.solvers.sampled import crossover
 

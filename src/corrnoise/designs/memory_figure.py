@@ -2,9 +2,8 @@
 
 (a) The error of every mechanism that was compared over its memory, with the floor of those whose batches are not
     sampled, and with DP-SGD with Poisson batches as a line.
-(b) For problems: the cost of privacy in F − F* at every step, for the design, for independent noise, and for the
-optimum
-    for long runs.  A design that is best on average or at the end need not be best at every step.
+(b) For problems: the excess loss that privacy adds at every step, for the design, for independent noise, and for the
+    optimum for long runs.  A design that is best on average or at the end need not be best at every step.
 """
 
 from __future__ import annotations

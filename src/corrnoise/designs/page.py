@@ -1,7 +1,7 @@
 """The page of a design: ``design.html``, which needs no network and reads on a phone, in the dark and on paper.
 
-It answers, in this order: which noise, and is it better than DP-SGD with Poisson batches?  The guarantee, in words
-for a data-protection officer?  How is it run?  What does it cost?  What else was compared?
+It answers, in this order: which noise, and is it better than DP-SGD with Poisson batches?  What is the guarantee, in
+words for a data-protection officer?  How is it run?  What does it cost?  What else was compared?
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _up(value: float) -> str:
 
 
 def conditions(design: Design) -> list[str]:
-    """The facts that the guarantee rests on."""
+    """The facts behind the guarantee."""
     budget = design.budget
     program = design.program()
     multiplier = program.multiplier(budget)
