@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import corrnoise as cn
+from corrnoise.support.deprecation import GOING
 
 ROOT = Path(__file__).parents[1]
 HOSTS = {"torch": "torch", "opacus": "opacus", "jax": "jax", "flower": "flwr"}  # modules and what they import
@@ -23,8 +24,6 @@ MODULES = (
     *(name for name in cn.__all__ if name not in (*HOSTS, "papers") and inspect.ismodule(getattr(cn, name))),
     *(f"papers.{paper}" for paper in PAPERS),
 )
-#: Public names whose docstrings do not pass yet.  A name that passes fails the test until it is removed from this list.
-PENDING: frozenset[str] = frozenset(["Participation"])
 VERB = re.compile(r"\b(is|are|be|was|has|have|must|may|can|gives?|returns?|holds?|takes?|that|which|whose)\b")
 HEADER = re.compile(r"\*{0,2}\w+(, \*{0,2}\w+)* : (?P<type>.+)")
 SENTENCE = re.compile(r"^ *Raises ``", re.M)
@@ -50,17 +49,20 @@ def public(name: str) -> Any:
     return getattr(importlib.import_module(f"corrnoise.{module}" if module else "corrnoise"), last)
 
 
-def members(name: str) -> Iterator[tuple[str, Any, list[str]]]:
-    """A public name and, of a class, its public members: the docstrings of all classes that define it."""
-    item = public(name)
+def members(name: str, item: Any) -> Iterator[tuple[str, Any, list[str]]]:
+    """A public object and, of a class, its public members that stay, each with the docstrings that define it."""
     if not callable(item):
         return
     bases = inspect.getmro(item) if inspect.isclass(item) else (item,)
     yield name, item, [inspect.cleandoc(base.__doc__) for base in bases if base.__doc__ and base is not object]
     for member, value in inspect.getmembers_static(item) if inspect.isclass(item) else ():
         inner = getattr(value, "__func__", getattr(value, "func", getattr(value, "fget", value)))
-        if not member.startswith("_") and inspect.isfunction(inner) and inner.__module__.startswith("corrnoise"):
-            texts = [getattr(base.__dict__.get(member), "__doc__", None) or "" for base in item.__mro__]
+        if member.startswith("_") or not getattr(inner, "__module__", "").startswith("corrnoise"):
+            continue
+        if inspect.isclass(inner) and member in vars(item):
+            yield from members(f"{name}.{member}", inner)
+        elif inspect.isfunction(inner) and f"{inner.__module__}.{inner.__qualname__}" not in GOING:
+            texts = [getattr(base.__dict__.get(member), "__doc__", None) or "" for base in bases]
             attribute = inner is not getattr(value, "__func__", value)
             yield f"{name}.{member}", None if attribute else inner, [inspect.cleandoc(text) for text in texts if text]
 
@@ -158,33 +160,20 @@ def unbound(docstring: str) -> set[str]:
 
 def faults_of(name: str) -> list[str]:
     """All faults of the docstrings of a public name and of its members."""
-    return [f"{member}: {fault}" for member, item, texts in members(name) for fault in faults(item, texts)]
-
-
-def check(name: str) -> None:
-    """A name passes, or is pending and does not pass."""
-    found = faults_of(name)
-    if name in PENDING:
-        assert found, f"cn.{name} passes: remove it from PENDING"
-    else:
-        assert not found, "\n".join(found)
+    return [
+        f"{member}: {fault}" for member, item, texts in members(name, public(name)) for fault in faults(item, texts)
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_public_names_follow_numpydoc(name: str) -> None:
-    check(name)
+    assert not faults_of(name)
 
 
 @pytest.mark.parametrize("module", HOSTS)
 def test_adapters_follow_numpydoc(module: str) -> None:
     pytest.importorskip(HOSTS[module])
-    for name in names_of(module):
-        check(name)
-
-
-def test_pending_names_exist() -> None:
-    unknown = {name for name in PENDING if name not in NAMES and name.split(".")[0] not in HOSTS}
-    assert not unknown
+    assert not [fault for name in names_of(module) for fault in faults_of(name)]
 
 
 def sentences(path: Path) -> list[str]:
@@ -264,13 +253,6 @@ def test_what_an_overridden_method_documents_counts() -> None:
     good = inspect.getdoc(_example) or ""
     assert list(faults(_example, ["Add two numbers.", good])) == []
     assert "parameter first is missing" in list(faults(_example, ["Add two numbers."]))
-
-
-def test_a_pending_name_that_passes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    done = next(name for name in NAMES if name not in PENDING)
-    monkeypatch.setitem(globals(), "PENDING", frozenset([done]))
-    with pytest.raises(AssertionError, match="remove it"):
-        check(done)
 
 
 def test_a_sentence_in_a_file_is_seen(tmp_path: Path) -> None:

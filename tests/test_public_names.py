@@ -56,7 +56,7 @@ def test_what_a_run_promises_is_carried_by_its_objects(name: str) -> None:
     """No budget or participation is typed in addition to these objects, and no multiplier comes without a program."""
     if name in ("Budget", "Participation"):
         return
-    for member, item, _ in members(name):
+    for member, item, _ in members(name, public(name)):
         if item is not None and not member.endswith(".delta_at"):  # it asks for the δ of an ε
             assert not CARRIED & set(inspect.signature(item).parameters), member
         assert "multiplier" not in member or name == "PrivateRun" or "papers" in name, member

@@ -84,7 +84,8 @@ class Participation(Record, ABC):
 
     Examples
     --------
-    >>> Participation.min_sep(10, 4).largest
+    >>> import corrnoise as cn
+    >>> cn.Participation.min_sep(10, 4).largest
     array([0, 4, 8])
     """
 
@@ -262,23 +263,70 @@ class Order(Participation):
 
     @abstractmethod
     def related(self, first: int, second: int) -> bool:
-        """Whether two different steps are related by R."""
+        """Whether two different steps are related by R.
+
+        Parameters
+        ----------
+        first : int
+            A step, counted from 0.
+        second : int
+            Another step, counted from 0.
+
+        Returns
+        -------
+        bool
+        """
 
     @abstractmethod
     def within(self, other: Order) -> bool:
-        """Whether R is a part of the relation of ``other``, for an order with b < n."""
+        """Whether R is a part of the relation of ``other``, for an order with b < n.
+
+        Parameters
+        ----------
+        other : Order
+            The order to compare with.
+
+        Returns
+        -------
+        bool
+        """
 
     @abstractmethod
     def patterns(self) -> Iterator[Indices]:
-        """All maximal patterns."""
+        """All maximal patterns.
+
+        Returns
+        -------
+        iterator of array of int
+        """
 
     @abstractmethod
     def number_of_patterns(self, most: int | None = None) -> int:
-        """How many maximal patterns there are, in O(n k); counting stops above ``most``."""
+        """How many maximal patterns there are, in O(n k); counting stops above ``most``.
+
+        Parameters
+        ----------
+        most : int, optional
+            Counting stops above this number; None to count all.
+
+        Returns
+        -------
+        int
+        """
 
     @abstractmethod
     def largest_sum(self, values: NDArray[np.float64]) -> float:
-        """The largest sum of ``values`` >= 0, shape (n,), over the steps of a pattern."""
+        """The largest sum of ``values`` >= 0, shape (n,), over the steps of a pattern.
+
+        Parameters
+        ----------
+        values : array of float
+            Numbers >= 0, shape (n,).
+
+        Returns
+        -------
+        float
+        """
 
     @property
     def worst(self) -> Order:
@@ -309,12 +357,22 @@ class Order(Participation):
         return np.arange(self.count, dtype=np.intp) * self.period
 
     def residue_classes(self) -> list[Indices]:
-        """The classes {r, r + b, r + 2b, …} of steps, r < min(b, n): the maximal patterns of fixed epochs."""
+        """The classes {r, r + b, r + 2b, …} of steps, r < min(b, n): the maximal patterns of fixed epochs.
+
+        Returns
+        -------
+        list of array of int
+        """
         steps = np.arange(self.length, dtype=np.intp)
         return [steps[r :: self.period] for r in range(min(self.period, self.length))]
 
     def blocks(self) -> list[Indices]:
-        """The steps of each epoch, {0, …, b − 1}, {b, …, 2b − 1}, …"""
+        """The steps of each epoch, such as {0, …, b − 1} and {b, …, 2b − 1}.
+
+        Returns
+        -------
+        list of array of int
+        """
         steps = np.arange(self.length, dtype=np.intp)
         return [steps[first : first + self.period] for first in range(0, self.length, self.period)]
 
@@ -352,18 +410,64 @@ class Sampled(Participation):
 
     @abstractmethod
     def batch(self, step: int, examples: int, words: Words) -> NDArray[np.int64]:
-        """The examples of a step in increasing order, before the capacity: a function of the arguments alone."""
+        """The examples of a step in increasing order, before the capacity: a function of the arguments alone.
+
+        Parameters
+        ----------
+        step : int
+            The step, counted from 0.
+        examples : int
+            N >= 1, the number of examples.
+        words : Words
+            The secret randomness of the run.
+
+        Returns
+        -------
+        array of int
+        """
 
     @abstractmethod
     def curve(self, strategy: Strategy, column_error: float) -> Curve:
-        """The curve of ``covering`` without a capacity."""
+        """The curve of ``covering`` without a capacity.
+
+        Parameters
+        ----------
+        strategy : Strategy
+            The mechanism of the run.
+        column_error : float
+            As for ``covering``.
+
+        Returns
+        -------
+        Curve
+        """
 
     def mean_batch(self, examples: int) -> float:
-        """The expected number of examples in a batch."""
+        """The expected number of examples in a batch.
+
+        Parameters
+        ----------
+        examples : int
+            N >= 1, the number of examples.
+
+        Returns
+        -------
+        float
+        """
         return examples * self.sampling_rate
 
     def crowd(self, examples: int) -> tuple[int, int, float]:
-        """How many batches can hold one example, how many others each can hold, and an upper bound of their rate."""
+        """How many batches can hold one example, how many others each can hold, and an upper bound of their rate.
+
+        Parameters
+        ----------
+        examples : int
+            N >= 1, the number of examples.
+
+        Returns
+        -------
+        (int, int, float)
+        """
         raise ValueError(f"capacity must be None for {type(self).__name__}, which does not bound its batches")
 
     @property

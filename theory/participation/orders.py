@@ -90,7 +90,9 @@ class MinSep(Order, door="min_sep"):
         b >= 1: the separation.
     count : int, optional
         k >= 1; None for ceil(n/b), as many as fit.  A larger number does not bind.
-    unit, members
+    unit : {"example", "user"}, default "example"
+        As for ``Single``.
+    members : int, default 1
         As for ``Single``.
     """
 
@@ -124,7 +126,8 @@ class MinSep(Order, door="min_sep"):
 
         Examples
         --------
-        >>> [list(map(int, steps)) for steps in MinSep(4, 2).patterns()]
+        >>> import corrnoise as cn
+        >>> [list(map(int, steps)) for steps in cn.Participation.min_sep(4, 2).patterns()]
         [[0, 2], [0, 3], [1, 3]]
         """
         n, b, k = self.length, self.period, self.count
@@ -177,12 +180,15 @@ class FixedEpochs(Order, door="fixed_epochs"):
         ``period`` the last epoch may be shorter.
     secret : bool, optional
         Whether the order is uniform and unknown to everyone.
-    unit, members
+    unit : {"example", "user"}, default "example"
+        As for ``Single``.
+    members : int, default 1
         As for ``Single``.
 
     Examples
     --------
-    >>> FixedEpochs(12, epochs=3).period
+    >>> import corrnoise as cn
+    >>> cn.Participation.fixed_epochs(12, epochs=3).period
     4
     """
 
@@ -227,7 +233,15 @@ class Reshuffled(Order, door="reshuffled"):
 
     Parameters
     ----------
-    steps, period, epochs, secret, unit, members
+    steps : int
+        As for ``FixedEpochs``.
+    period, epochs : int, optional
+        As for ``FixedEpochs``.
+    secret : bool, default False
+        As for ``FixedEpochs``.
+    unit : {"example", "user"}, default "example"
+        As for ``FixedEpochs``.
+    members : int, default 1
         As for ``FixedEpochs``.
     count : int, optional
         k >= 1: the largest number of epochs that use an example; None for all.

@@ -51,7 +51,8 @@ class Poisson(Sampled, door="poisson"):
 
     Examples
     --------
-    >>> bool(Poisson(1000, 0.01, capacity=1300, examples=100_000).overflow < 1e-15)
+    >>> import corrnoise as cn
+    >>> bool(cn.Participation.poisson(1000, 0.01, capacity=1300, examples=100_000).overflow < 1e-15)
     True
     """
 
@@ -93,7 +94,9 @@ class CyclicPoisson(Sampled, door="cyclic_poisson"):
 
     Parameters
     ----------
-    steps, capacity, examples
+    steps : int
+        As for ``Poisson``.
+    capacity, examples : int, optional
         As for ``Poisson``.
     period : int
         b >= 1: the number of groups.
@@ -145,7 +148,9 @@ class BallsInBins(Sampled, door="balls_in_bins"):
 
     Parameters
     ----------
-    steps, capacity, examples
+    steps : int
+        As for ``Poisson``.
+    capacity, examples : int, optional
         As for ``Poisson``.
     period : int
         b >= 1: the number of bins, and of steps of an epoch.
@@ -195,7 +200,9 @@ class RedrawnBins(Sampled, door="redrawn_bins"):
 
     Parameters
     ----------
-    steps, period, capacity, examples
+    steps, period : int
+        As for ``BallsInBins``.
+    capacity, examples : int, optional
         As for ``BallsInBins``.
     """
 
