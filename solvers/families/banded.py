@@ -38,8 +38,8 @@ from corrnoise.theory.participation import MinSep, Participation
 
 ColumnNorms = Literal["window sums", "unit"]
 
-_MEMORY = 30  # of L-BFGS
-_EVERY = 50  # iterations between two certificates
+_LBFGS_MEMORY = 30  # of L-BFGS
+_CERTIFICATE_ITERATIONS = 50  # iterations between two certificates
 _FIRST_WEIGHT = 0.1  # of a window; only ratios count, and smaller numbers move faster
 _LEAST_WEIGHT = 1e-13  # most windows end there
 
@@ -222,7 +222,7 @@ def best_bands(
     def stop_when_certified(intermediate_result: OptimizeResult) -> None:
         nonlocal iterations
         iterations += 1
-        if iterations % _EVERY == 0:
+        if iterations % _CERTIFICATE_ITERATIONS == 0:
             lower, value = bounds_at(intermediate_result.x)
             if value <= lower * (1 + 2 * tolerance):
                 raise StopIteration
@@ -234,7 +234,13 @@ def best_bands(
         method="L-BFGS-B",
         bounds=[(None, None)] * (count * n) + [(_LEAST_WEIGHT, None)] * (start.size - count * n),
         callback=stop_when_certified,
-        options={"maxiter": max_iterations, "maxfun": 10 * max_iterations, "maxcor": _MEMORY, "ftol": 0.0, "gtol": 0.0},
+        options={
+            "maxiter": max_iterations,
+            "maxfun": 10 * max_iterations,
+            "maxcor": _LBFGS_MEMORY,
+            "ftol": 0.0,
+            "gtol": 0.0,
+        },
     ).x
     lower, value = bounds_at(state)
     columns = form.columns(state)

@@ -26,12 +26,12 @@ from corrnoise.theory.objectives.base import Objective
 from corrnoise.theory.participation import Participation
 
 MAX_BUFFERS = 16  #: buffers
-_STEP = 1e-100  # of the complex-step derivative: its square vanishes
+_COMPLEX_STEP = 1e-100  # of the complex-step derivative: its square vanishes
 #: By whether the objective has closed forms: the gradient of the log squared error at which a search ends, iterations.
-_ENDS = {True: {"gtol": 1e-7}, False: {"gtol": 1e-6, "maxiter": 200}}
-_MERGED = 1e-3  # distance of the logarithms of two gaps that count as one
-_FIRST = 0.4  # −log of the largest gap at the start
-_REACH = 0.7  # −log of the smallest gap at the start, in units of log n
+_SEARCH_ENDS = {True: {"gtol": 1e-7}, False: {"gtol": 1e-6, "maxiter": 200}}
+_MERGE_DISTANCE = 1e-3  # distance of the logarithms of two gaps that count as one
+_FIRST_LOG_GAP = 0.4  # −log of the largest gap at the start
+_LAST_LOG_GAP = 0.7  # −log of the smallest gap at the start, in units of log n
 
 
 @usual_float_errors
@@ -82,12 +82,12 @@ def separate(zeros: Array, poles: Array) -> bool:
     """Whether no two neighbouring gaps have merged; the largest pole may have reached 1, where it has no effect."""
     with np.errstate(divide="ignore", invalid="ignore"):
         logarithms = np.log(np.column_stack([zeros, poles]).ravel())
-    return bool(np.isfinite(logarithms).all() and (np.diff(logarithms) > _MERGED).all())
+    return bool(np.isfinite(logarithms).all() and (np.diff(logarithms) > _MERGE_DISTANCE).all())
 
 
 def _searched(objective: Objective, participation: Participation, count: int) -> tuple[Array, Array]:
     """Gaps of zeros and poles at a local minimum of the error, or where two of them merge."""
-    directions = 1j * _STEP * np.eye(2 * count)
+    directions = 1j * _COMPLEX_STEP * np.eye(2 * count)
 
     def loss(variables: Array) -> tuple[float, Array]:
         zeros, poles = gaps_of(variables + directions)
@@ -97,11 +97,11 @@ def _searched(objective: Objective, participation: Participation, count: int) ->
             return math.inf, np.zeros(variables.size)
         if objective.precise:  # with one rounding less
             both = square * power
-            return math.log(both[0].real), np.asarray(both.imag / _STEP / both.real)
+            return math.log(both[0].real), np.asarray(both.imag / _COMPLEX_STEP / both.real)
         value = math.log(square[0].real) + math.log(power[0].real)
-        return value, np.asarray(square.imag / square.real / _STEP + power.imag / power.real / _STEP)
+        return value, np.asarray(square.imag / square.real / _COMPLEX_STEP + power.imag / power.real / _COMPLEX_STEP)
 
-    smallest = max(_REACH * math.log(objective.steps), 2 * _FIRST)
-    start = np.log(np.diff(np.linspace(_FIRST, smallest, 2 * count), prepend=0.0))
+    smallest = max(_LAST_LOG_GAP * math.log(objective.steps), 2 * _FIRST_LOG_GAP)
+    start = np.log(np.diff(np.linspace(_FIRST_LOG_GAP, smallest, 2 * count), prepend=0.0))
     with np.errstate(all="ignore"):
-        return gaps_of(bfgs(loss, start, _ENDS[objective.precise], lambda point: not separate(*gaps_of(point))))
+        return gaps_of(bfgs(loss, start, _SEARCH_ENDS[objective.precise], lambda point: not separate(*gaps_of(point))))

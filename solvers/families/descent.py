@@ -14,9 +14,9 @@ from corrnoise.support.kernels import kernel
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.inlined import dot
 
-_PAIRS = 60  # of steps and changes of the gradient
-_HALVINGS = 20
-_DECREASE = 1e-10  # at which a descent ends
+_MAX_PAIRS = 60  # of steps and changes of the gradient
+_MAX_HALVINGS = 20
+_MIN_DECREASE = 1e-10  # at which a descent ends
 
 
 class Descent:
@@ -34,8 +34,8 @@ class Descent:
         self.value, self._gradient = function(start)
         self._function = function
         self._scales = scales
-        self._steps = np.empty((_PAIRS, start.size))
-        self._changes = np.empty((_PAIRS, start.size))
+        self._steps = np.empty((_MAX_PAIRS, start.size))
+        self._changes = np.empty((_MAX_PAIRS, start.size))
         self._pairs = 0
         self._ended = False
 
@@ -52,7 +52,7 @@ class Descent:
         _direction(self._gradient, self._scales, self._steps, self._changes, self._pairs, direction)
         slope = float(self._gradient @ direction)
         length = 1.0 if self._pairs else 1 / max(1.0, float(np.abs(self._gradient).max()))
-        for _ in range(_HALVINGS):
+        for _ in range(_MAX_HALVINGS):
             value, gradient = self._function(self.at + length * direction)
             if value <= self.value + 1e-4 * length * slope:
                 break
@@ -62,10 +62,10 @@ class Descent:
             return
         step, change = length * direction, gradient - self._gradient
         if step @ change > 0:
-            self._steps[self._pairs % _PAIRS] = step
-            self._changes[self._pairs % _PAIRS] = change
+            self._steps[self._pairs % _MAX_PAIRS] = step
+            self._changes[self._pairs % _MAX_PAIRS] = change
             self._pairs += 1
-        self._ended = self.value - value < _DECREASE
+        self._ended = self.value - value < _MIN_DECREASE
         self.at, self.value, self._gradient = self.at + step, value, gradient
 
 

@@ -16,7 +16,7 @@ from scipy import sparse
 
 from corrnoise.theory.numerics.checks import Array
 
-_EPOCHS = 32  # up to which each has knots of its own
+_MAX_EPOCHS = 32  # up to which each has knots of its own
 
 
 def graded(length: int, ratio: float) -> Array:
@@ -65,7 +65,7 @@ class Knots:
         rest = steps - (count - 1) * period
         if rest < period:
             places = np.array(sorted({*places, *graded(rest, ratio)}))
-        return cls(steps, period, places, np.arange(float(count)) if count <= _EPOCHS else graded(count, ratio))
+        return cls(steps, period, places, np.arange(float(count)) if count <= _MAX_EPOCHS else graded(count, ratio))
 
     @property
     def size(self) -> int:

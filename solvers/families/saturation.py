@@ -21,10 +21,10 @@ from corrnoise.theory.mechanisms import time_varying_gains
 from corrnoise.theory.numerics.checks import Array
 
 LARGEST = 50.0  #: logarithm of a number
-_WEAK = 1e-3  # weight of other windows at the start
-_LEAST = 1e-12  # level
-_COUNTED = 32  # participations up to which states are those of so many
-_STATES = 4_000_000  # steps times participations up to which they are, for memory
+_WEAK_WEIGHT = 1e-3  # weight of other windows at the start
+_MIN_LEVEL = 1e-12  # level
+_MAX_PARTICIPATIONS = 32  # participations up to which states are those of so many
+_MAX_STATES = 4_000_000  # steps times participations up to which they are, for memory
 
 Numbers = tuple[Array, Array, Array]  # θ, o and i
 #: From the gradient in the logarithms of columns that in the variables; what adds to those in θ, o and i is added.
@@ -99,10 +99,10 @@ class Levels:
         following = (places == period - 1) | (not reshuffled) & (places == (n - 1) % period)
         self.offsets = np.where(following, 0.0, -np.inf if reshuffled else -math.log(period))
         self.count = count if count < epochs else 0  # of participations, 0 where the order limits it
-        self.layers = count if 0 < self.count <= _COUNTED and count * n <= _STATES else 1
+        self.layers = count if 0 < self.count <= _MAX_PARTICIPATIONS and count * n <= _MAX_STATES else 1
 
     def start(self) -> Array:
-        others = np.where(self.offsets[self.free.at] < 0, math.log(_WEAK), 0.0)
+        others = np.where(self.offsets[self.free.at] < 0, math.log(_WEAK_WEIGHT), 0.0)
         return np.append(others, 0.0) if self.count else others
 
     def close_to(self, numbers: Numbers, columns: Array) -> Array:
@@ -120,11 +120,11 @@ class Levels:
             weights[t + self.period - 1 :][: here.size] = np.diff(following)
             before = following[1:]
         alone = self.offsets == 0
-        room = np.maximum(self.free.transposed @ np.exp(self.offsets), _LEAST)
+        room = np.maximum(self.free.transposed @ np.exp(self.offsets), _MIN_LEVEL)
         around = self.free.transposed @ np.where(alone, 0.0, weights) / room
         at = np.where(alone[self.free.at], weights[self.free.at], around)
-        found = np.log(np.maximum(at / at.max(), _WEAK))
-        return np.append(found, math.log(_WEAK)) if self.count else found
+        found = np.log(np.maximum(at / at.max(), _WEAK_WEIGHT))
+        return np.append(found, math.log(_WEAK_WEIGHT)) if self.count else found
 
     def _weights(self, variables: Array) -> Array:
         """The weights of windows that end at the steps 0, …, n + b − 1, and of the run if it limits the number."""
@@ -136,7 +136,7 @@ class Levels:
 
     def _levels(self, weights: Array) -> Array:
         around = _sums_of(weights[: self.offsets.size], self.period)[:-1]
-        return np.maximum(around + weights[-1] / self.count if self.count else around, _LEAST)
+        return np.maximum(around + weights[-1] / self.count if self.count else around, _MIN_LEVEL)
 
     def _of_weights(self, of_levels: Array) -> Array:
         """The gradient in the weights."""

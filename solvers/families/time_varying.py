@@ -37,29 +37,29 @@ from corrnoise.theory.participation import FixedEpochs, MinSep, Order, Participa
 from corrnoise.theory.recursion import Recursion
 
 MAX_BUFFERS = 16  #: buffers
-_SHORT = 512  # steps of the shortest run that others start from
+_SHORT_STEPS = 512  # steps of the shortest run that others start from
 _SHORT_EPOCH = 4  # steps of an epoch of it
-_LONGER = 4  # how many times longer the next is
-_COARSE = 4.0  # the ratio of knots
-_FINER = (2.0, 1.25)  # ratios of further knots
-_FINE = 4096  # steps up to which there are further knots
-_ITERATIONS = (12, 300)  # of a search
-_USUAL = 20  # iterations for ``_WORK`` steps of one group, in proportion to the root of its inverse
-_WORK = 100_000
-_QUICK = 70  # at most, in runs that lead to one of more work than ``_LONG``
-_LONG = 10_000
-_SHARE = 0.8  # of these iterations in searches for the shortest run
-_FEW = 30_000  # steps above which searches begin at the best starts alone
-_BESIDE = (1000, 200_000)  # work between which searches run beside each other: threads share Python and memory
-_POWERS = (8.0, 32.0, 128.0, 512.0)  # of the norms for the largest error
-_FASTEST = 6.0  # logarithm of −log θ
-_KEPT = 3  # points of each run with which the next one begins
-_DIFFERENT = (0.1, 0.5)  # rates of minima that are not one, in the shortest run and in longer ones
-_SLOW = 3  # buffers that may be the slowest where others are equally spaced
-_APART = 0.25  # rates of these
-_WEIGHT = 0.5  # of a buffer, times the root of its gap
-_FAST = 1.0  # rate at the start, at most
-_LARGE = 1e6  # the logarithm of an error that overflows
+_LENGTH_RATIO = 4  # how many times longer the next is
+_COARSE_RATIO = 4.0  # the ratio of knots
+_FINER_RATIOS = (2.0, 1.25)  # ratios of further knots
+_MAX_FINE_STEPS = 4096  # steps up to which there are further knots
+_SEARCH_ITERATIONS = (12, 300)  # of a search
+_USUAL_ITERATIONS = 20  # iterations for ``_USUAL_WORK`` steps of one group, in proportion to the root of its inverse
+_USUAL_WORK = 100_000
+_QUICK_ITERATIONS = 70  # at most, in runs that lead to one of more work than ``_LONG_WORK``
+_LONG_WORK = 10_000
+_SHORT_SHARE = 0.8  # of these iterations in searches for the shortest run
+_MAX_START_STEPS = 30_000  # steps above which searches begin at the best starts alone
+_THREADED_WORK = (1000, 200_000)  # work between which searches run beside each other: threads share Python and memory
+_NORM_POWERS = (8.0, 32.0, 128.0, 512.0)  # of the norms for the largest error
+_MAX_LOG_RATE = 6.0  # logarithm of −log θ
+_KEPT_POINTS = 3  # points of each run with which the next one begins
+_DIFFERENT_RATES = (0.1, 0.5)  # rates of minima that are not one, in the shortest run and in longer ones
+_SLOW_BUFFERS = 3  # buffers that may be the slowest where others are equally spaced
+_RATE_SPACING = 0.25  # rates of these
+_START_WEIGHT = 0.5  # of a buffer, times the root of its gap
+_MAX_START_RATE = 1.0  # rate at the start, at most
+_LARGE_LOG_ERROR = 1e6  # the logarithm of an error that overflows
 
 
 # -- shorter and simpler linear systems --------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ class _BufferSearch:
             system = system.with_equal_weights()
         self.system = system.parts
         self.knots, self.saturation, self.power = knots, saturation, power
-        self.iterations = _ITERATIONS[1]
+        self.iterations = _SEARCH_ITERATIONS[1]
         self.work = _work(system)
 
     def mechanism(self, point: _BufferPoint) -> TimeVaryingBuffers:
@@ -124,7 +124,7 @@ class _BufferSearch:
         for k, half in enumerate(np.hsplit(point.values, 2)):
             halves[k] = self.knots.matrix @ half
         np.exp(np.clip(halves, -LARGEST, LARGEST, out=halves), out=halves)
-        theta = np.exp(-np.exp(np.minimum(point.rates, _FASTEST)))
+        theta = np.exp(-np.exp(np.minimum(point.rates, _MAX_LOG_RATE)))
         return theta, halves[0], halves[1]
 
     def __call__(self, point: _BufferPoint) -> tuple[float, _BufferPoint]:
@@ -162,7 +162,7 @@ class _BufferSearch:
         errors = np.empty(len(outputs))
         time_varying_errors.covariances(*self.system, theta, outputs, inputs, scales, errors, *kept)
         if not (np.isfinite(errors).all() and errors.min() >= 0 and errors.max() > 0):
-            return _LARGE, None
+            return _LARGE_LOG_ERROR, None
         return _logarithm(errors, self.power)
 
     def descent(self, start: _BufferPoint) -> Descent:
@@ -215,24 +215,24 @@ class _LadderStage(NamedTuple):
     order: type[Order]
     limit: int  # of participations
     share: float = 1.0  # of the usual iterations of a search
-    most: int = _ITERATIONS[1]  # iterations of a search
+    most: int = _SEARCH_ITERATIONS[1]  # iterations of a search
 
     def search(self, ratio: float, power: float | None = None) -> _BufferSearch:
         knots = Knots.of(self.system.steps, self.period, ratio)
         classes = self.order in (Single, FixedEpochs)
         saturation = Classes(knots) if classes else Levels(knots, self.order is Reshuffled, self.limit)
         found = _BufferSearch(self.system, knots, saturation, power)
-        usual = round(self.share * _USUAL * math.sqrt(_WORK / found.work))
-        found.iterations = min(max(usual, _ITERATIONS[0]), self.most)
+        usual = round(self.share * _USUAL_ITERATIONS * math.sqrt(_USUAL_WORK / found.work))
+        found.iterations = min(max(usual, _SEARCH_ITERATIONS[0]), self.most)
         return found
 
 
 def _ladder(whole: _LadderStage) -> list[_LadderStage]:
     """Runs of increasing length, which end with the given one."""
     found = [whole]
-    shortest = math.ceil(max(_SHORT * whole.period / whole.system.steps, _SHORT_EPOCH))
+    shortest = math.ceil(max(_SHORT_STEPS * whole.period / whole.system.steps, _SHORT_EPOCH))
     while found[0].period > shortest:
-        shorter = max(shortest, math.ceil(found[0].period / _LONGER))
+        shorter = max(shortest, math.ceil(found[0].period / _LENGTH_RATIO))
         found.insert(0, whole._replace(system=merged(whole.system, whole.period, shorter), period=shorter))
     return found
 
@@ -244,7 +244,7 @@ def _middles(period: int, parts: int) -> Array:
 
 def _of_gaps(rates: Array) -> Array:
     """The logarithms of o and i for weights o i in proportion to the roots of gaps."""
-    return 0.5 * math.log(_WEIGHT) + rates / 4
+    return 0.5 * math.log(_START_WEIGHT) + rates / 4
 
 
 def _with_more(point: _BufferPoint, rates: Array) -> _BufferPoint:
@@ -259,11 +259,11 @@ def _equally_spaced(buffers: int, search: _BufferSearch) -> list[_BufferPoint]:
     """Points whose rates are equally spaced but for up to two more that are the slowest, and one of equal weights."""
     steps, period, start = search.knots.steps, search.knots.period, search.saturation.start()
     slowest = -0.5 * math.log(steps) if buffers == 1 else min(-0.75 * math.log(steps), -2.0)
-    equal = np.tile(np.full(buffers, 0.5 * math.log(_WEIGHT / buffers)), (search.knots.size, 2))
+    equal = np.tile(np.full(buffers, 0.5 * math.log(_START_WEIGHT / buffers)), (search.knots.size, 2))
     found = [_BufferPoint(np.linspace(slowest, -1.0, buffers), equal, start)]
-    for slow in range(min(buffers, _SLOW)):
+    for slow in range(min(buffers, _SLOW_BUFFERS)):
         rates = _middles(period, buffers - slow)
-        rates = np.append(rates, rates[-1] + _APART * np.arange(1, slow + 1))
+        rates = np.append(rates, rates[-1] + _RATE_SPACING * np.arange(1, slow + 1))
         found.append(_with_more(_BufferPoint(np.empty(0), np.empty((search.knots.size, 0)), start), rates))
     return found
 
@@ -272,7 +272,7 @@ def _spread(point: _BufferPoint, period: int) -> list[_BufferPoint]:
     """Points with one, two or three of its slowest buffers, which take one of equal parts, and one in each other."""
     d, order = point.rates.size, np.argsort(point.rates)
     found = []
-    for slow in range(1, min(d, _SLOW + 1)):
+    for slow in range(1, min(d, _SLOW_BUFFERS + 1)):
         kept = order[:slow]
         slowest = point._replace(rates=point.rates[kept], values=point.values[:, np.append(kept, kept + d)])
         found.append(_with_more(slowest, _middles(period, d - slow + 1)[:-1]))
@@ -294,7 +294,7 @@ def _carried(point: _BufferPoint, old: _BufferSearch, new: _BufferSearch) -> _Bu
 
     The slowest decay has the gap of as many steps less, others in proportion, and weights o i are those of a root.
     """
-    rates = np.minimum(point.rates, _FAST)
+    rates = np.minimum(point.rates, _MAX_START_RATE)
     stretch = math.log(old.knots.steps / new.knots.steps) / min(rates.min(initial=0.0), -1.0)
     values = old.knots.carried(point.values, new.knots) + np.tile(stretch * rates, 2) / 4
     free, others = np.split(point.columns, [old.saturation.free.size])
@@ -313,14 +313,14 @@ def _apart(descents: Sequence[Descent], rates: Callable[[Descent], Array], least
 
 def _lowest(search: _BufferSearch, starts: Sequence[_BufferPoint], pool: Executor, kept: int) -> list[_BufferPoint]:
     """The local minima of different decays with the least values, at most so many, the least one first."""
-    each = pool.map if _BESIDE[0] <= search.work <= _BESIDE[1] else map
+    each = pool.map if _THREADED_WORK[0] <= search.work <= _THREADED_WORK[1] else map
     buffers = starts[0].rates.size
-    if search.knots.steps > _FEW:
+    if search.knots.steps > _MAX_START_STEPS:
         with np.errstate(all="ignore"):
             starts = sorted(starts, key=search.value)[:kept]
     found = sorted(each(search.descent, starts), key=attrgetter("value"))
     third = search.iterations // 3
-    rates = _DIFFERENT[search.knots.steps > 2 * _SHORT]
+    rates = _DIFFERENT_RATES[search.knots.steps > 2 * _SHORT_STEPS]
     for some in (third, search.iterations - third):
         found = sorted(each(Descent.go_on, found, repeat(some)), key=attrgetter("value"))
         found = _apart(found, lambda one: np.sort(one.at[:buffers]), rates)[:kept]
@@ -331,12 +331,12 @@ def _shortest(
     run: _LadderStage, most: int, pool: Executor, others: Iterable[_BufferPoint] = ()
 ) -> Iterator[list[_BufferPoint]]:
     """The best points of a short run with 1, 2, …, ``most`` buffers; each search starts from one of ``others``, too."""
-    search, others = run.search(_COARSE), iter(others)
+    search, others = run.search(_COARSE_RATIO), iter(others)
     found: list[_BufferPoint] = []
     for buffers in range(1, most + 1):
         starts = [*_equally_spaced(buffers, search), *islice(others, 1)]
         starts += [_with_another(point, search.knots.steps) for point in found]
-        found = _lowest(search, starts, pool, _KEPT + 1)
+        found = _lowest(search, starts, pool, _KEPT_POINTS + 1)
         yield found
 
 
@@ -344,7 +344,7 @@ def _of_another_order(run: _LadderStage, most: int, pool: Executor) -> Iterator[
     """Points for these runs from the best buffers for another order of steps."""
     if run.order in (FixedEpochs, MinSep):
         another = run._replace(order=MinSep if run.order is FixedEpochs else FixedEpochs)
-        search, here = another.search(_COARSE), run.search(_COARSE).saturation
+        search, here = another.search(_COARSE_RATIO), run.search(_COARSE_RATIO).saturation
         for point, *_ in _shortest(another, most, pool):
             yield point._replace(columns=here.close_to(*search.strategy(point)))
 
@@ -353,7 +353,7 @@ def _in_longer_runs(
     points: list[_BufferPoint], searches: Sequence[_BufferSearch], pool: Executor, progress: Callable[[str], None]
 ) -> list[_BufferPoint]:
     """The best points of the last search, from the points of the first one, each search for a longer run."""
-    kept = [_KEPT] * (len(searches) - 2) + [1]
+    kept = [_KEPT_POINTS] * (len(searches) - 2) + [1]
     work = [one.knots.steps * one.iterations * k for one, k in zip(searches[1:], kept, strict=False)]
     for k, (search, following) in enumerate(pairwise(searches)):
         starts = [_carried(one, search, following) for one in points]
@@ -399,15 +399,15 @@ def time_varying_buffers(
         raise ValueError(f"objective must be a linear system for time-varying buffers, got {objective!r:.80}")
     system = grouped(linear)
     who = participation.worst
-    most = _QUICK if _work(system) > _LONG else _ITERATIONS[1]
+    most = _QUICK_ITERATIONS if _work(system) > _LONG_WORK else _SEARCH_ITERATIONS[1]
     period, order = (who.length, Single) if who.once else (who.period, type(who))
     runs = _ladder(_LadderStage(system, period, order, who.count, most=most))
-    shortest = runs[0]._replace(share=_SHARE)
-    searches = [run.search(_COARSE) for run in runs]
-    finer = [runs[-1].search(ratio) for ratio in _FINER if system.steps <= _FINE]
+    shortest = runs[0]._replace(share=_SHORT_SHARE)
+    searches = [run.search(_COARSE_RATIO) for run in runs]
+    finer = [runs[-1].search(ratio) for ratio in _FINER_RATIOS if system.steps <= _MAX_FINE_STEPS]
     if objective.aggregate == "max":
-        ratio = _COARSE if system.steps > _FINE else _FINER[0]
-        finer += [runs[-1].search(ratio, power) for power in _POWERS]
+        ratio = _COARSE_RATIO if system.steps > _MAX_FINE_STEPS else _FINER_RATIOS[0]
+        finer += [runs[-1].search(ratio, power) for power in _NORM_POWERS]
     buffers = max(memories, default=0)
     with ThreadPoolExecutor() as pool:
         for points in _shortest(shortest, buffers, pool, _of_another_order(shortest, buffers, pool)):

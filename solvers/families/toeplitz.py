@@ -57,14 +57,14 @@ from corrnoise.theory.objectives.base import Objective
 from corrnoise.theory.objectives.toeplitz_errors import Aggregate, error_weights, strategy_error
 from corrnoise.theory.participation import Participation
 
-_STARTS = 24  # of searches over one variable
-_RESTARTS = 10
-_STATIONARY = 1e-9  # decrease of the logarithm of the squared error at which no search starts again
-_DIVERGED = 1e5  # log error of noise that exceeds the range of floats; finite, so that a line search can go on
-_BLOCK = 256  # rows of a matrix that are handled at once
+_SEARCH_STARTS = 24  # of searches over one variable
+_MAX_RESTARTS = 10
+_MIN_DECREASE = 1e-9  # decrease of the logarithm of the squared error at which no search starts again
+_DIVERGED_LOG_ERROR = 1e5  # of noise beyond the range of floats; finite, so that a line search continues
+_BLOCK_ROWS = 256  # rows of a matrix that are handled at once
 _CERTIFIED_OPERATIONS = 4e9  # n² p, up to which a certificate takes seconds
 #: Ends of searches, by whether the objective has closed forms.
-_OF_NOISE = {True: {"gtol": _STATIONARY}, False: {"gtol": 1e-6, "maxiter": 200}}
+_OF_NOISE = {True: {"gtol": _MIN_DECREASE}, False: {"gtol": 1e-6, "maxiter": 200}}
 _OF_STRATEGY = {
     True: {"gtol": 3e-8, "ftol": 0.0, "maxcor": 20, "maxiter": 1000},
     False: {"gtol": 1e-6, "ftol": 1e-13, "maxcor": 20, "maxiter": 200},
@@ -173,11 +173,11 @@ def banded_inverse(
         noising = np.concatenate([[1.0], tail])
         strategy = divided(impulse, noising)
         if not np.isfinite(strategy).all():
-            return _DIVERGED, np.zeros(tail.size)
+            return _DIVERGED_LOG_ERROR, np.zeros(tail.size)
         square, of_square = squared_sensitivity_bound(strategy, participation)
         power, slope = objective.power(noising)
         if not (math.isfinite(square) and math.isfinite(power)):
-            return _DIVERGED, np.zeros(tail.size)
+            return _DIVERGED_LOG_ERROR, np.zeros(tail.size)
         gradient = slope / power + gradient_in_noising(of_square / square, noising, strategy)
         return math.log(square) + math.log(power), gradient[1:]
 
@@ -186,12 +186,12 @@ def banded_inverse(
         tail = ProductNoise([0.0], [gamma]).coefficients(count)[1:]
     else:
         tail = start.coefficients(count)[1:]
-    restarts = _RESTARTS if objective.precise else 1
+    restarts = _MAX_RESTARTS if objective.precise else 1
     for _ in range(restarts if count > 1 else 0):  # the bound has kinks, where the search may stop early
         with np.errstate(over="ignore", invalid="ignore"):
             before, _ = loss(tail)
             tail = bfgs(loss, tail, _OF_NOISE[objective.precise])
-            if before - loss(tail)[0] < _STATIONARY:
+            if before - loss(tail)[0] < _MIN_DECREASE:
                 break
     return FiniteNoise(np.concatenate([[1.0], tail]))
 
@@ -222,12 +222,12 @@ def best_toeplitz(
         with np.errstate(over="ignore", invalid="ignore"):
             noising = divided(impulse, strategy)
             if not np.isfinite(noising).all():
-                return _DIVERGED, np.zeros(tail.size)
+                return _DIVERGED_LOG_ERROR, np.zeros(tail.size)
             power, slope = objective.power(noising)
             square = followed @ strategy**2
             gradient = gradient_in_noising(slope, strategy, noising) / power + 2 * followed * strategy / square
         if not (math.isfinite(power) and np.isfinite(gradient).all()):
-            return _DIVERGED, np.zeros(tail.size)
+            return _DIVERGED_LOG_ERROR, np.zeros(tail.size)
         return math.log(power) + math.log(square), gradient[1:]
 
     tail = (NuFTRL(0.0) if start is None else start).inverse_coefficients(count)[1:]
@@ -247,10 +247,10 @@ def most_bands(participation: Participation) -> int:
 
 def _least(loss: Callable[[float], float], low: float, high: float) -> float:
     """A minimum of ``loss`` in [low, high]: the best of a grid, refined between its neighbours."""
-    grid = np.linspace(low, high, _STARTS)
+    grid = np.linspace(low, high, _SEARCH_STARTS)
     values = [loss(point) for point in grid.tolist()]
     best = int(np.argmin(values))
-    ends = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, _STARTS - 1)])
+    ends = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, _SEARCH_STARTS - 1)])
     found = minimize_scalar(loss, bounds=ends, method="bounded", options={"xatol": 1e-9})
     return float(found.x) if found.fun < values[best] else float(grid[best])
 
@@ -334,8 +334,8 @@ def _gamma_of_mean(strategy: Array, steps: int) -> Array:
     diagonals = np.zeros((count, steps))
     row = noising[0] * sums
     rows = np.zeros((0, steps))  # of Y, the last p − 1 ones and then a block
-    for first in range(0, steps, _BLOCK):
-        block = np.empty((min(_BLOCK, steps - first), steps))
+    for first in range(0, steps, _BLOCK_ROWS):
+        block = np.empty((min(_BLOCK_ROWS, steps - first), steps))
         for i in range(block.shape[0]):
             if first + i > 0:
                 row = noising[first + i] * sums + np.concatenate([[0.0], row[:-1]])

@@ -26,7 +26,7 @@ from corrnoise.solvers.families.time_varying import (
 )
 from corrnoise.solvers.objectives import grouped
 from corrnoise.theory.objectives.workloads import LargestError, MatrixWorkload, MomentumSGD, PrefixSums
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import MinSep, Participation, Single
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
 
@@ -71,7 +71,7 @@ def test_participations_an_epoch_apart_cost_little_more_than_a_fixed_order(expon
 @pytest.mark.parametrize("work", [COOL, PrefixSums(64), PrefixSums(60)])
 def test_levels_close_to_those_of_noise_for_a_fixed_order_have_nearly_its_error(work):
     run = _LadderStage(work.recursion(), 16, "fixed epochs", 4)
-    fixed, apart = (one.search(4.0) for one in (run, run._replace(kind="min-sep")))
+    fixed, apart = (one.search(4.0) for one in (run, run._replace(order=MinSep)))
     levels = apart.saturation
     for point, *_ in _shortest(run, 2, ThreadPoolExecutor(1)):
         starts = levels.close_to(*fixed.strategy(point)), levels.start()
@@ -131,8 +131,10 @@ def test_the_ladder_of_runs_ends(steps, epochs):
         runs = _ladder(_LadderStage(mock.Mock(steps=steps), period, "min-sep", epochs))
     periods = [run.period for run in runs]
     assert periods[-1] == period
-    assert all(shorter < longer <= time_varying._LONGER * shorter for shorter, longer in itertools.pairwise(periods))
-    assert periods[0] <= max(math.ceil(time_varying._SHORT * period / steps), time_varying._SHORT_EPOCH, 1)
+    assert all(
+        shorter < longer <= time_varying._LENGTH_RATIO * shorter for shorter, longer in itertools.pairwise(periods)
+    )
+    assert periods[0] <= max(math.ceil(time_varying._SHORT_STEPS * period / steps), time_varying._SHORT_EPOCH, 1)
 
 
 @pytest.mark.slow
@@ -163,8 +165,8 @@ def test_the_decays_of_a_long_run_are_not_those_of_a_short_one():
 @pytest.mark.parametrize(
     ("runs", "mutant"),
     [
-        ([(20_000, 100), (1024, 8)], {"_SLOW": 1}),  # one buffer alone may be the slowest
-        ([(512, 32), (2000, 20)], {"_KEPT": 1}),  # the decays that are best for a short run are carried over alone
+        ([(20_000, 100), (1024, 8)], {"_SLOW_BUFFERS": 1}),  # one buffer alone may be the slowest
+        ([(512, 32), (2000, 20)], {"_KEPT_POINTS": 1}),  # the best decays of a short run are carried over alone
     ],
 )
 def test_searches_start_from_different_decays(runs, mutant):
@@ -262,7 +264,7 @@ def test_merged_momentum_is_close_to_the_whole():
 
 
 def test_a_point_holds_what_is_searched():
-    search = _LadderStage(PrefixSums(20).recursion(), 20, "single", 1).search(2.0)
+    search = _LadderStage(PrefixSums(20).recursion(), 20, Single, 1).search(2.0)
     knots = search.knots.matrix.shape[1]
     noise = search.mechanism(_BufferPoint(np.array([-2.0]), np.zeros((knots, 2)), np.zeros(knots)))
     np.testing.assert_allclose(noise.decays, np.exp(-np.exp(-2.0)))
