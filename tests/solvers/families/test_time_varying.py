@@ -26,7 +26,7 @@ from corrnoise.solvers.families.time_varying import (
 )
 from corrnoise.solvers.objectives import grouped
 from corrnoise.theory.objectives.workloads import LargestError, MatrixWorkload, MomentumSGD, PrefixSums
-from corrnoise.theory.participation import MinSep, Participation, Single
+from corrnoise.theory.participation import FixedEpochs, MinSep, Participation, Reshuffled, Single
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
 
@@ -70,7 +70,7 @@ def test_participations_an_epoch_apart_cost_little_more_than_a_fixed_order(expon
 
 @pytest.mark.parametrize("work", [COOL, PrefixSums(64), PrefixSums(60)])
 def test_levels_close_to_those_of_noise_for_a_fixed_order_have_nearly_its_error(work):
-    run = _LadderStage(work.recursion(), 16, "fixed epochs", 4)
+    run = _LadderStage(work.recursion(), 16, FixedEpochs, 4)
     fixed, apart = (one.search(4.0) for one in (run, run._replace(order=MinSep)))
     levels = apart.saturation
     for point, *_ in _shortest(run, 2, ThreadPoolExecutor(1)):
@@ -128,7 +128,7 @@ def test_the_ladder_of_runs_ends(steps, epochs):
     """The shortest is short; each next one is longer, and the last is the run."""
     period = -(-steps // epochs)
     with mock.patch.object(time_varying, "merged", lambda system, period, shorter: system):
-        runs = _ladder(_LadderStage(mock.Mock(steps=steps), period, "min-sep", epochs))
+        runs = _ladder(_LadderStage(mock.Mock(steps=steps), period, MinSep, epochs))
     periods = [run.period for run in runs]
     assert periods[-1] == period
     assert all(
@@ -205,20 +205,20 @@ def test_a_matrix_is_no_linear_system():
 
 @pytest.mark.parametrize("power", [None, 8.0])
 @pytest.mark.parametrize(
-    ("kind", "period", "limit"),
+    ("order", "period", "limit"),
     [
-        ("fixed epochs", 10, 7),
-        ("fixed epochs", 24, 3),
-        ("single", 64, 1),
-        ("min-sep", 16, 4),
-        ("min-sep", 24, 3),
-        ("min-sep", 6, 3),
-        ("reshuffled", 24, 3),
-        ("reshuffled", 16, 2),
+        (FixedEpochs, 10, 7),
+        (FixedEpochs, 24, 3),
+        (Single, 64, 1),
+        (MinSep, 16, 4),
+        (MinSep, 24, 3),
+        (MinSep, 6, 3),
+        (Reshuffled, 24, 3),
+        (Reshuffled, 16, 2),
     ],
 )
-def test_the_gradient_is_that_of_differences(kind, period, limit, power):
-    search = _LadderStage(COOL.recursion(), period, kind, limit).search(4.0, power)
+def test_the_gradient_is_that_of_differences(order, period, limit, power):
+    search = _LadderStage(COOL.recursion(), period, order, limit).search(4.0, power)
     rng = np.random.default_rng(0)
     knots = search.knots.matrix.shape[1]
     at, way = (
@@ -234,7 +234,7 @@ def test_the_gradient_is_that_of_differences(kind, period, limit, power):
     parts = [float(np.sum(x * y)) for x, y in zip(gradient, way, strict=True)]
     assert sum(parts) == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-5)
     assert abs(parts[0] / sum(parts) - 1) > 0.01  # the mutant forgets the knots
-    if kind != "single":  # in which the columns are fixed by the saturation
+    if order is not Single:  # where the saturation fixes the columns
         assert abs(parts[2] / sum(parts)) > 1e-4  # the mutant forgets the columns
 
 
