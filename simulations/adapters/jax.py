@@ -103,7 +103,7 @@ def private_gradient(
         Arrays with the examples along the first axis.
     chunk_size : int, optional
         How many examples ``engine="vmap"`` computes at once.  None for all, as far as their gradients fit into 1 GiB,
-        and for a quarter of the expected number of a sampled batch.  Exact sums do not depend on it.
+        and for a quarter of the slots of a sampled one.  Exact sums do not depend on it.
     engine : {"auto", "vmap", "loop"}
         ``"vmap"`` computes the examples of a chunk at once, ``"loop"`` one after another.
 
@@ -152,15 +152,15 @@ def noisy_gradient(
     return gradient, unprotected_of(losses, norms, run.budget.clip_norm)
 
 
-def _on_host(parts: list[tuple[Any, int]]) -> NDArray[np.float64]:
-    """The first numbers of some vectors as one array of NumPy."""
-    return np.concatenate([np.zeros(0), *(np.asarray(each, float).reshape(-1)[:count] for each, count in parts)])
+def _on_host(parts: list[tuple[Any, NDArray[np.bool_]]]) -> NDArray[np.float64]:
+    """The numbers of some vectors that count as one array of NumPy."""
+    return np.concatenate([np.zeros(0), *(np.asarray(each, float).reshape(-1)[counts] for each, counts in parts)])
 
 
 def _vmapped(
     run: PrivateRun, loss: Callable[..., Any], parameters: Any, batch: tuple[Any, ...], chunk_size: int | None
-) -> tuple[Any, list[tuple[Any, Any, int]]]:
-    """The sum of the clipped gradients of a batch; losses and norms of its chunks, and how many of them count."""
+) -> tuple[Any, list[tuple[Any, Any, NDArray[np.bool_]]]]:
+    """The sum of the clipped gradients of a batch; losses and norms of its chunks, and which of them count."""
     jax = extra_module("jax", "jax")
     size = filled_up(run.size, run.device)
     clipped = _clipped_sum(loss, run.budget.clip_norm, run.grid, size, run.device)
@@ -168,18 +168,18 @@ def _vmapped(
         dtype = jnp.result_type("float32", *jax.tree.leaves(parameters)) if run.grid is None else run.grid.dtype
         total = jnp.zeros(size, dtype, device=run.device)
     kept = []
-    for places, count in chunks(run, chunk_size, run.size):
-        some = jax.tree.map(lambda each, at=places: each[at], batch)
-        part = clipped(parameters, np.arange(len(places)) < count, *some)
+    for chunk in chunks(run, chunk_size, run.size):
+        some = jax.tree.map(lambda each, at=chunk.rows: each[at], batch)
+        part = clipped(parameters, chunk.counts, *some)
         with in_64_bits(run.device):
             total = total + part.total
-        kept.append((part.losses, part.norms, count))
+        kept.append((part.losses, part.norms, chunk.counts))
     return total, kept
 
 
 def _looped(
     run: PrivateRun, loss: Callable[..., Any], parameters: Any, batch: tuple[Any, ...], chunk_size: int | None
-) -> tuple[Any, list[tuple[Any, Any, int]]]:
+) -> tuple[Any, list[tuple[Any, Any, NDArray[np.bool_]]]]:
     """The same for one example after another, in one set of arrays, which stays in the cache of a CPU."""
     del chunk_size
     jax = extra_module("jax", "jax")
@@ -195,7 +195,7 @@ def _looped(
     arrays, tree = jax.tree.flatten(batch)
     for example in zip(*(_one_by_one(each) for each in arrays), strict=True):
         sums, value, norm = add(sums, parameters, *jax.tree.unflatten(tree, example))
-        kept.append((value, norm, 1))
+        kept.append((value, norm, np.ones(1, bool)))
     with in_64_bits(run.device):
         total = _joined(sums, run.size)
     return total, kept

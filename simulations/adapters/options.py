@@ -104,7 +104,7 @@ class TrainingOptions:
         there is a ``chunk_size``.  ``run.engine`` says which.
     chunk_size : int, optional
         How many examples of a batch ``"vmap"`` computes at once.  None for all, as far as their gradients fit into
-        1 GiB, and for a quarter of the expected number of a sampled batch.
+        1 GiB, and for a quarter of the slots of a sampled one.
     example : object, optional
         A public or made-up example to try model and loss, if they do not take random numbers.
     """

@@ -32,6 +32,9 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+import numpy as np
+from numpy.typing import NDArray
+
 from corrnoise.simulations.adapters import torch_factors, torch_normals
 from corrnoise.simulations.adapters.options import Clipping, EngineName
 from corrnoise.simulations.adapters.torch_engines import Engine, digest_of, trained_parameters
@@ -141,10 +144,12 @@ def clipped_sum(samples: Sequence[Any], clip_norm: float, grid: Grid | None = No
         float32, which no margin covers.
     """
     torch_factors.check_clip_norm(clip_norm)
-    return clipped(samples, clip_norm, grid, _NO_FACTORS, len(samples[0])).sums
+    return clipped(samples, clip_norm, grid, _NO_FACTORS, np.ones(len(samples[0]), bool)).sums
 
 
-def clipped(gradients: Sequence[Any], clip_norm: float, grid: Grid | None, blocks: Blocks, count: int) -> Clipped:
+def clipped(
+    gradients: Sequence[Any], clip_norm: float, grid: Grid | None, blocks: Blocks, counts: NDArray[np.bool_]
+) -> Clipped:
     """The sum of clipped gradients, where some may be in factors.
 
     Parameters
@@ -155,8 +160,8 @@ def clipped(gradients: Sequence[Any], clip_norm: float, grid: Grid | None, block
         As for ``clipped_sum``.
     blocks : Blocks
         How factors are added.
-    count : int
-        How many of the examples count, from the first.
+    counts : array of bool
+        Shape (batch,): which examples count.
     """
     torch = extra_module("torch", "torch")
     check_products()
@@ -173,8 +178,8 @@ def clipped(gradients: Sequence[Any], clip_norm: float, grid: Grid | None, block
             if not isinstance(each, Factors):
                 squares += _squared_norms(_rows(each)).to(device)
         some = [each for each in wholes if isinstance(each, Factors)]
-        counts = torch.arange(number, device=device) < count
-        factors, norms = torch_factors.clip_factors(some, squares, clip_norm, blocks, counts)
+        kept = torch.from_numpy(counts).to(device)
+        factors, norms = torch_factors.clip_factors(some, squares, clip_norm, blocks, kept)
         sums = [
             torch_factors.summed(each, factors, blocks)
             if isinstance(each, Factors)
@@ -368,7 +373,7 @@ def private_gradient(
         this process if there are several.
     chunk_size : int, optional
         How many examples are computed at once.  None for all, as far as their gradients fit into 1 GiB, and for a
-        quarter of the expected number of a sampled batch.
+        quarter of the slots of a sampled one.
     clipping, engine, example : object
         As for ``make_private``; they count at the first call of a run.
 
@@ -409,13 +414,13 @@ def noisy_gradient(
     sums = [_zeros(each, run.grid) for each in trained.values()]
     losses: list[Any] = []
     norms: list[Any] = []
-    for places, count in chunks(run, 1 if engine.kind == "loop" else chunk_size, whole):
-        with seeded(run.seed(f"loss {places[0]}")):
-            gradients = engine.gradients(model, loss, chosen(rows, places))
-        part = clipped(gradients.samples, clip_norm, run.grid, blocks, count)
+    for chunk in chunks(run, 1 if engine.kind == "loop" else chunk_size, whole):
+        with seeded(run.seed(f"loss {chunk.first}")):
+            gradients = engine.gradients(model, loss, chosen(rows, chunk.rows))
+        part = clipped(gradients.samples, clip_norm, run.grid, blocks, chunk.counts)
         sums = part.sums if not losses else [total + more for total, more in zip(sums, part.sums, strict=True)]
-        losses.append(gradients.losses[:count])
-        norms.append(part.norms[:count])
+        losses.append(gradients.losses[chunk.counts])
+        norms.append(part.norms[chunk.counts])
     for (name, each), digest in zip(trained.items(), digests, strict=True):
         if digest_of(each) != digest:
             raise ModelError(f"{name} must not change in a forward pass, since it would be released without noise")

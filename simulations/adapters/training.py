@@ -25,13 +25,15 @@ from corrnoise.simulations.run.batches import AnyBatches, batches
 from corrnoise.simulations.run.durable import Carry
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
+from corrnoise.simulations.run.sampled import SampledBatches
 from corrnoise.solvers.default import default_noise
 from corrnoise.support.reading import json_value
 from corrnoise.theory.numerics import checks
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import Participation, Sampled
 
 _MAX_CHUNK_FLOATS = 2**28  # floats, 1 GiB
 _MIN_CHUNK_ROWS = 8  # rows of a chunk of a sampled batch
+_OVERFLOW_SHARE = 1e-6  # of δ, for sampled batches that have more examples than slots
 
 
 class UnprotectedWarning(UserWarning):
@@ -109,7 +111,10 @@ def source(options: TrainingOptions, examples: int) -> AnyBatches:
         raise ValueError("data must have at least one example, got none")
     size = checks.integer("batch_size", options.batch_size, 1, largest=examples)
     if options.participation is not None:
-        return batches(checks.instance("participation", options.participation, Participation), examples, size)
+        who = checks.instance("participation", options.participation, Participation)
+        if isinstance(who, Sampled) and options.sums == "exact" and options.budget.delta is not None:
+            who = who.with_room(examples, _OVERFLOW_SHARE * options.budget.delta)
+        return batches(who, examples, size)
     times = checks.integer("epochs", options.epochs, 1)
     return batches(Participation.fixed_epochs(examples // size * times, epochs=times), examples, size)
 
@@ -286,7 +291,7 @@ class DataRun(PrivateRun):
         order = batches_of(self)
         if self.position < order.steps and not np.array_equal(chosen, order.batch(self.position)):
             raise ValueError(f"batch must be the one that the run has handed out for step {self.position}")
-        return chosen[self.ranks.rank :: self.ranks.count]
+        return chosen[_mine(self, chosen.size)]
 
 
 def batches_of(run: PrivateRun) -> AnyBatches:
@@ -307,7 +312,20 @@ def due(run: PrivateRun) -> int:
     order = batches_of(run)
     if run.position == order.steps:
         raise RuntimeError(f"the run has made its {run.steps} steps: a further step is not covered by its noise")
-    return len(range(run.ranks.rank, order.batch(run.position).size, run.ranks.count))
+    return int(np.count_nonzero(_mine(run, order.batch(run.position).size)))
+
+
+def _slots(run: PrivateRun, size: int) -> NDArray[np.int64]:
+    """The slots of the examples of a batch; their order, for batches that have none."""
+    order = batches_of(run)
+    if isinstance(order, SampledBatches) and order.participation.capacity is not None and run.position < order.steps:
+        return order.slots(run.position)
+    return np.arange(size)
+
+
+def _mine(run: PrivateRun, size: int) -> NDArray[np.bool_]:
+    """Which examples of a batch belong to this process."""
+    return _slots(run, size) % run.ranks.count == run.ranks.rank
 
 
 def check_types(name: str, arrays: Iterable[Any], *, half: bool = False) -> None:
@@ -333,35 +351,57 @@ def check_types(name: str, arrays: Iterable[Any], *, half: bool = False) -> None
         raise ValueError(f"{name} must be of {' or '.join(covered)}, got {others[0]}")
 
 
-def chunks(run: PrivateRun, chunk_size: int | None, numbers: int) -> Iterator[tuple[NDArray[np.int64], int]]:
+class Chunk(NamedTuple):
+    """Rows that are computed at once."""
+
+    first: int  #: the number of its first slot
+    rows: NDArray[np.int64]  #: for each slot a place among the rows of this process; an empty one repeats another row
+    counts: NDArray[np.bool_]  #: which slots are not empty
+
+
+def chunks(run: PrivateRun, chunk_size: int | None, numbers: int) -> Iterator[Chunk]:
     """The examples of this process in the batch whose noise comes next, in chunks that are computed one after another.
 
-    The shape of a chunk does not depend on the sampled examples, since a library may choose its kernels by it.  So the
-    chunks of sampled batches have all the same number of rows.
+    A library may choose its kernels by the shape of a chunk, and round a row by its place.  Neither depends on the
+    other examples of a sampled batch: all chunks have the same shape, and the places are ``SampledBatches.slots``.
+    Without a capacity there are no slots, and exact sums compute one row at a time.
 
     Parameters
     ----------
     run : PrivateRun
         A private run with batches.
     chunk_size : int or None
-        The number of examples of a chunk.  None for the batch, or a quarter of the expected size of a sampled one, but
-        at most as many as need 1 GiB.
+        The number of rows of a chunk.  None for the batch, or a quarter of the slots of a sampled one (of the expected
+        size without a capacity), but at most as many as need 1 GiB.
     numbers : int
-        How many floats of memory an example takes.
+        How many floats of memory a row takes.
 
     Yields
     ------
-    (array of int, int)
-        The places of the rows in the batch, where the last ones may be repeated, and how many rows count.
+    Chunk
+        The chunks that are not empty.
     """
-    order, count = batches_of(run), due(run)
+    order, processes = batches_of(run), run.ranks.count
     sampled = order.participation.sampled
+    slots = _slots(run, order.batch(run.position).size)
+    places = slots[slots % processes == run.ranks.rank] // processes
+    capacity = order.participation.capacity if isinstance(order, SampledBatches) else None
+    number = places.size if capacity is None else -(-capacity // processes)
     if chunk_size is None:
-        share = order.batch_size / run.ranks.count
+        share = (order.batch_size if capacity is None else capacity) / processes
         usual = max(math.ceil(share / 4), _MIN_CHUNK_ROWS) if sampled else math.ceil(share)
         size = max(min(usual, _MAX_CHUNK_FLOATS // max(numbers, 1)), 1)
     else:
         size = checks.integer("chunk_size", chunk_size, 1)
-    for first in range(0, count, size):
-        places = np.arange(first, first + size if sampled else min(first + size, count))
-        yield np.where(places < count, places, first), min(size, count - first)
+    if sampled and capacity is None and run.grid is not None:
+        size = 1
+    by_place = np.argsort(places)
+    for first in range(0, number, size):
+        begin, end = np.searchsorted(places[by_place], (first, first + size))
+        if begin == end:
+            continue
+        here = by_place[begin:end]
+        rows = np.full(size if sampled else min(size, number - first), here[0])
+        counts = np.zeros(rows.size, bool)
+        rows[places[here] - first], counts[places[here] - first] = here, True
+        yield Chunk(first, rows, counts)

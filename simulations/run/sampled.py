@@ -137,6 +137,34 @@ class SampledBatches(Record):
             self._set(_last=(place, batch))
         return batch.copy()
 
+    def slots(self, step: int) -> NDArray[np.int64]:
+        """The slots of the examples of a step: a uniform injection into {0, …, capacity − 1}, drawn from the secret.
+
+        A library may round the gradient of a row by its place among the rows.  The restriction of a uniform injection
+        is uniform, so that an absent example does not change the law of the slots of the others.  Equal words, which
+        would make the injection less than uniform, need a collision of 128 bits.
+
+        Parameters
+        ----------
+        step : int
+            0 <= step < ``steps``.
+
+        Returns
+        -------
+        array of int
+            A slot for each example of ``batch(step)``.
+
+        Raises
+        ------
+        ValueError
+            The participation has no capacity.
+        """
+        if (capacity := self.participation.capacity) is None:
+            raise ValueError("participation must have a capacity for slots, got None; see Sampled.with_room")
+        size = self.batch(step).size
+        words = [self._sampler(b"slot", step, capacity, attempt) for attempt in (0, 1)]  # type: ignore[attr-defined]
+        return np.lexsort(words)[:size].astype(np.int64)
+
     def _drawn(self, step: int) -> NDArray[np.int64]:
         """The examples of a step, before the capacity."""
         found = self.participation.batch(step, self.examples, self._sampler)  # type: ignore[attr-defined]

@@ -255,6 +255,28 @@ def test_overflow_at_its_ends():
     assert Participation.poisson(7, 0.5, capacity=1, examples=6).overflow == 1.0
 
 
+@pytest.mark.parametrize("overflow", [1e-3, 1e-12, 1e-40])
+@pytest.mark.parametrize(
+    "who",
+    [
+        Participation.poisson(400, 0.01),
+        Participation.cyclic_poisson(40, period=4, rate=0.5),
+        Participation.balls_in_bins(40, period=10),
+        Participation.redrawn_bins(40, period=10),
+    ],
+)
+def test_room_is_the_smallest_capacity_that_is_rarely_filled(who, overflow):
+    made = who.with_room(3000, overflow)
+    assert made == replace(who, capacity=made.capacity, examples=3000)
+    assert made.overflow <= overflow < replace(made, capacity=made.capacity - 1).overflow
+    assert made.with_room(3000, 0.5) is made
+
+
+def test_room_for_everyone():
+    assert Participation.poisson(7, 1.0).with_room(50, 1e-9).capacity == 50
+    assert Participation.poisson(7, 0.5).with_room(1, 1e-9).capacity == 1
+
+
 # -- the words of other libraries, and refusals ------------------------------------------------------------------------
 
 

@@ -21,6 +21,7 @@ form                        recurrence                                          
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -138,9 +139,12 @@ class Program(Record):
             The standard deviation is outside of the range of float32, the type of the noise; or no accountant covers
             the run and its budget.
         """
-        multiplier = budget.multiplier(self.sensitivity * self.participation.members)
-        if isinstance(self.participation, Sampled):
-            multiplier = min(multiplier, self._amplified(budget, self.participation))
+        who, sensitivity = self.participation, self.sensitivity * self.participation.members
+        if isinstance(who, Sampled):
+            amplified = self._amplified(budget, who)
+            multiplier = min(_without_overflow(budget, who.overflow).multiplier(sensitivity), amplified)
+        else:
+            multiplier = budget.multiplier(sensitivity)
         low, high = _FLOAT32_RANGE
         if not low <= multiplier * budget.clip_norm <= high:
             raise ValueError(
@@ -230,3 +234,11 @@ class Program(Record):
             "memory": self.memory,
             "arrays": self.arrays,
         }
+
+
+def _without_overflow(budget: Budget, overflow: float) -> Budget:
+    """The budget of a run whose batches are never cut: δ* with (1 − τ) δ* + τ <= δ for ``overflow`` τ < δ."""
+    if overflow == 0:
+        return budget
+    assert budget.delta is not None
+    return replace(budget, delta=(budget.delta - overflow) * (1 - 4 * UNITS["float64"]))

@@ -33,9 +33,10 @@ Choquette-Choo et al., arXiv 2211.06530 (fixed epochs) and arXiv 2306.08153 (min
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import KW_ONLY, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -487,6 +488,32 @@ class Sampled(Participation):
 
         tail = 1.0 if rate >= 1 else float(betainc(self.capacity, others - self.capacity + 1, rate))
         return min(1.0, batches * (tail * BETAINC_FACTOR + 1e-300))
+
+    def with_room(self, examples: int, overflow: float) -> Self:
+        """The same sampling with the smallest capacity that other examples rarely fill.
+
+        Parameters
+        ----------
+        examples : int
+            N >= 1, the number of examples.
+        overflow : float
+            0 < overflow < 1: the largest ``overflow``.
+
+        Returns
+        -------
+        Sampled
+            Unchanged if it has a capacity, or if its class states no ``crowd``.
+        """
+        count, rare = checks.integer("examples", examples, 1), checks.real("overflow", overflow, "(0, 1)")
+        if self.capacity is not None:
+            return self
+        try:
+            self.crowd(count)
+        except ValueError:
+            return self
+        room = range(1, count + 1)
+        found = bisect_left(room, True, key=lambda size: replace(self, capacity=size, examples=count).overflow <= rare)
+        return replace(self, capacity=room[found], examples=count)
 
     def covering(self, strategy: Strategy, column_error: float = 0.0) -> Curve:
         """The curve of a run with these batches, cut to the capacity; see ``Participation.covering``."""

@@ -221,7 +221,7 @@ def test_sums_are_those_of_gradients_of_examples(clip_norm: float) -> None:
     model = network()
     engine = Engine("vmap", uses_of(model, loss, tuple(each[:1] for each in data())))
     found = engine.gradients(model, loss, data()).samples
-    sums = clipped(found, clip_norm, None, blocks_of(EXAMPLES, engine.positions), EXAMPLES).sums
+    sums = clipped(found, clip_norm, None, blocks_of(EXAMPLES, engine.positions), np.ones(EXAMPLES, bool)).sums
     expected = clipped_sum(list(example_gradients(model, loss, data()).values()), clip_norm)
     for one, other in zip(sums, expected, strict=True):
         assert one.dtype == torch.float64

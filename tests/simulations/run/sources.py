@@ -10,7 +10,7 @@ from unittest import mock
 
 from corrnoise.simulations.run import draws
 from corrnoise.theory.amplification import curve
-from corrnoise.theory.mechanisms.program import Program
+from corrnoise.theory.mechanisms import program
 
 KEY = bytes(range(32))
 
@@ -25,7 +25,8 @@ def worst_case() -> Iterator[None]:
     """Runs in this block have the noise of the worst case, so that sampled ones need no accountant."""
     nothing = mock.Mock(upper=1.0)  # a bound of δ that verifies no multiplier
     with (
-        mock.patch.object(Program, "_amplified", return_value=math.inf),
+        mock.patch.object(program.Program, "_amplified", return_value=math.inf),
+        mock.patch.object(program, "_without_overflow", lambda budget, _: budget),
         mock.patch.object(curve, "delta_of", return_value=nothing),
     ):
         yield

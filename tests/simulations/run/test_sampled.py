@@ -158,6 +158,45 @@ def test_a_capacity_is_never_exceeded_and_cuts_nothing_else(who: Participation) 
     assert max(sizes) > 6
 
 
+def slot_counts(kept: list[int], slots: Callable[[SampledBatches, int], np.ndarray]) -> np.ndarray:
+    """How often each example of ``kept`` has each slot, shape (examples, 6), over the batches of many keys."""
+    who = Participation.poisson(1, 0.5, capacity=6, examples=4)
+    found = np.zeros((4, 6))
+    for number in range(3000):
+        made = SampledBatches(who, 4).bound(number.to_bytes(16, "big"))
+        batch = made.batch(0)
+        if batch.tolist() == kept:
+            places = slots(made, batch.size)
+            assert np.unique(places).size == batch.size
+            found[batch, places] += 1
+    return found[kept]
+
+
+@pytest.mark.parametrize(
+    ("slots", "uniform"),
+    [
+        (lambda made, _: made.slots(0), True),
+        (lambda _, size: np.arange(size), False),  # a mutant: an absent example moves the others
+        (lambda made, size: np.sort(made.slots(0)), False),
+    ],
+)
+def test_slots_are_a_uniform_injection(slots: Callable[[SampledBatches, int], np.ndarray], uniform: bool) -> None:
+    """Example 1 is in one of two batches, and changes no law of the others.  Keys are fixed; 5 standard errors."""
+    worst = 0.0
+    for kept in ([0, 3], [0, 1, 3]):
+        counts = slot_counts(kept, slots)
+        mean = counts.sum(axis=1, keepdims=True) / 6
+        assert mean.min() > 15
+        worst = max(worst, float(np.abs((counts - mean) / np.sqrt(mean * 5 / 6)).max()))
+    assert (worst < 5) == uniform
+
+
+def test_slots_need_a_capacity() -> None:
+    made = SampledBatches(Participation.poisson(3, 0.5), 8).bound(key(1))
+    with pytest.raises(ValueError, match="participation must have a capacity for slots, got None"):
+        made.slots(0)
+
+
 @pytest.mark.parametrize("who", KINDS, ids=lambda who: who.label)
 def test_batches_follow_from_the_secret_alone(who: Participation) -> None:
     free = SampledBatches(who, 50)

@@ -2,17 +2,20 @@
 
 import math
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import ndtr
 
 from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise
 from corrnoise.theory.mechanisms.poles import BufferNoise, PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.numerics.rounding import as_stored
@@ -188,3 +191,17 @@ def test_a_random_order_is_covered_as_its_worst_case():
     assert covered.sensitivity > 3 * POLES.program(Participation.single(12)).sensitivity
     assert covered.participation == poisson
     assert math.isfinite(covered.sensitivity)
+
+
+def test_the_worst_case_of_cut_batches_pays_for_the_cuts() -> None:
+    """Where the worst case is below the accountant's number, δ is that of a Gaussian, and the overflow."""
+    delta, epsilon = 1e-5, 1.0
+    who = Participation.poisson(3, 0.5, capacity=90, examples=128)
+    assert 0.1 * delta < who.overflow < 0.9 * delta
+    with mock.patch.object(Program, "_amplified", return_value=math.inf):
+        multiplier = DPSGD().program(who).multiplier(Budget(epsilon=epsilon, delta=delta))
+    mu = math.sqrt(3) / multiplier
+    gaussian = ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon) * ndtr(-mu / 2 - epsilon / mu)
+    assert 0.999 * delta < who.overflow + (1 - who.overflow) * gaussian <= delta
+    mutant = Budget(epsilon=epsilon, delta=delta).multiplier(math.sqrt(3))
+    assert mutant < multiplier * 0.99
