@@ -144,11 +144,15 @@ def clipped_sum(samples: Sequence[Any], clip_norm: float, grid: Grid | None = No
         float32, which no margin covers.
     """
     torch_factors.check_clip_norm(clip_norm)
-    return clipped(samples, clip_norm, grid, _NO_FACTORS, np.ones(len(samples[0]), bool)).sums
+    return clipped(samples, clip_norm, grid, _NO_FACTORS).sums
 
 
 def clipped(
-    gradients: Sequence[Any], clip_norm: float, grid: Grid | None, blocks: Blocks, counts: NDArray[np.bool_]
+    gradients: Sequence[Any],
+    clip_norm: float,
+    grid: Grid | None,
+    blocks: Blocks,
+    counts: NDArray[np.bool_] | None = None,
 ) -> Clipped:
     """The sum of clipped gradients, where some may be in factors.
 
@@ -160,8 +164,8 @@ def clipped(
         As for ``clipped_sum``.
     blocks : Blocks
         How factors are added.
-    counts : array of bool
-        Shape (batch,): which examples count.
+    counts : array of bool, optional
+        Shape (batch,): which examples count; None for all.
     """
     torch = extra_module("torch", "torch")
     check_products()
@@ -178,7 +182,7 @@ def clipped(
             if not isinstance(each, Factors):
                 squares += _squared_norms(_rows(each)).to(device)
         some = [each for each in wholes if isinstance(each, Factors)]
-        kept = torch.from_numpy(counts).to(device)
+        kept = torch.from_numpy(np.ones(number, bool) if counts is None else counts).to(device)
         factors, norms = torch_factors.clip_factors(some, squares, clip_norm, blocks, kept)
         sums = [
             torch_factors.summed(each, factors, blocks)

@@ -221,7 +221,7 @@ def test_sums_are_those_of_gradients_of_examples(clip_norm: float) -> None:
     model = network()
     engine = Engine("vmap", uses_of(model, loss, tuple(each[:1] for each in data())))
     found = engine.gradients(model, loss, data()).samples
-    sums = clipped(found, clip_norm, None, blocks_of(EXAMPLES, engine.positions), np.ones(EXAMPLES, bool)).sums
+    sums = clipped(found, clip_norm, None, blocks_of(EXAMPLES, engine.positions)).sums
     expected = clipped_sum(list(example_gradients(model, loss, data()).values()), clip_norm)
     for one, other in zip(sums, expected, strict=True):
         assert one.dtype == torch.float64
@@ -231,7 +231,7 @@ def test_sums_are_those_of_gradients_of_examples(clip_norm: float) -> None:
 def one_sum(a: Any, b: Any, clip_norm: float, largest: int, blocks: Blocks | None = None) -> Any:
     """The clipped sum at a weight."""
     chosen = blocks_of(largest, a.shape[1]) if blocks is None else blocks
-    return clipped([linear(a, b)], clip_norm, None, chosen, len(a)).sums[0]
+    return clipped([linear(a, b)], clip_norm, None, chosen).sums[0]
 
 
 @pytest.mark.parametrize("broken", [torch.nan, torch.inf, 2.0**126.5])
@@ -282,7 +282,7 @@ def test_a_weight_has_the_uses_of_the_probe_or_fewer(later: int, refused: bool) 
             engine.gradients(Capricious(later), product, rows)
     else:
         model = Capricious(later)
-        found = clipped(engine.gradients(model, product, rows).samples, 1.0, None, blocks_of(3, 1), 3).sums
+        found = clipped(engine.gradients(model, product, rows).samples, 1.0, None, blocks_of(3, 1)).sums
         expected = clipped_sum(Engine("vmap").gradients(model, product, rows).samples, 1.0)
         for one, other in zip(found, expected, strict=True):
             torch.testing.assert_close(one.float(), other, rtol=1e-3, atol=1e-6)
@@ -411,9 +411,9 @@ def test_the_report_for_opacus_shows_a_gradient_beyond_its_clip_norm() -> None:
     samples = engine.gradients(model, torch.nn.L1Loss(), rows).samples
     for row in range(len(rows[0])):
         one = samples[0]._replace(a=samples[0].a[row : row + 1], b=samples[0].b[row : row + 1])
-        found = clipped([one], 1.0, None, blocks_of(1, 2)._replace(ratio=1e9), 1)
+        found = clipped([one], 1.0, None, blocks_of(1, 2)._replace(ratio=1e9))
         assert 0.98 <= found.sums[0].norm().item() <= 1 < found.norms.item()
-        assert 0 < clipped([one], 1.0, None, blocks_of(1, 2), 1).sums[0].norm().item() < 1e-4  # K binds
+        assert 0 < clipped([one], 1.0, None, blocks_of(1, 2)).sums[0].norm().item() < 1e-4  # K binds
 
 
 # -- exact sums --------------------------------------------------------------------------------------------------------
