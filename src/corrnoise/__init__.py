@@ -15,7 +15,19 @@ import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    ["datasets", "families", "flower", "jax", "losses", "mechanisms", "opacus", "papers", "privacy", "torch"],
+    [
+        "datasets",
+        "families",
+        "flower",
+        "jax",
+        "losses",
+        "mechanisms",
+        "opacus",
+        "papers",
+        "participation",
+        "privacy",
+        "torch",
+    ],
     {
         "designs.design": ["Design"],
         "designs.make": ["design"],

@@ -8,6 +8,7 @@ from . import losses as losses
 from . import mechanisms as mechanisms
 from . import opacus as opacus
 from . import papers as papers
+from . import participation as participation
 from . import privacy as privacy
 from . import torch as torch
 from .designs.design import Design as Design

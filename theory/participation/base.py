@@ -386,8 +386,10 @@ class Sampled(Participation):
     steps the mechanism is Gaussian with at most the sensitivity of ``worst``, and δ of a mixture is at most the mixture
     of δ.  The curve is valid by itself, and the smaller of the two multipliers is used.
 
-    Attributes
+    Parameters
     ----------
+    steps : int
+        n >= 1: length of the run.
     capacity : int or None
         B >= 1: batches above it are cut to B examples, by any rule; None for no bound.
     examples : int or None
