@@ -30,6 +30,7 @@ def test_results_come_in_order_from_the_processes_that_were_asked_for(jobs: int)
     assert (os.getpid() in processes) == (jobs == 1)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # a race of joblib at the end
 def test_a_block_that_ends_early_drops_the_other_results_without_a_warning() -> None:
     with results(square, ((number,) for number in range(100)), 2, ordered=False, batch_size=1) as found:
         assert next(found)[0] >= 0

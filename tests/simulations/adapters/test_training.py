@@ -9,7 +9,7 @@ import random
 import re
 import subprocess
 import sys
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any, Required, get_origin, get_type_hints
 
@@ -194,25 +194,43 @@ def test_chunks_are_the_batch_in_order() -> None:
     run = PrivateRun(Budget(0.5), once, DPSGD(), 10, batches=batches(once, 12, 4))
     for size, lengths in ((None, [4]), (1, [1, 1, 1, 1]), (3, [3, 1]), (9, [4])):
         found = list(chunks(run, size, 10))
-        assert np.concatenate([places for places, _ in found]).tolist() == [0, 1, 2, 3]
-        assert [count for _, count in found] == lengths
-    assert [count for _, count in chunks(run, None, 2**27)] == [2, 2]  # 1 GiB
-    assert [count for _, count in chunks(run, None, 2**40)] == [1, 1, 1, 1]
+        assert np.concatenate([chunk.rows for chunk in found]).tolist() == [0, 1, 2, 3]
+        assert [chunk.counts.tolist() for chunk in found] == [[True] * length for length in lengths]
+    assert [len(chunk.rows) for chunk in chunks(run, None, 2**27)] == [2, 2]  # 1 GiB
+    assert [len(chunk.rows) for chunk in chunks(run, None, 2**40)] == [1, 1, 1, 1]
     for wrong in (0, 1.5):
         with pytest.raises((ValueError, TypeError), match="chunk_size"):
             list(chunks(run, wrong, 10))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("capacity", [None, 100])
-def test_chunks_of_a_sampled_batch_have_one_shape(capacity: int | None) -> None:
+@pytest.mark.parametrize(("capacity", "sums", "size"), [(None, "exact", 1), (100, "exact", 25), (None, "float32", 10)])
+def test_chunks_of_a_sampled_batch_have_one_shape(capacity: int | None, sums: Any, size: int) -> None:
+    """And with exact sums an example has a slot that the others leave alone, or a chunk of its own."""
     who = Participation.poisson(30, 0.1, capacity=capacity, examples=capacity and 400)
-    run = PrivateRun(Budget(epsilon=5.0, delta=1e-5), who, DPSGD(), 2, batches=batches(who, 400, 40))
+    budget, order = Budget(epsilon=5.0, delta=1e-5), batches(who, 400, 40)
+    run = PrivateRun(budget, who, DPSGD(), 2, batches=order, sums=sums, release="grid" if sums == "exact" else "float")
     sizes = set()
     for batch in run:
         found = list(chunks(run, None, 2))
-        rows = np.concatenate([places[:count] for places, count in found])
-        assert rows.tolist() == list(range(len(batch)))
-        assert {len(places) for places, _ in found} == {10}
+        places = [(chunk.first + place, row) for chunk in found for place, row in enumerate(chunk.rows)]
+        kept = np.concatenate([chunk.counts for chunk in found])
+        counted = [pair for pair, counts in zip(places, kept, strict=True) if counts]
+        assert sorted(row for _, row in counted) == list(range(len(batch)))
+        assert {len(chunk.rows) for chunk in found} == {size}
+        if capacity is not None:
+            assert run.batches is not None
+            assert dict(counted) == {slot: row for row, slot in enumerate(run.batches.slots(run.position))}  # type: ignore[union-attr]
         sizes.add(len(batch))
-        run.add_noise(np.zeros(2))
+        run.add_noise(np.zeros(2, float if run.grid is None else run.grid.dtype))
     assert len(sizes) > 5
+
+
+def test_a_sampled_run_gets_room_for_its_batches() -> None:
+    """With exact sums the overflow is at most 1e-6 δ, and one slot less has more."""
+    who = Participation.poisson(30, 0.1)
+    budget = Budget(epsilon=5.0, delta=1e-5)
+    made = source(TrainingOptions(loss=print, budget=budget, batch_size=40, participation=who), 400).participation
+    assert made.overflow <= 1e-11 < replace(made, capacity=made.capacity - 1).overflow
+    floats: dict[str, Any] = {"sums": "float32", "release": "float"}
+    options = TrainingOptions(loss=print, budget=budget, batch_size=40, participation=who, **floats)
+    assert source(options, 400).participation == who

@@ -13,14 +13,16 @@ from corrnoise.theory.numerics.float_errors import usual_float_errors, with_usua
 from corrnoise.theory.numerics.records import Record, record
 
 SHELVES: list[Any] = [cn, cn.mechanisms, cn.privacy, cn.losses, *(getattr(cn.papers, name) for name in dir(cn.papers))]
-WITHOUT_NUMBERS = {"claims", "batches"}
+WITHOUT_NUMBERS = {"claims", "batches", "show_versions"}
 
 
 is_generator = inspect.isgeneratorfunction  #: its state would be that of its caller between two values
 
 
 def is_guarded(function: Callable[..., Any]) -> bool:
-    return function.__code__ is usual_float_errors(print).__code__
+    """Whether a function has the decorator, possibly below the warning about an old name."""
+    inner = inspect.unwrap(function, stop=lambda one: one.__code__ is usual_float_errors(print).__code__)
+    return inner.__code__ is usual_float_errors(print).__code__
 
 
 def computing(thing: Any) -> Iterator[tuple[str, Callable[..., Any]]]:

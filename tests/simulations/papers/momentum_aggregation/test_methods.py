@@ -232,7 +232,7 @@ def changed(budget: Any = BUDGET, who: Participation = EPOCHS, **change: Any) ->
         ),
         (
             lambda: momentum_run(risk(), BUDGET, EPOCHS, method=PoissonDescent(), learning_rate=1.0),
-            "participation must be of the kind 'poisson'",
+            "participation must be Poisson",
         ),
         (
             lambda: momentum_run(

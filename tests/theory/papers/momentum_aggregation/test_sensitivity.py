@@ -154,7 +154,7 @@ def test_numbers_of_nodes():
     [
         (lambda: squared_weights(Participation.single(5), np.nan), r"alpha must lie in \(0, 1\]"),
         (lambda: squared_weights(Participation.min_sep(5, 2), 0.1), "participation must be single, of fixed epochs or"),
-        (lambda: squared_weights(Participation.single(5), 0.1, WRONG), "nodes must be a Nodes"),
+        (lambda: squared_weights(Participation.single(5), 0.1, WRONG), "nodes must be a ReleasedNodes"),
         (lambda: ReleasedNodes(largest=0), "largest must be an integer >= 1"),
     ],
 )

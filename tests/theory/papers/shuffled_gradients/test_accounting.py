@@ -448,8 +448,8 @@ ALONE = dp_shuffled(5, epochs=2)
         (described(END, clipping="general"), "per-epoch", "clipping must be"),
         (described(ALONE, released="every epoch"), "whole-run", "released must be 'last iterate', got 'every epoch'"),
         (described(ALONE, released="every iterate"), "per-epoch", "got 'every iterate'.*of this run hold 'per-step'"),
-        (described(ALONE), "whole-run reshuffled", "kind 'reshuffled' and secret, got"),
-        (described(ALONE), "epochs reshuffled", "kind 'reshuffled' and secret, got"),
+        (described(ALONE), "whole-run reshuffled", "participation must be reshuffled and secret, got"),
+        (described(ALONE), "epochs reshuffled", "participation must be reshuffled and secret, got"),
     ],
 )
 def test_what_an_accountant_does_not_cover_is_refused(run, method, message):

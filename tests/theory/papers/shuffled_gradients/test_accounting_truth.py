@@ -244,14 +244,14 @@ def test_public_epochs_spend_nothing(method):
         (
             described(dp_shuffled(4, epochs=2), order="reshuffled"),
             "whole-run shuffled once",
-            "kind 'fixed epochs' and secret",
+            "participation must be fixed epochs and secret",
         ),
         (
             described(dp_shuffled(4, epochs=2), order="shuffled once"),
             "epochs reshuffled",
-            "kind 'reshuffled' and secret",
+            "participation must be reshuffled and secret",
         ),
-        (described(dp_shuffled(4, epochs=2)), "epochs shuffled once", "kind 'fixed epochs' and secret"),
+        (described(dp_shuffled(4, epochs=2)), "epochs shuffled once", "participation must be fixed epochs and secret"),
         (
             described(dp_shuffled(4, epochs=2), order="shuffled once", released="every epoch"),
             "whole-run shuffled once",
