@@ -82,4 +82,4 @@ def judged_endless(
         who, floor, error = ANY_LENGTH, problem.optimal_error(), problem.stationary_error(noise)
         known = "the floor is a closed form, the inequality of Cauchy and Schwarz, computed in float64"
     measure: Measure = "stationary excess loss"
-    return Optimum(noise, who, family, noise.bracket(who), error, measure=measure, floor=floor, certificate=known)
+    return Optimum(noise, who, family, noise.bracket(who), error, measure=measure, lower_bound=floor, certificate=known)

@@ -101,10 +101,10 @@ def optimise(
     >>> import corrnoise as cn
     >>> epochs = cn.Participation.fixed_epochs(400, epochs=4)
     >>> best = cn.optimise(cn.SGD(), epochs, memory=4)
-    >>> best.family, best.memory, round(best.ratio, 3)
+    >>> best.family, best.memory, round(best.optimality_gap, 3)
     ('time-varying buffers', 4, 1.038)
     >>> some = cn.optimise(cn.SGD(), epochs, memory=4, family=["BLT", "BandInvMF"])
-    >>> some.family, round(some.ratio, 3)
+    >>> some.family, round(some.optimality_gap, 3)
     ('BLT', 1.108)
     """
     show = progress or (lambda _: None)
@@ -204,7 +204,7 @@ def _members_of(run: Problem, family: Family, memory: float | None, show: Progre
         raise ValueError(f"family {name!r} needs {family.needs}, got {run.objective!r:.80} under {run.promised!r}")
     if isinstance(family, TimeVarying | BandMF) and run.objective.regularised:
         squared, certificate = regularised_floor(run.objective, run.who)
-        run.floor = (squared, certificate.rigorous, certificate)
+        run.lower_bound = (squared, certificate.rigorous, certificate)
     for mechanism in family.members(run, sizes, show):
         found = run.evaluate(mechanism, name, family.variant)
         if isinstance(memory, int) and found.memory > memory:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import KW_ONLY
 
+from corrnoise.support.deprecation import deprecated
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.sensitivity import Sensitivity
 from corrnoise.theory.numerics.checks import Array
@@ -87,7 +88,7 @@ class Optimum(Record):
         whole excess loss.  Where batches are sampled, either of them for independent noise of standard deviation 1.
     measure : str
         The meaning of ``error``: ``"root mean squared error"``, ``"excess loss"`` or ``"stationary excess loss"``.
-    floor : float, optional
+    lower_bound : float, optional
         A lower bound of the error of all correlated noise under the participation; None where it is not computed, and
         where batches are sampled.
     rigorous : bool
@@ -104,7 +105,7 @@ class Optimum(Record):
     --------
     >>> from corrnoise import Participation, optimise
     >>> best = optimise(participation=Participation.fixed_epochs(64, epochs=4), memory=2)
-    >>> best.family, best.memory, best.ratio < 1.2
+    >>> best.family, best.memory, best.optimality_gap < 0.2
     ('time-varying buffers', 2, True)
     """
 
@@ -115,7 +116,7 @@ class Optimum(Record):
     error: float
     _: KW_ONLY
     measure: Measure = "root mean squared error"
-    floor: float | None = None
+    lower_bound: float | None = None
     rigorous: bool = False
     certificate: Certificate | str = ""
     alternatives: tuple[Optimum, ...] = ()
@@ -137,14 +138,9 @@ class Optimum(Record):
         return self.mechanism.memory(self.participation.steps or 10**9)
 
     @property
-    def ratio(self) -> float | None:
-        """error/floor, at least 1; None without a floor."""
-        return None if self.floor is None else self.error / self.floor
-
-    @property
-    def gap(self) -> float | None:
-        """Ratio − 1: by how much, relatively, any noise can be better; None without a floor."""
-        return None if self.floor is None else self.error / self.floor - 1
+    def optimality_gap(self) -> float | None:
+        """error/lower_bound − 1: how far, relatively, the error is from the best possible; None without a bound."""
+        return None if self.lower_bound is None else self.error / self.lower_bound - 1
 
     @property
     def exact(self) -> bool:
@@ -182,8 +178,8 @@ class Optimum(Record):
         """
         return self.error * (scale if self.measure == "root mean squared error" else scale**2)
 
-    def floor_at(self, budget: Budget) -> float | None:
-        """The floor in a run with this budget; None where it is not computed.
+    def lower_bound_at(self, budget: Budget) -> float | None:
+        """The lower bound in a run with this budget; None where it is not computed.
 
         Parameters
         ----------
@@ -194,7 +190,7 @@ class Optimum(Record):
         -------
         float or None
         """
-        return None if self.floor is None else self._at(budget, self.floor)
+        return None if self.lower_bound is None else self._at(budget, self.lower_bound)
 
     def _at(self, budget: Budget, error: float) -> float:
         if self.measure == "root mean squared error":
@@ -203,22 +199,50 @@ class Optimum(Record):
             return error * (budget.unit_variance / UNIT_BUDGET.unit_variance)
         raise ValueError("budget must be given to the problem, whose stationary error holds more than that of privacy")
 
-    def floor_in_words(self, floor: float | None = None) -> str:
-        """The floor with its condition, or why there is none.
+    def lower_bound_summary(self, bound: float | None = None) -> str:
+        """The lower bound with its condition, or why there is none.
 
         Parameters
         ----------
-        floor : float, optional
-            Its value at a budget; None for ``floor``.
+        bound : float, optional
+            Its value at a budget; None for ``lower_bound``.
 
         Returns
         -------
         str
         """
-        value = self.floor if floor is None else floor
+        value = self.lower_bound if bound is None else bound
         if value is None:
             known = self.certificate if isinstance(self.certificate, str) else ""
             return f"none is computed: {known or 'it would take long for this objective and length of run'}"
         how = "rounding included" if self.rigorous else "computed in float64"
         promised = self.participation.worst.summary()
         return f"{value:.6g}, which no mechanism is below while batches are not sampled, {promised} ({how})"
+
+    @property
+    @deprecated("0.2", instead="lower_bound")
+    def floor(self) -> float | None:
+        """Return ``lower_bound``."""
+        return self.lower_bound
+
+    @property
+    @deprecated("0.2", instead="1 + optimality_gap")
+    def ratio(self) -> float | None:
+        """Return the error over the lower bound."""
+        return None if self.lower_bound is None else self.error / self.lower_bound
+
+    @property
+    @deprecated("0.2", instead="optimality_gap")
+    def gap(self) -> float | None:
+        """Return ``optimality_gap``."""
+        return self.optimality_gap
+
+    @deprecated("0.2", instead="lower_bound_at()")
+    def floor_at(self, budget: Budget) -> float | None:
+        """Return ``lower_bound_at(budget)``."""
+        return self.lower_bound_at(budget)
+
+    @deprecated("0.2", instead="lower_bound_summary()")
+    def floor_in_words(self, floor: float | None = None) -> str:
+        """Return ``lower_bound_summary(floor)``."""
+        return self.lower_bound_summary(floor)

@@ -34,7 +34,7 @@ LONG = [f"docs/{name}.md" for name in ("amplification", "correlated-noise", "des
 ]  #: whose examples are slow
 MADE = {"docs/claims.md"}  #: pages that the site makes
 FOLDERS = "docs|theory|solvers|simulations|figures|paper_checks|src|tests"
-_NUMBER = re.compile(r"# (-?\d[\d.]*(?:e[+-]?\d+)?)\b")
+_NUMBER = re.compile(r"# (-?\d[\d.]*(?:e[+-]?\d+)?(?:%|\b))")
 
 
 def example(page: str) -> str:
@@ -58,6 +58,9 @@ def claims(code: str) -> list[tuple[str, str]]:
 
 
 def agrees(said: str, printed: str) -> bool:
+    if said.endswith("%") != printed.endswith("%"):
+        return False
+    said, printed = said.removesuffix("%"), printed.removesuffix("%")
     mantissa, _, exponent = said.partition("e")
     digits = len(mantissa.partition(".")[2])
     return f"{float(printed):.{digits}{'e' if exponent else 'f'}}" == (
@@ -78,6 +81,7 @@ def test_examples_print_what_they_say(page: str) -> None:
 def test_a_wrong_number_is_seen() -> None:
     code = "x = 2\nprint(x / 3)  # 0.667: two thirds\nprint(1e-8 / 3)  # 3.34e-09: wrong\nprint(\n    x\n)  # 3\n"
     assert [agrees(*pair) for pair in claims(code)] == [True, False, False]
+    assert [agrees(*pair) for pair in claims("print('3.8%')  # 3.8%: so\nprint('3.8%')  # 3.8\n")] == [True, False]
 
 
 def interactive(text: str) -> doctest.DocTest:
@@ -355,7 +359,7 @@ def test_names_that_do_not_exist_are_noticed() -> None:
     ):
         assert list(unknown_names("page", text)), text
     for text in (
-        "`cn.mechanisms.NuFTRL`, `cn.torch.make_private(model)`, `cn.Participation.poisson`, `cn.Optimum.floor`",
+        "`cn.mechanisms.NuFTRL`, `cn.torch.make_private(model)`, `cn.Participation.poisson`, `cn.Optimum.lower_bound`",
         "`corrnoise.flower`, `corrnoise.papers.momentum_aggregation`, `python -m benchmarks`, `corrnoise check`",
         "```python\nimport corrnoise as cn\nfrom corrnoise.theory.privacy import Budget\n```",
     ):
@@ -572,7 +576,7 @@ def silent_losers(text: str) -> tuple[list[str], dict[str, Any]]:
         near = " ".join((code + below.partition("\n## ")[0]).split())
         if not re.search(r"DP-SGD (?:with Poisson batches )?(?:is|would be) better", near):
             fresh = {name: one for name, one in namespace.items() if known.get(name) is not one}
-            found += [name for name, one in fresh.items() if isinstance(one, cn.Design) and one.beaten]
+            found += [name for name, one in fresh.items() if isinstance(one, cn.Design) and one.dpsgd_is_better]
     return found, namespace
 
 

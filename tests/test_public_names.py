@@ -15,7 +15,19 @@ from tests.test_docstrings import PAPERS, members, names_of, public
 
 ROOT = Path(__file__).parents[1]
 FACE = ROOT / "src/corrnoise"
-SHELVES = ("mechanisms", "families", "papers", "torch", "opacus", "jax", "flower", "participation", "privacy", "losses", "datasets")
+SHELVES = (
+    "mechanisms",
+    "families",
+    "papers",
+    "torch",
+    "opacus",
+    "jax",
+    "flower",
+    "participation",
+    "privacy",
+    "losses",
+    "datasets",
+)
 NAMES = [name for name in cn.__all__ if name not in {"__version__", *SHELVES}]
 #: What only a budget or a participation says.
 CARRIED = {"rho", "epsilon", "adjacency", "clip_norm", "min_sep", "max_participations"}

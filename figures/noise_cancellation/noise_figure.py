@@ -93,7 +93,7 @@ def machine_panels(counts: tuple[int, ...]) -> list[Series]:
             errors = [made[name].mean_error(*what) for made, what in zip(held, whats, strict=True)]
             values = [energy(who.length, what, error) for (who, what), error in zip(whats, errors, strict=True)]
             series.append(Series(panel, name, "exact", n, np.array(values)))
-        floors = [optimise(what, who, family="dense").floor for who, what in whats]
+        floors = [optimise(what, who, family="dense").lower_bound for who, what in whats]
         least = [energy(who.length, what, floor or 0.0) for (who, what), floor in zip(whats, floors, strict=True)]
         series.append(Series(panel, "least possible", "lower bound", n, np.array(least)))
     return series

@@ -34,7 +34,7 @@ class Dense(Family):
         else:
             found = single_participation_bounds(objective) if once else fixed_epochs_bounds(objective, epochs)
             squared = found.lower_bound**2
-        run.floor = (squared, found.rigorous, found)
+        run.lower_bound = (squared, found.rigorous, found)
         if once:
             return single_participation_strategy(objective, found)
         return fixed_epochs_strategy(objective, epochs, found)

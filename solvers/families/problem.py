@@ -58,7 +58,7 @@ class Problem:
         return None if self.objective.precise else self.nu
 
     @cached_property
-    def floor(self) -> tuple[float | None, bool, Certificate | str]:
+    def lower_bound(self) -> tuple[float | None, bool, Certificate | str]:
         """A lower bound of the squared error, whether it is rigorous, and its certificate or the reason for none."""
         return floor(self.objective, self.who)
 
@@ -112,6 +112,6 @@ class Problem:
         -------
         Optimum
         """
-        squared, rigorous, certificate = self.floor
+        squared, rigorous, certificate = self.lower_bound
         bound = None if squared is None else self.objective.error(squared)
-        return replace(found, floor=bound, rigorous=rigorous, certificate=found.certificate or certificate)
+        return replace(found, lower_bound=bound, rigorous=rigorous, certificate=found.certificate or certificate)

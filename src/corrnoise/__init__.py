@@ -3,8 +3,8 @@
 >>> import corrnoise as cn
 >>> budget = cn.Budget(epsilon=2.0, delta=1e-6, clip_norm=1.0)
 >>> design = cn.design(budget, cn.Participation.fixed_epochs(400, epochs=4), memory=4)
->>> print(f"{design.ratio:.3f}")
-1.038
+>>> print(f"{design.optimality_gap:.1%}")
+3.8%
 
 Names are loaded when they are first used.  ``__init__.pyi`` repeats them for type checkers; a test compares both lists.
 """

@@ -65,7 +65,7 @@ def shown(found: Design, folder: Path) -> tuple[Any, ...]:
         (folder / "design.html").read_text(encoding="utf-8"),
         program.multiplier(found.budget),
         program.scale(found.budget),
-        [(one.sensitivity, one.error, one.floor, one.rigorous, one.ratio) for one in everything],
+        [(one.sensitivity, one.error, one.lower_bound, one.rigorous, one.optimality_gap) for one in everything],
     )
 
 
@@ -178,11 +178,11 @@ def test_floors_of_short_runs_are_computed_and_others_are_not_believed(
 ) -> None:
     found = made("without factors")
     save(found, tmp_path / "design.json")
-    assert b'"floor": null' in (tmp_path / "design.json").read_bytes()
-    assert load(tmp_path / "design.json").floor == found.floor
+    assert b'"lower_bound": null' in (tmp_path / "design.json").read_bytes()
+    assert load(tmp_path / "design.json").lower_bound == found.lower_bound
     monkeypatch.setattr("corrnoise.designs.judging.is_quick", lambda *_: False)
     slow = load(tmp_path / "design.json")
-    assert (slow.floor, slow.ratio, slow.error) == (None, None, found.error)
+    assert (slow.lower_bound, slow.optimality_gap, slow.error) == (None, None, found.error)
     assert "design.with_floor() computes it" in " ".join(report(slow, None).split())
     assert slow.with_floor() == found
 

@@ -35,7 +35,7 @@ def test_the_design_of_the_example() -> None:
     budget = Budget(epsilon=2.0, delta=1e-6)
     fixed = design(budget, Participation.fixed_epochs(400, epochs=4), memory=4)
     assert (fixed.family, fixed.memory) == ("time-varying buffers", 4)
-    assert fixed.ratio == pytest.approx(1.0383, rel=2e-3)
+    assert 1 + fixed.optimality_gap == pytest.approx(1.0383, rel=2e-3)
     assert fixed.rmse == pytest.approx(12.687, rel=2e-3)
     assert fixed.program().multiplier(budget) == pytest.approx(2.23048, rel=1e-4)
     assert fixed.program().sensitivity == pytest.approx(1.0000033, rel=1e-6)
@@ -48,16 +48,19 @@ def test_the_design_of_the_example() -> None:
 def test_the_choice_is_within_the_limit_above_the_floor_and_the_best(name: str) -> None:
     found = made(name)
     _, _, options = CASES[name]
-    assert found.floor is not None
-    assert min(found.error_of(one) for one in (found.optimum, *found.alternatives)) >= found.floor
-    assert found.ratio == pytest.approx(found.error / found.floor)
+    assert found.lower_bound is not None
+    assert min(found.error_of(one) for one in (found.optimum, *found.alternatives)) >= found.lower_bound
+    assert found.optimality_gap == pytest.approx(found.error / found.lower_bound - 1)
     memory = options.get("memory")
     if "family" not in options:
         assert found.memory <= (USUAL_MEMORY if memory is None else memory)
         allowed = [one for one in (found.optimum, *found.alternatives) if memory is None or one.memory <= memory]
         least = min(one.error for one in allowed if one.memory <= USUAL_MEMORY or memory is not None)
         assert found.optimum.error <= least * (1.01 if memory is None else 1)
-    assert f"{found.floor:.6g}, which no mechanism is below while batches are not sampled" in found.floor_in_words
+    assert (
+        f"{found.lower_bound:.6g}, which no mechanism is below while batches are not sampled"
+        in found.lower_bound_summary
+    )
     bought = gains(rows(found))
     assert [row.optimum.memory for row in bought] == sorted({row.optimum.memory for row in bought})
     assert all(later.error < earlier.error for earlier, later in itertools.pairwise(bought))
@@ -111,7 +114,7 @@ def test_users_with_several_examples_and_replace_one_take_more_noise() -> None:
     one, three = design(BUDGET, EPOCHED, memory=0), design(BUDGET, user, memory=0)
     assert three.program().multiplier(BUDGET) == pytest.approx(3 * one.program().multiplier(BUDGET), rel=1e-14)
     assert three.rmse == pytest.approx(3 * one.rmse)
-    assert three.ratio == pytest.approx(one.ratio)
+    assert three.optimality_gap == pytest.approx(one.optimality_gap)
     replaced = Budget(0.5, adjacency="replace-one")
     assert one.program().multiplier(replaced) == pytest.approx(2 * one.program().multiplier(BUDGET), rel=1e-14)
     assert made("a problem", replaced).excess_loss == pytest.approx(4 * made("a problem").excess_loss)
@@ -120,7 +123,7 @@ def test_users_with_several_examples_and_replace_one_take_more_noise() -> None:
 def test_a_problem_of_any_length_has_its_optimum() -> None:
     found = made("endless")
     best = PROBLEM.optimal_error(budget=BUDGET)
-    assert found.floor == best
+    assert found.lower_bound == best
     assert best <= found.excess_loss <= (1 + 1e-5) * best
     assert isinstance(found.mechanism, ToeplitzNoise)
     exact = optimal_noise(PROBLEM).coefficients(50)
@@ -136,9 +139,9 @@ def test_strongly_convex_designs_minimise_the_bound_of_the_objective_at_the_budg
     options: dict[str, Any] = {"budget": BUDGET, "criterion": "objective"}
     other = [strongly_convex_certificate(problem, noise, **options).value for noise in (NuFTRL(0.01), DPSGD())]
     assert found.excess_loss < other[0] < other[1]
-    assert found.floor is None
-    assert found.ratio is None
-    assert "none is computed" in found.floor_in_words
+    assert found.lower_bound is None
+    assert found.optimality_gap is None
+    assert "none is computed" in found.lower_bound_summary
     for changes in ({"memory": 3}, {"family": "buffers"}):
         with pytest.raises(ValueError, match="memory and family must be None for strongly convex losses"):
             design(BUDGET, ENDLESS, CONVEX, **changes)
@@ -153,7 +156,7 @@ def test_the_report_says_how_to_run_it(name: str) -> None:
     assert "A sentence." in text
     assert "design = cn.load(folder)" in text
     assert repr(found.program().multiplier(BUDGET)) in text
-    assert " ".join(found.floor_in_words.split()) in " ".join(text.split())
+    assert " ".join(found.lower_bound_summary.split()) in " ".join(text.split())
     assert ("no spectrum is known" in text) == (found.problem is None)
     assert ("what memory buys" in text) == bool(found.alternatives)
     assert found.participation.summary() in " ".join(text.split())

@@ -46,7 +46,7 @@ def test_what_is_loaded_is_what_was_saved(name: str, tmp_path: Path) -> None:
         again = load(path)
         assert again == found
         assert again.program() == found.program()
-        assert (again.error, again.floor, again.notes) == (found.error, found.floor, found.notes)
+        assert (again.error, again.lower_bound, again.notes) == (found.error, found.lower_bound, found.notes)
 
 
 @given(participations(), st.data())

@@ -47,7 +47,7 @@ def test_families(who, family, memory, last, half):
         of = objective(64, weights)
         found = optimise(of, who, family=family, memory=memory)
         assert found.error == pytest.approx(value, rel=3e-3)  # a local search ends elsewhere on other processors
-        assert found.floor <= found.error
+        assert found.lower_bound <= found.error
         assert found.memory <= (memory or 63)
         assert found.error == pytest.approx(of.privacy_error(found.mechanism, who), rel=1e-12)
         curve = of.privacy_curve(found.mechanism, who)
@@ -92,8 +92,8 @@ def test_no_mechanism_learns_better_than_the_floor(problem, run, same_order, dat
     of = LearningObjective(problem, steps, weights="second half", batch_size=data.draw(st.integers(1, 4)))
     found = optimise(of, who, family="time-varying buffers", memory=2)
     other = data.draw(mechanisms(steps))
-    assert of.privacy_error(other, who) >= found.floor
-    assert found.error >= found.floor
+    assert of.privacy_error(other, who) >= found.lower_bound
+    assert found.error >= found.lower_bound
 
 
 def test_the_floor_holds_for_singular_objectives():
@@ -101,9 +101,9 @@ def test_the_floor_holds_for_singular_objectives():
     of = LearningObjective(MeanEstimation(0.3), 6)
     found = optimise(of, Participation.single(6), family="dense")
     one = 0.3**2 / 4  # ½ η² G²/(2ρ) for a single draw
-    assert found.floor <= one * (1 + 1e-9)
-    assert found.error >= found.floor
-    assert of.privacy_error(NuFTRL(0.3), Participation.single(6)) >= found.floor
+    assert found.lower_bound <= one * (1 + 1e-9)
+    assert found.error >= found.lower_bound
+    assert of.privacy_error(NuFTRL(0.3), Participation.single(6)) >= found.lower_bound
 
 
 def test_the_curve_of_independent_noise_by_hand():

@@ -79,11 +79,11 @@ def test_an_objective_of_a_user_is_one_class(objective: Objective) -> None:
         dense = one.mechanism.noising_matrix(24)
         square = float((weights * (dense @ dense.T)).sum())
         assert one.error == pytest.approx(one.sensitivity.upper * square**0.5, rel=1e-9)
-        assert one.floor is not None
-        assert one.floor <= one.error * (1 + 1e-9)
+        assert one.lower_bound is not None
+        assert one.lower_bound <= one.error * (1 + 1e-9)
     certified = cn.optimise(objective, EPOCHS, family="dense")
-    assert certified.floor is not None
-    assert 0.999 < certified.floor / certified.error <= 1
+    assert certified.lower_bound is not None
+    assert 0.999 < certified.lower_bound / certified.error <= 1
 
 
 def test_an_objective_without_a_form_says_what_is_missing() -> None:

@@ -43,9 +43,9 @@ def error_of(mechanism: Mechanism, participation: Participation, epsilon: float)
 def test_dpsgd_with_poisson_batches(epsilon: float, expected: float) -> None:
     """Against a PLD accountant of other software."""
     found = optimise(RUN, groups(1), budget=budget(epsilon))
-    assert (found.label, found.memory, found.floor) == (DPSGD_POISSON, 0, None)
+    assert (found.label, found.memory, found.lower_bound) == (DPSGD_POISSON, 0, None)
     assert found.error_at(budget(epsilon)) == pytest.approx(expected, abs=6e-5)
-    assert "none is computed" in found.floor_in_words()
+    assert "none is computed" in found.lower_bound_summary()
 
 
 @pytest.mark.parametrize(("p", "root"), [(2, 0.0442), (4, 0.0428), (8, 0.0430), (16, 0.0443)])

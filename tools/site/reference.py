@@ -23,7 +23,18 @@ OWN = {
     "Papers": ("claims",),
     "Reports": ("show_versions",),
 }
-SHELVES = ("mechanisms", "families", "participation", "privacy", "torch", "opacus", "jax", "flower", "losses", "datasets")
+SHELVES = (
+    "mechanisms",
+    "families",
+    "participation",
+    "privacy",
+    "torch",
+    "opacus",
+    "jax",
+    "flower",
+    "losses",
+    "datasets",
+)
 PAPERS = ("correlated_noise", "shuffled_gradients", "noise_cancellation", "momentum_aggregation")
 
 

@@ -32,7 +32,7 @@ def rows(design: Design) -> list[ComparedNoise]:
     """
     found = []
     for one in (design.optimum, *design.alternatives):
-        error, floor = design.error_of(one), None if one.participation.sampled else design.floor
+        error, floor = design.error_of(one), None if one.participation.sampled else design.lower_bound
         found.append(ComparedNoise(one, error, None if floor is None else error / floor, one is design.optimum))
     return found
 

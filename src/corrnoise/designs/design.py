@@ -31,6 +31,7 @@ import numpy as np
 from corrnoise.designs.wording import buffers_in_words, bytes_in_words, listed, wrapped
 from corrnoise.solvers.optimum import Optimum
 from corrnoise.solvers.rational.handover import check_scales, fitted_buffers, handed_over
+from corrnoise.support.deprecation import deprecated
 from corrnoise.theory.amplification.curve import delta_of
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import HANDED_OVER, INCREASE, Form, Program
@@ -97,8 +98,8 @@ class Design(Record):
     >>> design = cn.design(budget, cn.Participation.fixed_epochs(400, epochs=4), memory=4)
     >>> design.family, design.memory
     ('time-varying buffers', 4)
-    >>> print(f"{design.rmse:.1f}, {design.ratio:.2f} of the floor")
-    12.7, 1.04 of the floor
+    >>> print(f"{design.rmse:.1f}, at most {design.optimality_gap:.1%} above the optimum")
+    12.7, at most 3.8% above the optimum
     >>> print(f"{design.program().multiplier(budget):.4f}")
     2.2305
     """
@@ -155,12 +156,12 @@ class Design(Record):
         return next((one for one in (self.optimum, *self.alternatives) if isinstance(one.participation, Poisson)), None)
 
     @property
-    def beaten(self) -> bool:
+    def dpsgd_is_better(self) -> bool:
         """Whether DP-SGD with Poisson batches has a smaller error at this budget."""
         return self.dpsgd is not None and self.error_of(self.dpsgd) < self.error
 
     @cached_property
-    def crossover(self) -> float | None:
+    def crossover_epsilon(self) -> float | None:
         """The ε below which DP-SGD with Poisson batches has a smaller error than this noise, at the δ of the budget.
 
         If the design is DP-SGD itself, its best alternative takes the place of this noise.  None if the errors are not
@@ -209,17 +210,17 @@ class Design(Record):
         return self.error_of(self.optimum)
 
     @property
-    def floor(self) -> float | None:
-        """An error, in the unit of ``error``, that no noise is below where ``floor_in_words`` holds; None for none."""
+    def lower_bound(self) -> float | None:
+        """A lower bound of the error of all noise under the condition of ``lower_bound_summary``; None for none."""
         if self._stationary:
             problem = self.problem
             return problem.optimal_error(budget=self.budget) if isinstance(problem, QuadraticProblem) else None
-        return None if self.optimum.floor is None else self._at_budget(self.optimum, self.optimum.floor)
+        return None if self.optimum.lower_bound is None else self._at_budget(self.optimum, self.optimum.lower_bound)
 
     @property
-    def ratio(self) -> float | None:
-        """``error`` over ``floor``; None without a floor."""
-        return None if self.floor is None else self.error / self.floor
+    def optimality_gap(self) -> float | None:
+        """error/lower_bound − 1: how far, relatively, the error is from the best possible; None without a bound."""
+        return None if self.lower_bound is None else self.error / self.lower_bound - 1
 
     def error_of(self, alternative: Optimum) -> float:
         """The error of a mechanism that was compared, in the unit of the design.
@@ -248,7 +249,7 @@ class Design(Record):
         return self.optimum.measure == "stationary excess loss"
 
     def _at_budget(self, optimum: Optimum, error: float) -> float:
-        """An error of ``optimum`` or its floor in a run with the budget, for ``members`` examples of a user."""
+        """An error of ``optimum`` or its lower bound in a run with the budget, for ``members`` examples of a user."""
         members = self.participation.members
         scaled = replace(optimum, error=error, alternatives=()).error_at(self.budget)
         return scaled * (members**2 if optimum.measure == "excess loss" else members)
@@ -291,7 +292,7 @@ class Design(Record):
         if other is self.optimum:
             return "Use this design, DP-SGD with Poisson batches: no correlated noise that was compared has less error."
         ratio = self.error / self.error_of(other)
-        if self.beaten:
+        if self.dpsgd_is_better:
             return f"Use DP-SGD with Poisson batches: it has {1 - 1 / ratio:.2%} less error than this design."
         return f"Use this design: it has {1 - ratio:.2%} less error than DP-SGD with Poisson batches."
 
@@ -322,12 +323,12 @@ class Design(Record):
         if parameters is not None:
             room = self.memory * parameters * np.dtype(program.dtype).itemsize
             size = f": {bytes_in_words(room)} for {parameters} parameters in {program.dtype}"
-        ratio = "" if self.ratio is None else f", {self.ratio:.4f} times the floor"
+        ratio = "" if self.lower_bound is None else f", {self.error / self.lower_bound:.4f} times the lower bound"
         found = self.setting | {
             "Noise": f"{self.optimum.label}, {buffers_in_words(self.memory)}{size}",
             "Multiplier": f"{program.multiplier(self.budget)!r} ({program.form} in {program.dtype})",
             "Error": f"{self.error:.6g}{ratio}: {self.error_in_words}",
-            "Floor": f"{self.floor_in_words}.",
+            "Lower bound": f"{self.lower_bound_summary}.",
         }
         if self.participation.sampled:
             found["Delta"] = self._delta_in_words(program)
@@ -350,11 +351,11 @@ class Design(Record):
         from corrnoise.solvers.sampled import EPSILON_RANGE
 
         own = other is self.optimum
-        if (limit := self.crossover) is not None:
+        if (limit := self.crossover_epsilon) is not None:
             above = "the best correlated noise" if own else "this design"
             further = f"Below epsilon = {limit:.2g} use DP-SGD with Poisson batches, above it {above}."
         else:
-            better = "DP-SGD" if own or self.beaten else "this design"
+            better = "DP-SGD" if own or self.dpsgd_is_better else "this design"
             low, high = EPSILON_RANGE
             further = f"At this delta {better} has the smaller error both at epsilon = {low:g} and at {high:g}."
         rate = other.participation.sampling_rate
@@ -375,12 +376,12 @@ class Design(Record):
         return f"root mean squared error of the iterates of {what}, in units of the learning rate"
 
     @property
-    def floor_in_words(self) -> str:
-        """The floor with its condition, or why there is none."""
-        return self.optimum.floor_in_words(self.floor)
+    def lower_bound_summary(self) -> str:
+        """The lower bound with its condition, or why there is none."""
+        return self.optimum.lower_bound_summary(self.lower_bound)
 
     def with_floor(self) -> Design:
-        """Return this design with every floor computed, also where that takes seconds or minutes.
+        """Return this design with every lower bound computed, also where that takes seconds or minutes.
 
         A file does not hold floors.  ``cn.load`` computes the floors of short runs; this method computes all.
 
@@ -640,3 +641,33 @@ class Design(Record):
             initial_offset=initial_offset,
             progress=progress,
         )
+
+    @property
+    @deprecated("0.2", instead="lower_bound")
+    def floor(self) -> float | None:
+        """Return ``lower_bound``."""
+        return self.lower_bound
+
+    @property
+    @deprecated("0.2", instead="1 + optimality_gap")
+    def ratio(self) -> float | None:
+        """Return the error over the lower bound."""
+        return None if self.lower_bound is None else self.error / self.lower_bound
+
+    @property
+    @deprecated("0.2", instead="dpsgd_is_better")
+    def beaten(self) -> bool:
+        """Return ``dpsgd_is_better``."""
+        return self.dpsgd_is_better
+
+    @property
+    @deprecated("0.2", instead="crossover_epsilon")
+    def crossover(self) -> float | None:
+        """Return ``crossover_epsilon``."""
+        return self.crossover_epsilon
+
+    @property
+    @deprecated("0.2", instead="lower_bound_summary")
+    def floor_in_words(self) -> str:
+        """Return ``lower_bound_summary``."""
+        return self.lower_bound_summary

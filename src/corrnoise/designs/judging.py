@@ -73,7 +73,7 @@ def _problem(objective: Minimisable, participation: Participation, with_every_fl
     """Make the problem that judges mechanisms under a participation."""
     run = Problem(objective, participation)
     if participation.sampled:
-        run.floor = (None, False, NO_FLOOR)
+        run.lower_bound = (None, False, NO_FLOOR)
     elif not (with_every_floor or is_quick(run.objective, run.who)):
-        run.floor = (None, False, SLOW_FLOOR)
+        run.lower_bound = (None, False, SLOW_FLOOR)
     return run

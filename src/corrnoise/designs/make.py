@@ -51,8 +51,8 @@ def design(
 ) -> Design:
     """The best noise for a budget and a way of visiting the data, with every way to run it.
 
-    DP-SGD with Poisson batches is among its alternatives wherever the budget is given by ε and δ; ``design.beaten``
-    says whether that is better.
+    DP-SGD with Poisson batches is among its alternatives wherever the budget is given by ε and δ;
+    ``design.dpsgd_is_better`` says whether that is better.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """The picture of the alternatives of a design.
 
-(a) The error of every mechanism that was compared over its memory, with the floor of those whose batches are not
+(a) The error of every mechanism that was compared over its memory, with the lower bound of those whose batches are not
     sampled, and with DP-SGD with Poisson batches as a line.
 (b) For problems: the excess loss that privacy adds at every step, for the design, for independent noise, and for the
     optimum for long runs.  A design that is best on average or at the end need not be best at every step.
@@ -71,7 +71,7 @@ _CURVE_LOOKS: dict[str, dict[str, Any]] = {
 
 
 def alternatives_data(design: Design) -> Data:
-    """The alternatives by family, the design, and the floor."""
+    """The alternatives by family, the design, and the lower bound."""
     compared = sorted(rows(design), key=lambda row: row.optimum.memory)
     series = []
     for name in dict.fromkeys(one.label for one in (design.optimum, *design.alternatives)):
@@ -82,9 +82,11 @@ def alternatives_data(design: Design) -> Data:
         series.append(Series(PANEL, name, "exact" if exact else "upper bound", memory, errors))
     kind = "exact" if design.optimum.exact else "upper bound"
     series.append(Series(PANEL, DESIGN, kind, np.array([float(design.memory)]), np.array([design.error])))
-    if design.floor is not None:
+    if design.lower_bound is not None:
         most = float(compared[-1].optimum.memory)
-        series.append(Series(PANEL, FLOOR, "lower bound", np.array([0.0, max(most, 1.0)]), np.full(2, design.floor)))
+        series.append(
+            Series(PANEL, FLOOR, "lower bound", np.array([0.0, max(most, 1.0)]), np.full(2, design.lower_bound))
+        )
     return tuple(series)
 
 

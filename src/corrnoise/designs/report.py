@@ -109,7 +109,7 @@ def choice_in_words(compared: list[ComparedNoise]) -> str:
 
 
 def _choices(title: str, some: list[ComparedNoise]) -> list[str]:
-    over = "" if all(row.over_floor is None for row in some) else f"{'over the floor':>18}"
+    over = "" if all(row.over_floor is None for row in some) else f"{'over lower bound':>18}"
     lines = [f"  {title:<36}{'memory':>8}{'error':>18}{over}"]
     for row in some:
         one, ratio = row.optimum, "" if row.over_floor is None else f"{row.over_floor:>18.4f}"

@@ -157,7 +157,7 @@ def _with_claims(thing: Any) -> Any:
 
 
 def _without_floor(optimum: Optimum) -> Optimum:
-    return replace(optimum, floor=None, rigorous=False, certificate="")
+    return replace(optimum, lower_bound=None, rigorous=False, certificate="")
 
 
 def _stated(design: Design) -> dict[str, Any]:
@@ -244,7 +244,7 @@ def _made(folder: Path) -> Iterator[None]:
 
 @usual_float_errors
 def load(path: str | os.PathLike[str]) -> Any:
-    """Read a file of ``save``; the result is equal to the saved thing, bit for bit, but for floors of long runs.
+    """Read a file of ``save``; the result is equal to the saved thing, bit for bit, but for lower bounds of long runs.
 
     Parameters
     ----------
@@ -276,7 +276,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     file = checked_path("path", path)
     if file.is_dir():
         file = file / _MAIN_FILE
-    return serialise.load(file, KINDS, check=_checked)
+    return serialise.load(file, KINDS | {"Optimum": _optimum}, check=_checked)
 
 
 def _checked(thing: Any) -> Any:
@@ -304,6 +304,13 @@ def _checked(thing: Any) -> Any:
     if not isinstance(thing, ALONE):
         raise ValueError("it holds no design, program or mechanism, or a design without its claims")
     return thing
+
+
+def _optimum(**arguments: Any) -> Optimum:
+    """An optimum in a file; those of version 0.1 name the lower bound ``floor``."""
+    if "floor" in arguments:
+        arguments["lower_bound"] = arguments.pop("floor")
+    return Optimum(**arguments)
 
 
 def _with_present_names(optimum: Optimum) -> Optimum:

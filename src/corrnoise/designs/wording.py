@@ -4,7 +4,7 @@ from __future__ import annotations
 
 BYTE_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 LINE_WIDTH = 112  #: characters
-NAME_WIDTH = 12  #: characters of the name of a fact and its colon
+NAME_WIDTH = 13  #: characters of the name of a fact and its colon
 
 
 def buffers_in_words(count: int) -> str:

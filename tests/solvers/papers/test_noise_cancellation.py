@@ -21,7 +21,7 @@ JUDGED = (PrefixSums, regret_workload)
 @given(machine_noises(), st.integers(1, 12), st.sampled_from(JUDGED))
 def test_no_noise_is_below_the_lower_bound(noise, n, judged):
     once = Participation.single(n)
-    floor = optimise(judged(n), once, family="dense").floor
+    floor = optimise(judged(n), once, family="dense").lower_bound
     assert floor <= noise.leading(n).mean_error(once, judged(n)) * (1 + 1e-12)
 
 
@@ -40,8 +40,8 @@ def test_the_optimum_is_certified(judged, n, value):
     rows = 1 if judged is PrefixSums else n + 1
     found = optimise(judged(n), once, family="dense")
     assert found.rigorous
-    assert found.floor <= found.error <= found.floor * (1 + 1e-5)
-    assert not found.error <= found.floor * (1 - 1e-9)
+    assert found.lower_bound <= found.error <= found.lower_bound * (1 + 1e-5)
+    assert not found.error <= found.lower_bound * (1 - 1e-9)
     assert rows * found.error**2 == pytest.approx(value, rel=3e-5)
     np.testing.assert_allclose(found.mechanism.column_norms(n), 1, rtol=5e-3)
     one_vector = best_share(once, regret_workload(n)).mean_error(once, judged(n))
@@ -56,7 +56,7 @@ def test_one_or_two_vectors_are_near_the_optimum(n, one, two):
     found = [(n + 1) * noise.mean_error(once, regret) ** 2 for noise in buffered]
     assert found == pytest.approx([one, two], rel=1e-4)
     share = (n + 1) * best_share(once, regret).mean_error(once, regret) ** 2
-    least = (n + 1) * optimise(regret, once, family="dense").floor ** 2
+    least = (n + 1) * optimise(regret, once, family="dense").lower_bound ** 2
     assert least < found[1] <= found[0] * (1 + 1e-6) < share
 
 
