@@ -29,7 +29,7 @@ from corrnoise.simulations.adapters.training import HostGenerators, Parts, chunk
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.product import DPSGD
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import Participation, Sampled
 from corrnoise.theory.privacy import Budget
 from tests.test_docstrings import documented
 
@@ -230,6 +230,8 @@ def test_a_sampled_run_gets_room_for_its_batches() -> None:
     who = Participation.poisson(30, 0.1)
     budget = Budget(epsilon=5.0, delta=1e-5)
     made = source(TrainingOptions(loss=print, budget=budget, batch_size=40, participation=who), 400).participation
+    assert isinstance(made, Sampled)
+    assert made.capacity is not None
     assert made.overflow <= 1e-11 < replace(made, capacity=made.capacity - 1).overflow
     floats: dict[str, Any] = {"sums": "float32", "release": "float"}
     options = TrainingOptions(loss=print, budget=budget, batch_size=40, participation=who, **floats)
