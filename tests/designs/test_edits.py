@@ -102,6 +102,8 @@ def survivors(thing: Any, folder: Path, count: int | None, seed: int) -> tuple[i
                 continue
             if again == original or FREE_SETTINGS & set(map(str, place)):
                 continue
+            if "alternatives" in place and place[-1] == "rate":  # of DP-SGD; its error is computed again
+                continue
             if "mechanism" in place and is_close(again, original):
                 continue
             if not isinstance(again, Design) or shown(again, folder / "page") != before:
@@ -125,7 +127,7 @@ def test_no_edited_number_of_a_design_has_an_effect(name: str, tmp_path: Path) -
 @pytest.mark.parametrize("name", ["usual", "a problem", "once", "reshuffled", "tree", "Poisson"])
 def test_no_edited_number_of_many_has_an_effect(name: str, tmp_path: Path) -> None:
     tried, wrong = survivors(sampled() if name == "Poisson" else made(name), tmp_path, 40, seed=2)
-    assert tried >= 3 * (24 if name == "tree" else 30)  # all numbers of the file of a tree
+    assert tried >= 3 * (22 if name == "tree" else 30)  # all numbers of the file of a tree
     assert not wrong
 
 

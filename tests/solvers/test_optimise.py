@@ -65,7 +65,7 @@ def test_errors_are_those_of_the_mechanisms_which_run_and_are_not_below_the_floo
     task: str, who: Participation
 ) -> None:
     what, best = TASKS[task], found(task, who)
-    assert best.rigorous == (task == "prefix sums")
+    assert best.rigorous == (task == "prefix sums" or who != WHO)  # the certificate of the dense optimum
     for one in everything(best):
         if isinstance(what, LearningObjective):
             error = what.privacy_error(one.mechanism, who)
