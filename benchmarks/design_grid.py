@@ -41,7 +41,7 @@ def measured(steps: int, epochs: int, task: str, order: str) -> str:
     start = time.perf_counter()
     try:
         found = cn.optimise(TASKS[task], participation, memory=4)
-        result = f"{found.label}, {'no floor' if found.ratio is None else f'{found.ratio:.4f}'}"
+        result = f"{found.label}, {'no bound' if found.optimality_gap is None else f'{1 + found.optimality_gap:.4f}'}"
     except (ValueError, MemoryError) as error:
         result = f"{type(error).__name__}: {error}"
     seconds = time.perf_counter() - start

@@ -59,8 +59,9 @@ def test_old_names_warn_and_agree() -> None:
         (best, "ratio", 1 + (best.optimality_gap or 0)),
         (best, "gap", best.optimality_gap),
     ):
-        with pytest.warns(FutureWarning, match=rf"{old} goes in corrnoise 0\.2"):
+        with pytest.warns(FutureWarning, match=rf"{old} goes in corrnoise 0\.2") as caught:
             assert getattr(thing, old) == pytest.approx(new) if isinstance(new, float) else getattr(thing, old) == new
+        assert {one.filename for one in caught} == {__file__}
     with pytest.warns(FutureWarning, match=r"use lower_bound_at\(\)"):
         assert best.floor_at(found.budget) == best.lower_bound_at(found.budget)
     with pytest.warns(FutureWarning, match=r"use lower_bound_summary\(\)"):

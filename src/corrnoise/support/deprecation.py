@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 from functools import wraps
@@ -10,6 +11,14 @@ from typing import ParamSpec, TypeVar
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 GOING: dict[str, str] = {}  #: the version in which each deprecated function goes, by its qualified name
+
+
+def warn_caller(text: str) -> None:
+    """Show a ``FutureWarning`` at the line outside of the package that led to the call."""
+    frame, level = sys._getframe(2), 3
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("corrnoise."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, FutureWarning, stacklevel=level)
 
 
 def deprecated(version: str, *, instead: str) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
@@ -25,7 +34,7 @@ def deprecated(version: str, *, instead: str) -> Callable[[Callable[Arguments, R
         @wraps(function)
         def warned(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
             text = f"{function.__qualname__} goes in corrnoise {version}: use {instead}"
-            warnings.warn(text, FutureWarning, stacklevel=2)
+            warn_caller(text)
             return function(*args, **kwargs)
 
         return warned
@@ -58,7 +67,7 @@ def renamed_keyword(
         def warned(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
             if old in kwargs:
                 text = f"{old}= goes in corrnoise {version}: use {new}="
-                warnings.warn(text, FutureWarning, stacklevel=2)
+                warn_caller(text)
                 kwargs[new] = kwargs.pop(old)
             return function(*args, **kwargs)
 
