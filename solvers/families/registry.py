@@ -34,7 +34,7 @@ from corrnoise.support.suggestions import did_you_mean
 USUAL_MEMORY = 16  #: buffers that a run may keep if no limit is given
 
 INDEPENDENT_NOISE, TIME_VARYING = IndependentNoise(), TimeVarying()
-#: The families that a comparison tries: no other has a smaller error with at most 16 buffers.
+#: The families that a comparison tries.  With at most 16 buffers others have a smaller error in very short runs only.
 DEFAULT: tuple[Family, ...] = (INDEPENDENT_NOISE, TIME_VARYING)
 #: The further families that it tries where the objective is not a linear system, or more than 16 buffers are allowed.
 TOEPLITZ: tuple[Family, ...] = (BLT(), BandInvMF(), BandedToeplitz())
