@@ -92,6 +92,8 @@ def _entry(room: str, name: str, item: Any) -> str:
     kind = "class" if inspect.isclass(item) else "function" if callable(item) else "data"
     title = f"{room.replace('corrnoise', 'cn', 1)}.{name}"
     options = "   :members:\n   :inherited-members: object\n" if kind == "class" else ""
+    if room != "corrnoise" and getattr(cn, name, None) is item:
+        options += "   :no-index:\n"  # its own page is the one of ``cn``
     return f"{title}\n{'=' * len(title)}\n\n.. currentmodule:: {room}\n\n.. auto{kind}:: {room}.{name}\n{options}"
 
 
