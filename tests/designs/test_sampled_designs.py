@@ -41,7 +41,7 @@ def test_dpsgd_is_a_row_of_every_design_by_epsilon_and_delta(cyclic: Design) -> 
         assert made.dpsgd is not None
         assert made.dpsgd.participation == Participation.poisson(STEPS, 1 / PERIOD)
         assert DPSGD_POISSON in report(made)
-        assert f"DP-SGD:     {made.error_of(made.dpsgd):.6g}" in report(made)
+        assert f"DP-SGD:      {made.error_of(made.dpsgd):.6g}" in report(made)
     assert ordered.dpsgd_is_better
     assert "Use DP-SGD with Poisson batches" in report(ordered)
     assert not cyclic.dpsgd_is_better

@@ -59,7 +59,7 @@ def test_known_values_at_256_steps():
     of = objective(256, "last")
     dense = optimise(of, Participation.fixed_epochs(256, epochs=4), family="dense")
     assert dense.error == pytest.approx(0.0539, rel=1e-2)
-    assert 0 <= dense.gap < 2e-4
+    assert 0 <= dense.optimality_gap < 2e-4
     buffers = optimise(of, Participation.fixed_epochs(256, epochs=4), family="time-varying buffers", memory=2)
     assert buffers.error < 0.0734  # with scales on ν-DP-FTRL
 
