@@ -22,6 +22,7 @@ from corrnoise.theory.privacy import Budget
 
 Steps = Sequence[int] | NDArray[np.intp]
 
+_MAX_OVERFLOW_SHARE = 1e-6  # of δ: the overflow that ``make_private`` leaves, which no audit can see
 _MAX_GRID = 1 / 64  # of the noise: the largest step of a grid where the distributions hold
 
 
@@ -69,10 +70,11 @@ def planned(claim: Any, pattern: Steps | None, idle: int, grid: float) -> AuditP
     checks.instance("the budget of claim", budget, Budget)
     promised = checks.instance("the program of claim", program, Program).participation
     who = promised.worst
-    tested = isinstance(promised, TestedSampler) and promised.examples is None
+    rare = budget.delta is not None and 0 <= getattr(promised, "overflow", 0) <= _MAX_OVERFLOW_SHARE * budget.delta
+    tested = isinstance(promised, TestedSampler) and (promised.examples is None or rare)
     if promised.sampled and not (tested and budget.adjacency == "zero-out" and pattern is None):
         raise ValueError(
-            "claim must be of a tested sampler and zero-out adjacency, without examples and capacity; "
+            "claim must be of a tested sampler and zero-out adjacency, without a capacity that batches exceed; "
             f"pattern must be None for a sampled loop, got {promised!r}, {budget.adjacency!r}, {pattern!r}"
         )
     if who.length > LARGEST_MATRIX:

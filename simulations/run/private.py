@@ -32,6 +32,7 @@ any         any             another process, a copy, a call from within      ref
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -55,11 +56,11 @@ from corrnoise.simulations.run.sums import Grid, Release, Sums
 from corrnoise.simulations.run.termination import Termination
 from corrnoise.support.process import this_process
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.program import Program
+from corrnoise.theory.mechanisms.program import Program, uncut_delta
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.rounding import Dtype
 from corrnoise.theory.objectives.workloads import MomentumAverage
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import Participation, Sampled
 from corrnoise.theory.privacy import Budget, gaussian_epsilon
 
 _TERMINATED_STATUS = 143  # exit status after SIGTERM
@@ -400,15 +401,18 @@ class PrivateRun(Guarded):
         -------
         float
         """
-        if not self.participation.sampled:
+        who = self.participation
+        if not isinstance(who, Sampled):
             return self._budget.epsilon_at(delta)
         from corrnoise.theory.amplification.curve import DIRECTIONS, epsilon_of
 
         if delta == self._budget.delta:  # where the multiplier was verified
             return float(self._budget.epsilon)  # type: ignore[arg-type]
         ends = [epsilon_of(self._program.curve, delta, self._multiplier, each).upper for each in DIRECTIONS]
-        worst = gaussian_epsilon((self._program.sensitivity / self._multiplier) ** 2 / 2 * (1 + 1e-12), delta)
-        return min(max(ends), worst)
+        if delta <= who.overflow:
+            return math.inf
+        rho = (self._program.sensitivity / self._multiplier) ** 2 / 2 * (1 + 1e-12)
+        return min(max(ends), gaussian_epsilon(rho, uncut_delta(delta, who.overflow)))
 
     def in_words(self) -> str:
         """The guarantee of the run, in sentences.

@@ -142,7 +142,9 @@ class Program(Record):
         who, sensitivity = self.participation, self.sensitivity * self.participation.members
         if isinstance(who, Sampled):
             amplified = self._amplified(budget, who)
-            multiplier = min(_without_overflow(budget, who.overflow).multiplier(sensitivity), amplified)
+            assert budget.delta is not None
+            uncut = replace(budget, delta=uncut_delta(budget.delta, who.overflow))
+            multiplier = min(uncut.multiplier(sensitivity), amplified)
         else:
             multiplier = budget.multiplier(sensitivity)
         low, high = _FLOAT32_RANGE
@@ -236,9 +238,6 @@ class Program(Record):
         }
 
 
-def _without_overflow(budget: Budget, overflow: float) -> Budget:
-    """The budget of a run whose batches are never cut: δ* with (1 − τ) δ* + τ <= δ for ``overflow`` τ < δ."""
-    if overflow == 0:
-        return budget
-    assert budget.delta is not None
-    return replace(budget, delta=(budget.delta - overflow) * (1 - 4 * UNITS["float64"]))
+def uncut_delta(delta: float, overflow: float) -> float:
+    """The δ* of a run whose batches are never cut, such that (1 − τ) δ* + τ <= δ for ``overflow`` τ < δ."""
+    return delta if overflow == 0 else (delta - overflow) * (1 - 4 * UNITS["float64"])

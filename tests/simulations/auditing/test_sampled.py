@@ -18,6 +18,7 @@ import pytest
 
 from corrnoise.simulations.audit import audit
 from corrnoise.simulations.auditing.loops import AuditExamples
+from corrnoise.simulations.auditing.plan import planned
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
@@ -241,6 +242,15 @@ def test_bins_that_are_drawn_again_on_resume_are_found(loop: type[Kept], cause: 
 def test_refusals(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         audited(Loop("poisson"), "poisson", **options)
-    cut = Participation.poisson(30, 0.1, capacity=100, examples=400)
-    with pytest.raises(ValueError, match=r"claim must be .* without examples and capacity"):
+    cut = Participation.poisson(30, 0.1, capacity=60, examples=400)
+    with pytest.raises(ValueError, match=r"claim must be .* without a capacity that batches exceed"):
         audit(Loop("poisson"), (BUDGET, DPSGD().program(cut)), canaries=400, idle=200)
+
+
+def test_the_claim_may_be_a_run_with_room_for_its_batches() -> None:
+    """``make_private`` gives a sampled run a capacity that no audit can see."""
+    assert BUDGET.delta is not None
+    roomy = Participation.poisson(30, 0.1).with_room(400, 1e-6 * BUDGET.delta)
+    assert roomy.capacity is not None
+    plan = planned((BUDGET, DPSGD().program(roomy)), None, 1, 0.0)
+    assert plan.scale == pytest.approx(DPSGD().program(Participation.poisson(30, 0.1)).scale(BUDGET), rel=1e-5)

@@ -26,7 +26,7 @@ def worst_case() -> Iterator[None]:
     nothing = mock.Mock(upper=1.0)  # a bound of δ that verifies no multiplier
     with (
         mock.patch.object(program.Program, "_amplified", return_value=math.inf),
-        mock.patch.object(program, "_without_overflow", lambda budget, _: budget),
+        mock.patch.object(program, "uncut_delta", lambda delta, _: delta),
         mock.patch.object(curve, "delta_of", return_value=nothing),
     ):
         yield

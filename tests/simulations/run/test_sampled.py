@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import bdtr, chdtr, chdtrc
+from scipy.special import bdtr, chdtr, chdtrc, ndtr
 
 from corrnoise.simulations.amplification import amplified
 from corrnoise.simulations.run import draws
@@ -313,6 +314,20 @@ def test_a_capacity_whose_price_exceeds_delta_is_refused() -> None:
     who = Participation.poisson(12, 0.5, capacity=26, examples=50)
     with pytest.raises(ValueError, match=r"capacity must be larger, got 26: .* and delta=1e-05"):
         PrivateRun(BUDGET, who, DPSGD(), 3, batches=batches(who, 50))
+
+
+def test_epsilon_of_the_worst_case_pays_for_cut_batches() -> None:
+    """δ of the Gaussian mechanism and the overflow is at most the δ that was asked for; below the overflow ε is inf."""
+    who = Participation.poisson(3, 0.5, capacity=90, examples=128)
+    run = PrivateRun(Budget(epsilon=1.0, delta=1e-5), who, DPSGD(), 3, batches=batches(who, 128))
+    delta = 1.5 * who.overflow
+    with mock.patch.object(curve, "epsilon_of", return_value=mock.Mock(upper=math.inf)):
+        epsilon = run.epsilon(delta)
+        assert run.epsilon(0.9 * who.overflow) == math.inf
+    mu = math.sqrt(3) / run.multiplier
+    gaussian = ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon) * ndtr(-mu / 2 - epsilon / mu)
+    assert 0.99 * delta < who.overflow + (1 - who.overflow) * gaussian <= delta
+    assert gaussian < 0.4 * delta  # without the overflow it would be all of δ
 
 
 def test_an_empty_batch_gets_noise() -> None:
