@@ -193,6 +193,8 @@ class DataRun(PrivateRun):
         The loss function.
     """
 
+    _next_call = "for batch in run: run.step(batch)"
+
     def __init__(
         self,
         options: TrainingOptions,

@@ -52,9 +52,12 @@ from corrnoise.simulations.run.model_noise import ModelNoise, NoiseMaker
 from corrnoise.simulations.run.ranks import Alone, Ranks
 from corrnoise.simulations.run.sampled import SampledBatches
 from corrnoise.simulations.run.secret import Secret
+from corrnoise.simulations.run.summary import told
 from corrnoise.simulations.run.sums import Grid, Release, Sums
 from corrnoise.simulations.run.termination import Termination
+from corrnoise.support.deprecation import deprecated
 from corrnoise.support.process import this_process
+from corrnoise.support.wording import summary_html, summary_text
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Program, uncut_delta
 from corrnoise.theory.numerics import checks
@@ -145,6 +148,8 @@ class PrivateRun(Guarded):
     >>> run.position
     20
     """
+
+    _next_call = "for batch in run: noisy_sum = run.add_noise(sum_of_clipped_gradients)"
 
     def __init__(
         self,
@@ -414,25 +419,25 @@ class PrivateRun(Guarded):
         rho = (self._program.sensitivity / self._multiplier) ** 2 / 2 * (1 + 1e-12)
         return min(max(ends), gaussian_epsilon(rho, uncut_delta(delta, who.overflow)))
 
-    def in_words(self) -> str:
-        """The guarantee of the run, in sentences.
+    def __str__(self) -> str:
+        return self.summary()
+
+    def summary(self) -> str:
+        """The guarantee of the whole run and its state, in at most 15 lines.
 
         Returns
         -------
         str
         """
-        length = "any number of" if self.steps is None else f"all {self.steps}"
-        privacy = (
-            f"({self._budget.epsilon}, {self._budget.delta})-DP by the accountant of their sampling"
-            if self.participation.sampled
-            else f"{self._budget.gaussian_rho:.4g}-zCDP as one Gaussian mechanism"
-        )
-        words = (
-            f"The noisy sums of {length} steps are {privacy}, for "
-            f"{self._budget.adjacency} adjacency and gradients clipped to norm {self._budget.clip_norm:.4g}, with "
-            f"{self.participation.summary()}; the noise multiplier is {self._multiplier:.4g}."
-        )
-        return words if self._batches is None else f"{words} There are {self._batches.in_words()}."
+        return summary_text(*told(self, self._next_call))
+
+    @deprecated("0.2", instead="summary()")
+    def in_words(self) -> str:
+        """``summary()``, under its old name."""
+        return self.summary()
+
+    def _repr_html_(self) -> str:
+        return summary_html(*told(self, self._next_call))
 
     # -- batches and noise ---------------------------------------------------------------------------------------------
 
@@ -467,6 +472,11 @@ class PrivateRun(Guarded):
         finally:
             if self._durable is not None:
                 self._termination.end()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the run was closed: no further step is made with this object."""
+        return self._closed
 
     @property
     def handed(self) -> Any:

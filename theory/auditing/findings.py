@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
+from corrnoise.support.wording import summary_html, summary_text
 from corrnoise.theory.auditing.canaries import separation_power
 from corrnoise.theory.auditing.evidence import Evidence
 from corrnoise.theory.numerics import checks
@@ -17,6 +18,8 @@ from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.privacy import gaussian_epsilon
 
 Verdict = Literal["nothing found", "noise not as claimed", "not private as claimed", "could not be audited"]
+
+MAX_TESTS_IN_SUMMARY = 3
 
 
 class Row(NamedTuple):
@@ -192,6 +195,45 @@ class Audit(Record):
             idle=self.idle,
             level=self.tests[0].level if self.tests else self.level / len(TESTS),
         )
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def summary(self) -> str:
+        """The verdict and the evidence behind it, in at most 15 lines.
+
+        Returns
+        -------
+        str
+        """
+        return summary_text(self._opening, self._facts())
+
+    def _repr_html_(self) -> str:
+        return summary_html(self._opening, self._facts())
+
+    @property
+    def _opening(self) -> str:
+        if self.verdict == "nothing found":
+            return "Nothing found: no test contradicts the claim. An audit can refute a claim and cannot prove one."
+        return f"{self.verdict.capitalize()}: {self.cause}."
+
+    def _facts(self) -> dict[str, str]:
+        """The facts of the summary by their names."""
+        adversary = " against an adversary who knows the batches" if self.sampled else ""
+        facts = {"Claim": _in_words(self.mu, self.delta, "a Gaussian mechanism with mu =") + adversary}
+        if self.tests:
+            failed = [test.name for test in self.tests if test.failed]
+            names = f": {'; '.join(failed[:MAX_TESTS_IN_SUMMARY])}" if failed else ""
+            further = f" and {len(failed) - MAX_TESTS_IN_SUMMARY} more" if len(failed) > MAX_TESTS_IN_SUMMARY else ""
+            chance = f"a loop as claimed fails one with probability at most {self.level:g}"
+            facts |= {
+                "Evidence": _in_words(self.mu_lower_bound, self.delta, "mu >="),
+                "Tests": f"{len(failed)} of {len(self.tests)} failed{names}{further}; {chance}",
+                "Effort": f"{self.runs} runs with {self.canaries} canaries and {self.idle} idle coordinates, "
+                f"{self.lone_runs} runs with few examples, {self.skipped} steps skipped",
+                "Power": f"a clipping norm 1.1 times too large is found with probability {self.power(1.1):.3f}",
+            }
+        return facts | {"Next": "print(found.report()) lists every test"}
 
     def report(self) -> str:
         """The verdict and its cause, then the evidence, as text."""

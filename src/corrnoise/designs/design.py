@@ -23,15 +23,14 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from corrnoise.designs.wording import buffers_in_words, bytes_in_words, listed, wrapped
 from corrnoise.solvers.optimum import Optimum
 from corrnoise.solvers.rational.handover import check_scales, fitted_buffers, handed_over
 from corrnoise.support.deprecation import deprecated
+from corrnoise.support.wording import buffers_in_words, bytes_in_words, summary_html, summary_text
 from corrnoise.theory.amplification.curve import delta_of
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import HANDED_OVER, INCREASE, Form, Program
@@ -276,12 +275,10 @@ class Design(Record):
         """
         facts = self.facts(parameters) | {"Next": "run = design.run(size); cn.save(design, folder) writes the report"}
         facts.pop("Delta", None)
-        return f"{wrapped(self.recommendation, 0)}\n{listed(facts)}"
+        return summary_text(self.recommendation, facts)
 
     def _repr_html_(self) -> str:
-        facts = self.facts(10**6).items()
-        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts)
-        return f"<p>{escape(self.recommendation)}</p><table>{rows}</table>"
+        return summary_html(self.recommendation, self.facts(10**6))
 
     @property
     def recommendation(self) -> str:

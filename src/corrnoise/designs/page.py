@@ -21,10 +21,10 @@ from corrnoise.designs.report import (
     for_other_libraries,
     in_words,
 )
-from corrnoise.designs.wording import bytes_in_words
 from corrnoise.figures.publication import Data, PaperFigure, Series, csv_text, svg_text
 from corrnoise.solvers.sampled import DPSGD_POISSON
 from corrnoise.support.version import __version__
+from corrnoise.support.wording import bytes_in_words
 from corrnoise.theory.participation import BallsInBins, RedrawnBins
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from corrnoise.designs.alternatives import ComparedNoise, rows, tables
 from corrnoise.designs.comparison import BOUND, INDEPENDENT, Comparison
 from corrnoise.designs.design import Design
 from corrnoise.designs.export import exports
-from corrnoise.designs.wording import listed, wrapped
+from corrnoise.support.wording import listed, wrapped
 from corrnoise.theory.problems.quadratic import LinearRegression
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 

@@ -129,20 +129,6 @@ def test_without_an_accountant_the_worst_case_counts(random: Participation, wors
     assert private(**options).multiplier == private(**options | {"participation": worst}).multiplier
 
 
-def test_the_guarantee_in_words() -> None:
-    words = private(budget=Budget(rho=0.125, clip_norm=2.0)).in_words()
-    for part in (
-        "12 steps",
-        "0.125-zCDP",
-        "zero-out",
-        "norm 2",
-        "each of 3 epochs of 4 steps, in the same order",
-        "the last 1 ",
-    ):
-        assert part in words
-    assert "any number of steps" in private(batches=None, participation=Participation.single()).in_words()
-
-
 def test_the_noise_is_the_mechanism_times_its_scale() -> None:
     """The draws are made again from the key, over more than one part."""
     size = 70_000

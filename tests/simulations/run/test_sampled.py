@@ -291,8 +291,9 @@ def test_the_epsilon_of_a_sampled_run() -> None:
     assert 0 < run.epsilon(1e-4) < 4.0 < run.epsilon(1e-6)
     exact = amplified(DPSGD(), who, noise_multiplier=run.multiplier, delta=1e-6)
     assert exact.lower <= run.epsilon(1e-6) <= exact.upper
-    assert "(4.0, 1e-05)-DP by the accountant of their sampling" in run.in_words()
-    assert "zCDP" not in run.in_words()
+    assert run.summary().startswith("The whole run of 12 steps is (4, 1e-05)-differentially private.")
+    assert "by the accountant of its sampling" in run.summary()
+    assert "zCDP" not in run.summary()
     cut = Participation.poisson(12, 0.1, capacity=20, examples=50)
     assert PrivateRun(BUDGET, cut, DPSGD(), 3, batches=batches(cut, 50)).multiplier > run.multiplier
     for budget in (Budget(0.5), Budget(epsilon=4.0, delta=1e-5, adjacency="replace-one")):

@@ -1,6 +1,8 @@
-"""Numbers and lines in words, for the texts of a design."""
+"""Summaries: a first sentence and named facts, as text and as HTML; and sizes in words."""
 
 from __future__ import annotations
+
+from html import escape
 
 BYTE_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 LINE_WIDTH = 112  #: characters
@@ -73,3 +75,38 @@ def listed(facts: dict[str, str]) -> str:
     str
     """
     return "\n".join(wrapped(f"{name + ':':<{NAME_WIDTH}}{text}", NAME_WIDTH - 1) for name, text in facts.items())
+
+
+def summary_text(opening: str, facts: dict[str, str]) -> str:
+    """A summary for a terminal.
+
+    Parameters
+    ----------
+    opening : str
+        The result or the recommendation, in a sentence.
+    facts : dict
+        Texts by name.
+
+    Returns
+    -------
+    str
+    """
+    return f"{wrapped(opening, 0)}\n{listed(facts)}"
+
+
+def summary_html(opening: str, facts: dict[str, str]) -> str:
+    """A summary for a notebook.
+
+    Parameters
+    ----------
+    opening : str
+        The result or the recommendation, in a sentence.
+    facts : dict
+        Texts by name.
+
+    Returns
+    -------
+    str
+    """
+    rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts.items())
+    return f"<p>{escape(opening)}</p><table>{rows}</table>"

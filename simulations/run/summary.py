@@ -1,0 +1,53 @@
+"""The summary of a run: its guarantee, its state and the next call."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from corrnoise.support.wording import buffers_in_words, bytes_in_words
+
+USUAL_DELTA = 1e-6  #: for the epsilon of a budget without a delta
+
+
+def told(run: Any, next_call: str) -> tuple[str, dict[str, str]]:
+    """The guarantee in a sentence, and the facts behind it.
+
+    Parameters
+    ----------
+    run : PrivateRun
+        Open or closed.
+    next_call : str
+        The code of the next step.
+
+    Returns
+    -------
+    opening : str
+        The privacy of the whole run.
+    facts : dict
+        Texts by name.
+    """
+    budget, program, costs = run.budget, run.program, run.report()
+    delta = budget.delta or USUAL_DELTA
+    epsilon = math.ceil(run.epsilon(delta) * 1e4) / 1e4 if budget.epsilon is None else budget.epsilon
+    total = "any number of" if run.steps is None else f"{run.steps}"
+    opening = f"The whole run of {total} steps is ({epsilon}, {delta:g})-differentially private."
+    if run.participation.sampled:
+        proof = "by the accountant of its sampling"
+    else:
+        proof = f"{budget.gaussian_rho:.4g}-zCDP as one Gaussian mechanism"
+    size = f"{bytes_in_words(costs['bytes of memory'])} for {run.size} parameters in {program.dtype}"
+    if run.position == run.steps:
+        next_call = "the run is finished; run.report() has its numbers"
+    elif run.closed:
+        next_call = "rerun the script to resume a run with a folder; another run has ended"
+    return opening, {
+        "Privacy": f"{budget.in_words()}, clipping norm {budget.clip_norm:.4g}, {proof}",
+        "Run": run.participation.summary(),
+        "Batches": "made by the caller" if run.batches is None else run.batches.in_words(),
+        "Steps": f"{run.position} of {total.removesuffix(' of')} done, {run.skipped} skipped after a crash",
+        "Noise": f"{type(program.mechanism).__name__}, {buffers_in_words(program.memory)}: {size}",
+        "Multiplier": f"{run.multiplier!r}",
+        "Arithmetic": f"{run.level}, sums of {costs['type of sums']}",
+        "Next": next_call,
+    }
