@@ -39,8 +39,8 @@ def _marks_of_runs(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.Tem
 def _seeded_numbers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Derive keys, nonces, orders of examples and initial weights from the name of the test.
 
-    A test that fails then fails at every run; ``CORRNOISE_TEST_SEED=1 pytest`` draws other numbers.  A forked child draws
-    other numbers than its parent, as it does with the operating system's; another process is not seeded.
+    A test that fails then fails at every run; ``CORRNOISE_TEST_SEED=1 pytest`` draws other numbers.  A forked child
+    draws other numbers than its parent, as it does with the operating system's; another process is not seeded.
     """
     name = f"{request.node.nodeid} {os.environ.get('CORRNOISE_TEST_SEED', '')}"
     parent, count = os.getpid(), itertools.count()
