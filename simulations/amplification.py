@@ -113,17 +113,7 @@ def _log_ratio(x: Array, gram: Array, power: float) -> Array:
 
 
 def removal_weights(gram: Array, epsilon: float, pilot: np.random.Generator) -> tuple[Weights, float]:
-    """A sampler of weights of mean δ_remove(ε), and their bound B.
-
-    Parameters
-    ----------
-    gram : array of float
-        V, shape (b, b).
-    epsilon : float
-        ε >= 0.
-    pilot : Generator
-        Draws for the choice of the sampler.
-    """
+    """A sampler of weights of mean δ_remove(ε), chosen by draws of ``pilot``, and their bound B."""
     samplers = [mixture_weights(gram, epsilon, pilot)]
     samplers += [ordered_weights(gram, epsilon, order) for order in _SAMPLER_ORDERS]
 
@@ -247,22 +237,9 @@ def interval(weights: Array, largest: float, beta: float) -> tuple[float, float]
 def sampled_delta(
     gram: Array, epsilon: float, direction: Direction, *, samples: int, pilot: Seed, rng: Seed, beta: float
 ) -> tuple[float, float]:
-    """An interval of δ(ε) for a Gram matrix V, at the confidence 1 − β.
+    """An interval of δ(ε) for a Gram matrix V of shape (b, b), at the confidence 1 − β.
 
-    Parameters
-    ----------
-    gram : array of float
-        V, shape (b, b).
-    epsilon : float
-        ε >= 0.
-    direction : {"remove", "add"}
-        ``"remove"`` or ``"add"``.
-    samples : int
-        The number of weights.
-    pilot, rng : int, SeedSequence or Generator
-        Seeds of the choice of the mixture and of the weights: never the same.
-    beta : float
-        0 < β < 1.
+    ``pilot`` seeds the choice of the mixture, and ``rng`` the weights: never the same.
     """
     if isinstance(pilot, int) and isinstance(rng, int) and pilot == rng:
         raise ValueError(f"pilot must be another seed than rng, for the draws that certify, got {pilot} for both")
@@ -282,25 +259,7 @@ def sampled_bound(
     rng: Seed,
     beta: float,
 ) -> DeltaBound:
-    """A bracket of δ at ε, or of ε at δ, in one direction at the confidence 1 − β.
-
-    Parameters
-    ----------
-    curve : BinsCurve
-        The accountant of balls in bins.
-    noise_multiplier : float
-        σ > 0.
-    direction : {"remove", "add"}
-        ``"remove"`` or ``"add"``.
-    epsilon, delta : float, optional
-        One of the two.
-    samples : int
-        The number of weights of a run.
-    rng : int, SeedSequence or Generator
-        As for simulations.
-    beta : float
-        0 < β < 1.
-    """
+    """A bracket of δ at ε, or of ε at δ, in one direction at the confidence 1 − β, from ``samples`` weights a run."""
     source = generator(rng)
     matrices = (curve.lower * (1 - 1e-14) / noise_multiplier**2, curve.upper * (1 + 1e-14) / noise_multiplier**2)
     known = certainly_semidefinite(curve.lower)

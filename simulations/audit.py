@@ -230,22 +230,7 @@ def _of_sampled(
 
 
 def stream_release(budget: Budget, program: Program, *, rng: Seed = None) -> Release:
-    """A loop that clips, sums, and adds the noise of a program: what this package itself would run.
-
-    Parameters
-    ----------
-    budget : Budget
-        The claim of ``audit``.
-    program : Program
-        The claim of ``audit``.
-    rng : int, SeedSequence or Generator, optional
-        For the noise.
-
-    Returns
-    -------
-    Release
-        A function for ``audit``.
-    """
+    """A loop for ``audit`` that clips, sums, and adds the noise of a program: what this package itself would run."""
     random = generator(rng)
 
     def release(batches: Sequence[Array]) -> Array:

@@ -50,18 +50,9 @@ def rows(program: Program) -> int:
 def following(form: Form, of_step: Sequence[Any], draw: Any, memory: Sequence[Any], nu: Any) -> tuple[Any, list[Any]]:
     """The noise of a step and the memory after it, as the engines of a run make them; may be compiled.
 
-    Parameters
-    ----------
-    form : str
-        Of the program.
-    of_step : sequence
-        Its numbers for this step, arrays with one axis.
-    draw : array
-        The standard normals of the step.
-    memory : sequence of array
-        The memory before it, newest first, of the type and shape of ``draw``.
-    nu : object
-        An array that holds −0.0.
+    ``of_step`` has the numbers of the program for this step, arrays with one axis; ``draw`` the standard normals of the
+    step; ``memory`` the rows before it, newest first, of the type and shape of ``draw``; ``nu`` is an array that holds
+    −0.0.
     """
     if form == "cascade":
         after = []
@@ -87,14 +78,8 @@ def following(form: Form, of_step: Sequence[Any], draw: Any, memory: Sequence[An
 def on_grid(xp: Any, total: Any, noise: Any, unit: float) -> tuple[Any, Any]:
     """The release h (S + ⌊y/h + ½⌋) of ``run/sums``, float32, and the largest |y/h|.
 
-    Parameters
-    ----------
-    xp : object
-        ``torch`` or ``jax.numpy``, which computes with 64 bits.
-    total, noise : object
-        S, integers, and y, float64, of the same shape, which is not empty.
-    unit : float
-        The power of two h.
+    ``xp`` is ``torch`` or ``jax.numpy`` with 64 bits; S are integers, y is float64 of the same shape and not empty, and
+    ``unit`` is the power of two h.
     """
     x = noise / unit
     below = xp.floor(x)
@@ -103,26 +88,11 @@ def on_grid(xp: Any, total: Any, noise: Any, unit: float) -> tuple[Any, Any]:
 
 
 class DeviceNoiseMaker(NoiseMaker):
-    """The noise of a program on a device of a library.
+    """The noise of a program on a device of a library; arguments as for ``ModelNoise``.
 
-    The first step that it makes is made on the host, too, for some thousand coordinates of each device: a device,
-    driver or compiler that gives other numbers is refused.
-
-    Parameters
-    ----------
-    program : Program
-        Of the form "cascade", "delay line" or "time-varying buffers"; ``ModelNoise`` makes all kinds on the host.
-    size : int
-        Number of parameters of the model.
-    spans : iterable of pair of int, optional
-        The coordinates of a shard, pairs (first, length); None for the whole model.
-    memory : {"ring", "replay"}, default "ring"
-        As for ``ModelNoise``; a device keeps a ring.
-
-    Raises
-    ------
-    ValueError
-        The program has another form, or spans overlap or leave the model.
+    Programs are of the form "cascade", "delay line" or "time-varying buffers", and the memory is a ring.  The first
+    step is made on the host, too, for some thousand coordinates of each device: a device, driver or compiler that gives
+    other numbers is refused.
     """
 
     def __init__(

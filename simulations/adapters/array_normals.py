@@ -32,16 +32,9 @@ _ATANH_COEFFICIENTS, _SINE_COEFFICIENTS, _COSINE_COEFFICIENTS = (
 def normals(xp: Any, seed: Any, index: Any, nu: Any) -> Any:
     """The standard normals of some coordinates, float64, of the shape of ``index``; may be compiled.
 
-    Parameters
-    ----------
-    xp
-        ``torch`` or ``jax.numpy``, which computes with 64 bits.
-    seed
-        A row of ``draws.seeds``: four arrays, or an array of shape (4,), of int64.
-    index
-        The coordinates of the flattened model, from 0, int64.
-    nu
-        An array of float64 that holds −0.0, an argument of the compiled program.
+    ``xp`` is ``torch`` or ``jax.numpy`` with 64 bits; ``seed`` a row of ``draws.seeds``, int64; ``index`` the
+    coordinates of the flattened model, int64; ``nu`` an array of float64 that holds −0.0, an argument of the compiled
+    program.
     """
     place = index & (2 * _BLOCK_PAIRS - 1)
     radial, angular = _philox(seed, (index >> 11) * _BLOCK_PAIRS + (place & (_BLOCK_PAIRS - 1)))

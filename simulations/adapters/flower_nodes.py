@@ -27,20 +27,7 @@ _log = logging.getLogger("flwr.corrnoise")  # shown where Flower's own lines are
 
 
 def packed(thing: Message, signature: str | None = None) -> Any:
-    """The content of a Flower message: vectors as arrays, all else as settings.
-
-    Parameters
-    ----------
-    thing : Request, Reply, Refusal or Presence
-        The message.
-    signature : str, optional
-        Its signature, in hexadecimal digits.
-
-    Returns
-    -------
-    RecordDict
-        The records ``"words"`` and ``"vectors"``.
-    """
+    """The content of a Flower message: vectors as arrays, all else, with the signature, as settings."""
     app = extra_module("flwr.app", EXTRA)
     vectors = {name: value for name, value in vars(thing).items() if isinstance(value, np.ndarray)}
     words = {name: value for name, value in vars(thing).items() if name not in vectors}
@@ -50,22 +37,9 @@ def packed(thing: Message, signature: str | None = None) -> Any:
 
 
 def unpacked(content: Any) -> tuple[Any, Any]:
-    """The message in a content of ``packed``, and its signature.
+    """The message in a content of ``packed``, with fields of their types and any values, and its unchecked signature.
 
-    Parameters
-    ----------
-    content : RecordDict
-        Anything that a sender may write.
-
-    Returns
-    -------
-    tuple
-        The message, whose fields have their types and any values; and the signature, unchecked.
-
-    Raises
-    ------
-    ValueError
-        The content is not a message of a federation.
+    A content that is no message of a federation is a ``ValueError``: the sender may write anything.
     """
     try:
         words = dict(content["words"])
@@ -79,16 +53,9 @@ def unpacked(content: Any) -> tuple[Any, Any]:
 
 
 class Nodes:
-    """The newest node of each client of a roster.
+    """The newest node of each client of a roster, which has the public key of each name, or None for no signature.
 
-    Parameters
-    ----------
-    run : str
-        The name of the run, which questions carry.
-    roster : Mapping
-        The public key of each client by its name; None for a name that needs no signature.
-    patience : float
-        Seconds that ``present`` waits for clients, and for the answers of new nodes, at least 0.
+    Questions carry the name of the ``run``.  ``present`` waits ``patience`` seconds for clients and for new nodes.
     """
 
     def __init__(self, run: str, roster: Mapping[str, str | None], patience: float) -> None:
@@ -99,20 +66,7 @@ class Nodes:
         self._met: set[int] = set()  # nodes that have stated a name or have failed to
 
     def present(self, grid: Any, enough: Callable[[Set[str]], bool]) -> dict[str, int]:
-        """The clients that are connected.
-
-        Parameters
-        ----------
-        grid : flwr.serverapp.Grid
-            Flower's grid.
-        enough : callable
-            Whether a set of names is enough; otherwise the call waits until patience ends.
-
-        Returns
-        -------
-        dict
-            The newest node of each connected client by its name.
-        """
+        """The newest node of each connected client by its name, once the names are ``enough`` or patience ends."""
         until = time.monotonic() + self._patience
         while True:
             online = set(grid.get_node_ids())

@@ -105,18 +105,7 @@ def named_client(app: Any, name_of: Callable[[Any], str] = _partition) -> Any:
 
 
 class Layout:
-    """The names, shapes and types of the arrays of a model.
-
-    Parameters
-    ----------
-    arrays : flwr.app.ArrayRecord
-        The model, whose arrays hold finite floats.
-
-    Raises
-    ------
-    ValueError
-        An array holds other values, or there is none.
-    """
+    """The names, shapes and types of the arrays of a model, which must hold finite floats."""
 
     def __init__(self, arrays: Any) -> None:
         found = {name: reading.array(each.data) for name, each in arrays.items()}
@@ -137,23 +126,7 @@ class Layout:
         return int(self.edges[-1])
 
     def vector(self, arrays: Any) -> Array:
-        """A model as one vector.
-
-        Parameters
-        ----------
-        arrays : flwr.app.ArrayRecord
-            Anything that a sender may write.
-
-        Returns
-        -------
-        ndarray
-            Shape (d,), float64, not checked to be finite.
-
-        Raises
-        ------
-        ValueError
-            The arrays have other names or shapes, or are not floats.
-        """
+        """A model of these names, shapes and types as one vector of float64, not checked to be finite."""
         if set(arrays) != set(self.parts):
             raise ValueError(f"arrays must be {', '.join(self.parts)}, got {', '.join(map(str, arrays)):.200}")
         vector = np.empty(self.size)
@@ -165,13 +138,7 @@ class Layout:
         return vector
 
     def arrays(self, vector: Array) -> Any:
-        """The model of a vector.
-
-        Returns
-        -------
-        flwr.app.ArrayRecord
-            Its arrays, of the types of the model.
-        """
+        """The ``ArrayRecord`` of a vector, with the types of the model."""
         flower = extra_module("flwr.app", EXTRA)
         found = {}
         for (name, (shape, dtype)), (first, last) in zip(self.parts.items(), pairwise(self.edges), strict=True):
@@ -180,23 +147,9 @@ class Layout:
 
 
 def add_clipped(update: Array, clip_norm: float, grid: Grid, total: NDArray[Any]) -> bool:
-    """Add the clipped update of a client to a sum on a grid, in place.
+    """Add a clipped update of any float64 values to a sum of integers, in place; returns whether its norm is finite.
 
-    Parameters
-    ----------
-    update : ndarray
-        Shape (d,), float64, any values.
-    clip_norm : float
-        G, at least 1e-9.
-    grid : Grid
-        The grid of the sum.
-    total : ndarray
-        The sum, shape (d,), integers.
-
-    Returns
-    -------
-    bool
-        Whether the update was added; an update without a finite norm counts as zero.
+    An update without a finite norm is not added: it counts as zero.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         norm = float(np.linalg.norm(update))

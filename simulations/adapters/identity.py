@@ -44,14 +44,9 @@ def of_examples(kind: str, read: Callable[[int], Any], count: int) -> dict[str, 
 
 
 def of_function(name: str, function: Any) -> dict[str, Any]:
-    """The name of a function, and a digest of its text unless it comes from an installed library.
+    """The name of a function, such as the loss, and a digest of its text unless it comes from an installed library.
 
-    Parameters
-    ----------
-    name
-        The role of the function in the run, such as ``"loss"``.
-    function
-        A function, a ``functools.partial``, or an object that can be called.
+    A ``functools.partial`` and an object that can be called are functions, too.
     """
     text = _source(function)
     return {name: in_words(function)} | ({} if text is None else {f"{name} digest": _digest([text])})

@@ -36,26 +36,9 @@ class Engine(NamedTuple):
 
 
 def engine_for(leaves: list[Any], engine: EngineName = "auto", chunk_size: int | None = None) -> Engine:
-    """The engine of a run.
+    """The engine of a run; ``"auto"``: the loop for at least 2**14 parameters on one CPU without a ``chunk_size``.
 
-    Parameters
-    ----------
-    leaves : list of arrays
-        The parameters.
-    engine : {"auto", "vmap", "loop"}
-        The engine that was asked for.
-    chunk_size : int, optional
-        The number of examples that ``"vmap"`` computes at once, if it was given.
-
-    Returns
-    -------
-    Engine
-        With ``"auto"`` the loop for at least 2**14 parameters on one CPU, unless there is a ``chunk_size``.
-
-    Raises
-    ------
-    ValueError
-        The engine is unknown, or it is the loop, and ``chunk_size`` is given or parameters lie on several devices.
+    The loop takes no ``chunk_size`` and no parameters on several devices.
     """
     asked = checks.choice("engine", engine, get_args(EngineName))
     places = {device for leaf in leaves for device in getattr(leaf, "devices", set)()}
@@ -226,17 +209,7 @@ def _parted(like: tuple[tuple[Any, str, Any], ...]) -> Any:
 def check_parameters(leaves: list[Any], *, exact: bool) -> None:
     """Refuse parameters that are no floats of a type that is covered, and float64 where JAX computes with 32 bits.
 
-    Parameters
-    ----------
-    leaves : list
-        Arrays.
-    exact : bool
-        Whether sums are integers, so that parameters may be of half precision.
-
-    Raises
-    ------
-    ValueError
-        An array has another type than the sums of gradients would have.
+    With ``exact`` sums, which are integers, parameters may be of half precision.
     """
     check_types("parameters", leaves, half=exact)
     if not extra_module("jax", "jax").config.jax_enable_x64 and any(leaf.dtype == "float64" for leaf in leaves):

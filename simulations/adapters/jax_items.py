@@ -24,20 +24,7 @@ from corrnoise.simulations.extras import extra_module
 
 
 class Examples:
-    """Data in a tree of arrays, which JAX may have sharded along any axes.
-
-    Parameters
-    ----------
-    data : tree of arrays
-        Arrays of NumPy or JAX with the examples along the first axis.
-
-    Raises
-    ------
-    ValueError
-        Arrays are missing, a part is not an array of numbers, or arrays have different numbers of examples.
-    TypeError
-        If an argument has another type.
-    """
+    """Data in a tree of arrays with the examples along the first axis, which JAX may have sharded along any axes."""
 
     def __init__(self, data: Any) -> None:
         if not isinstance(data, tuple | Mapping) and _is_array(data):
@@ -88,13 +75,7 @@ class Examples:
 
 
 def arguments_of(row: Any) -> tuple[Any, ...]:
-    """A row, or several ones in a tree of arrays, as arguments of the loss.
-
-    Parameters
-    ----------
-    row : tree
-        A tuple stands for several arguments, any other tree for one.
-    """
+    """A row, or several ones, as arguments of the loss: a tuple stands for several, any other tree for one."""
     return tuple(row) if isinstance(row, tuple) else (row,)
 
 
@@ -106,19 +87,7 @@ def leaves_of(name: str, tree: Any) -> list[tuple[str, Any]]:
 
 
 def of_item(loss: Callable[..., Any], item: Callable[[Any], Any] | None, data: Any, *, keyed: bool) -> Any:
-    """The loss of a row, which ``item`` maps first.
-
-    Parameters
-    ----------
-    loss : callable
-        The loss of the user.
-    item : callable or None
-        A function of one row.
-    data : tree of arrays
-        The data, whose rows the loss gets.
-    keyed : bool
-        Whether the last argument of the loss is a key.
-    """
+    """The loss of a row of ``data``, which ``item`` maps first; where ``keyed``, its last argument is a key."""
     if item is None:
         return loss
     several = isinstance(data, tuple)

@@ -28,21 +28,9 @@ from corrnoise.theory.mechanisms.program import Program
 class JaxNoise(array_noise.DeviceNoiseMaker):
     """The noise of a program on a device, one vector a step, from the first step on; used as ``ModelNoise`` is.
 
-    Parameters
-    ----------
-    program, size, spans, memory
-        As for ``DeviceNoiseMaker``.
-    threads
-        A device has its own.
-    device
-        A device of JAX, such as ``jax.devices()[0]``; or a ``NamedSharding`` that cuts a vector among all devices of a
-        mesh with automatic axes: then each device makes and keeps its own part.  Vectors are filled up to equal parts,
-        and the numbers behind the model are not used.
-
-    Raises
-    ------
-    ValueError
-        The program has another form, or spans overlap or leave the model.
+    The device is one of JAX, such as ``jax.devices()[0]``; or a ``NamedSharding`` that cuts a vector among all devices
+    of a mesh with automatic axes: then each device makes and keeps its own part.  Vectors are filled up to equal parts,
+    and the numbers behind the model are not used.
     """
 
     def __init__(
@@ -109,13 +97,7 @@ class JaxNoise(array_noise.DeviceNoiseMaker):
 
 
 class in_64_bits(ExitStack):  # noqa: N801
-    """A block where JAX computes with 64 bits; gives ``jax.numpy``.
-
-    Parameters
-    ----------
-    device
-        Where it computes, as for ``JaxNoise``, whatever the mesh of the caller is; None for the usual device.
-    """
+    """A block where JAX computes with 64 bits on a device, whatever the mesh of the caller is; gives ``jax.numpy``."""
 
     def __init__(self, device: Any) -> None:
         super().__init__()
@@ -175,13 +157,7 @@ def sharding_of(leaf: Any) -> Any:
 
 
 def maker_for(leaves: list[Any]) -> Callable[..., NoiseMaker]:
-    """The maker of the noise of a run of some parameters: on another device, on the devices of a mesh, or on the host.
-
-    Parameters
-    ----------
-    leaves
-        The arrays; arrays that were put nowhere follow the others.
-    """
+    """The maker of the noise of a run: on the device or mesh where parameters were put, or on the host."""
     put = [leaf for leaf in leaves if getattr(leaf, "committed", True)] or leaves
     devices = {device for leaf in put for device in leaf.devices()}
     places: set[Any] = devices or {None}

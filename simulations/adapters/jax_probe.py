@@ -40,25 +40,10 @@ def check_loss(
 ) -> None:
     """Refuse a loss that is not a function of one example alone, as far as made-up rows show it.
 
-    Parameters
-    ----------
-    loss : callable
-        ``loss(parameters, *row)``, or ``loss(parameters, *row, key)`` with a key.
-    parameters : tree of arrays
-        The parameters; sharded ones are not tried.
-    template : tuple of trees of arrays
-        The arguments of the loss with examples along the first axis; arrays or their shapes and types.
-    key : key of JAX, optional
-        A key, if the loss draws random numbers.
-    example : tree of arrays, optional
-        A public row for a loss that does not take random numbers.
-    alone : bool
-        Whether each example is computed alone, so that rules for several rows are not used.
-
-    Raises
-    ------
-    ValueError
-        The loss fails, is not a number, mixes rows, or remembers them; or the example is not a row of the data.
+    ``template`` has the arguments of the loss, or their shapes and types, with examples along the first axis; ``key``
+    is for a loss that draws random numbers, ``example`` a public row for a loss that does not take random ones.
+    Sharded parameters are not tried.  ``alone`` says that each example is computed alone, without the rules for
+    several rows.
     """
     jax = extra_module("jax", "jax")
     if any(sharding_of(leaf) is not None for leaf in jax.tree.leaves(parameters)):

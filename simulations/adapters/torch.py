@@ -56,13 +56,7 @@ _RUN_ENGINES: WeakKeyDictionary[PrivateRun, Engines] = WeakKeyDictionary()
 
 
 def trainable_size(model: Any) -> int:
-    """Number of parameters of a module that are trained.
-
-    Parameters
-    ----------
-    model : object
-        A ``torch.nn.Module``.
-    """
+    """Number of parameters of a module that are trained."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
@@ -80,22 +74,9 @@ def check_parameters(run: PrivateRun, parameters: Sequence[Any]) -> None:
 
 
 def check_optimizers(model: Any, optimizers: Sequence[Any]) -> None:
-    """Refuse optimizers whose parameters are not the trained ones of the model, or that compute the loss.
+    """Refuse optimizers that do not have each trained parameter of the model once, or that compute the loss.
 
-    Parameters
-    ----------
-    model : torch.nn.Module
-        The model.
-    optimizers : sequence of torch.optim.Optimizer
-        Together they have each trained parameter once.
-
-    Raises
-    ------
-    ValueError
-        If the noise of the run does not cover all changes of an optimizer, or covers more; or an optimizer cannot take
-        a step with a gradient alone.
-    TypeError
-        If an argument has another type.
+    The noise of the run would not cover all their changes, or cover more; or they need more than a gradient.
     """
     library = extra_module("torch.optim", "torch")
     found: list[int] = []
@@ -154,19 +135,7 @@ def clipped(
     blocks: Blocks,
     counts: NDArray[np.bool_] | None = None,
 ) -> Clipped:
-    """The sum of clipped gradients, where some may be in factors.
-
-    Parameters
-    ----------
-    gradients : sequence
-        For each parameter the gradients of examples, a tensor of shape (batch, …) or ``Factors`` with ``like``.
-    clip_norm, grid : float, Grid or None
-        As for ``clipped_sum``.
-    blocks : Blocks
-        How factors are added.
-    counts : array of bool, optional
-        Shape (batch,): which examples count; None for all.
-    """
+    """The sum of the clipped gradients that count, tensors of shape (batch, …) or ``Factors`` with ``like``."""
     torch = extra_module("torch", "torch")
     check_products()
     rows = {len(each.b) if isinstance(each, Factors) else len(each) for each in gradients}

@@ -32,14 +32,8 @@ Live = NDArray[np.bool_]  #: which rows agree so far
 def in_passes(count: int, run_pass: Callable[[Live], Any], merge: Callable[[Any, Any, Any], Any]) -> tuple[Any, int]:
     """The results of all rows, from as many passes as there are different readings, and the number of passes.
 
-    Parameters
-    ----------
-    count : int
-        Number of rows.
-    run_pass : callable
-        Runs all rows, and clears the entries of its argument whose rows disagree with the first live one.
-    merge : callable
-        Of earlier results or None, new results, and the rows that are taken from the new ones.
+    ``run_pass`` runs all rows, and clears the entries of its argument whose rows disagree with the first live one.
+    ``merge`` takes earlier results or None, new results, and the rows that are taken from the new ones.
     """
     pending = np.ones(count, bool)
     found, passes = None, 0
@@ -54,18 +48,10 @@ def in_passes(count: int, run_pass: Callable[[Live], Any], merge: Callable[[Any,
 
 
 def Branching(live: Live | None) -> Any:  # noqa: N802  # used like a class
-    """A mode of PyTorch for a pass under ``vmap``.
+    """A mode of PyTorch for a pass under ``vmap``, whose ``reads`` says whether a number was read.
 
-    Parameters
-    ----------
-    live : array of bool, optional
-        The rows that agree so far, which reading a number changes in place.  None if the model must
-        not read numbers of rows.
-
-    Returns
-    -------
-    context manager
-        The mode; ``reads`` says whether a number was read.
+    Reading a number changes the ``live`` rows, which agree so far, in place; None for a model that must not read
+    numbers of rows.
     """
     torch = extra_module("torch", "torch")
     mode = torch.overrides.TorchFunctionMode

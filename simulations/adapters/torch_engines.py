@@ -263,20 +263,11 @@ class Use(NamedTuple):
 
 
 def Factored(weights: Mapping[int, str], shift: Callable[[str, Use, Any], Any]) -> Any:  # noqa: N802
-    """A mode of PyTorch that leaves the gradients at weight matrices in factors.
+    """A mode of PyTorch that leaves gradients at weight matrices in factors; ``weights`` names them by identity.
 
-    Parameters
-    ----------
-    weights : dict
-        The names of weights by the identity of their tensors.
-    shift : callable
-        Of the name of a weight, a use, and the output of its function; returns a summand for the output.
-
-    Returns
-    -------
-    object
-        A context manager.  ``given`` has the inputs of all uses by the names of the weights, and ``elsewhere`` the
-        names of weights that other functions took.
+    ``shift`` maps the name of a weight, a use, and the output of its function to a summand for the output.  ``given``
+    has the inputs of all uses by the names of the weights, ``elsewhere`` the names of weights that other functions
+    took.
     """
     torch = extra_module("torch", "torch")
     functions: dict[Any, Callable[..., _Bound | None]] = {
@@ -446,15 +437,7 @@ def _with_parameters(model: Any, parameters: dict[str, Any]) -> Callable[..., An
 
 
 def uses_of(model: Any, loss: Loss, row: Any) -> dict[str, tuple[Use, ...]]:
-    """The weight matrices that an example uses by known functions alone, and these uses.
-
-    Parameters
-    ----------
-    model, loss : torch.nn.Module, callable
-        As for ``make_private``.
-    row : tuple or dict
-        Rows with one example.
-    """
+    """The weight matrices that an example, the one row, uses by known functions alone, and these uses."""
     torch = extra_module("torch", "torch")
     values = {name: each.detach() for name, each in trained_parameters(model).items()}
     uses: dict[str, list[Use]] = {}

@@ -40,37 +40,18 @@ _UNIT_ROUNDOFFS = {"float32": 2.0**-24, "float64": 2.0**-53}
 
 
 class Factors(NamedTuple):
-    """The gradients of examples at a weight matrix, Σ_l b_l a_lᵀ for each example.
+    """The gradients of examples at a weight matrix, Σ_l b_l a_lᵀ for each example."""
 
-    Parameters
-    ----------
-    a : tensor
-        Inputs, shape (B, L, p); for an embedding the indices, shape (B, L).
-    b : tensor
-        Gradients at the outputs, shape (B, L, q).
-    kind : {"linear", "transposed", "embedding"}
-        Whether the weight has the shape (q, p), (p, q) or (rows, q).
-    weight : tensor, optional
-        The weight, whose shape and device a sum has.
-    """
-
-    a: Any
-    b: Any
-    kind: str
-    weight: Any = None
+    a: Any  #: inputs, shape (B, L, p); for an embedding the indices, shape (B, L)
+    b: Any  #: gradients at the outputs, shape (B, L, q)
+    kind: str  #: "linear", "transposed" or "embedding": the weight has the shape (q, p), (p, q) or (rows, q)
+    weight: Any = None  #: whose shape and device a sum has
 
     @classmethod
     def of(cls, weight: Any, uses: Sequence[Any], given: Sequence[Any], shifted: Sequence[Any]) -> Factors:
-        """The factors of a weight from all its uses, whose positions stand side by side.
+        """The factors of a weight from all expected uses, side by side; the gradient of unused ones is zero.
 
-        Parameters
-        ----------
-        weight : tensor
-            The weight.
-        uses : sequence of Use
-            The uses that are expected.
-        given, shifted : sequence of tensor
-            The inputs and the gradients at the outputs of these uses; unused ones have the gradient zero.
+        ``given`` are the inputs of these uses, and ``shifted`` the gradients at their outputs.
         """
         torch = extra_module("torch", "torch")
         kind = uses[0].kind
@@ -110,15 +91,7 @@ class Norms(NamedTuple):
 
 
 def gamma(count: int, dtype: str = "float64") -> float:
-    """The bound n u/(1 − n u) of the relative error of n operations.
-
-    Parameters
-    ----------
-    count : int
-        n, below 1/u.
-    dtype : {"float32", "float64"}
-        The arithmetic.
-    """
+    """The bound n u/(1 − n u) of the relative error of n operations, n below 1/u."""
     unit = _UNIT_ROUNDOFFS[dtype]
     if not count * unit < 1:
         raise ValueError(f"count must be below {1 / unit:.3g} operations of {dtype}, got {count}")
@@ -129,22 +102,9 @@ def gamma(count: int, dtype: str = "float64") -> float:
 
 
 def norms_of(factors: Factors) -> Norms:
-    """Upper bounds of the squared norms of the gradients at a weight matrix.
+    """Upper bounds of the squared norms of the gradients at a weight matrix; not finite where the factors are not.
 
-    Parameters
-    ----------
-    factors : Factors
-        Of float32 or shorter.
-
-    Returns
-    -------
-    Norms
-        At least the true values; not finite where the factors are not.
-
-    Raises
-    ------
-    ValueError
-        The factors are of float64, whose squares may vanish.
+    Factors are of float32 or shorter: the squares of float64 may vanish.
     """
     torch = extra_module("torch", "torch")
     for name, each in (("a", factors.a), ("b", factors.b)):
@@ -221,43 +181,20 @@ def _gram_error(features: int, dtype: str) -> float:
 
 
 class Blocks(NamedTuple):
-    """How a sum of factors is added.
+    """How a sum of factors is added."""
 
-    Parameters
-    ----------
-    examples, positions : int
-        c and ℓ of a block.
-    dtype : {"float32", "float64"}
-        Arithmetic of a block.
-    ratio : float
-        K, the largest f κ in units of the clipping norm.
-    rounding : float
-        r, in clipping norms: how far rounding can move two sums of neighbouring data apart.
-    """
-
-    examples: int
-    positions: int
-    dtype: str
-    ratio: float
-    rounding: float
+    examples: int  #: c of a block
+    positions: int  #: ℓ of a block
+    dtype: str  #: "float32" or "float64", the arithmetic of a block
+    ratio: float  #: K, the largest f κ in units of the clipping norm
+    rounding: float  #: r, in clipping norms: how far rounding can move two sums of neighbouring data apart
 
 
 def blocks_of(largest_batch: int, positions: int, dtype: str = "float32") -> Blocks:
     """The largest blocks whose rounding moves sums by at most ``ROUNDING_SHARE`` of the clipping norm.
 
-    Parameters
-    ----------
-    largest_batch : int
-        B, the most examples that a batch of the run can have.
-    positions : int
-        L, the most positions of a weight.
-    dtype : {"float32", "float64"}
-        Arithmetic of a block.  Float64 has one block, and covers additions whose order depends on the batch.
-
-    Raises
-    ------
-    ValueError
-        The batch is too large for every block.
+    Batches have at most ``largest_batch`` examples, and a weight at most L ``positions``.  Float64 has one block, and
+    covers additions whose order depends on the batch.  A batch that is too large for every block is a ``ValueError``.
     """
     length = max(positions, 1)
     ratio = max(1.0, 2 * math.sqrt(length))
@@ -286,25 +223,10 @@ def blocks_of(largest_batch: int, positions: int, dtype: str = "float32") -> Blo
 def clip_factors(
     gradients: Sequence[Any], squared_norms: Any, clip_norm: float, blocks: Blocks, counts: Any
 ) -> tuple[Any, Any]:
-    """The clipping factors f_i, and upper bounds of the norms.
+    """The clipping factors f_i, float32, and upper bounds of the norms, float64.
 
-    Parameters
-    ----------
-    gradients : sequence
-        ``Factors``, whose rows that are not finite may stay.
-    squared_norms : tensor
-        Shape (B,), float64: squared norms of the gradients at all other parameters, too small by at most 6.2e-5.
-    clip_norm : float
-        G.
-    blocks : Blocks
-        How the sums are added.
-    counts : tensor
-        Shape (B,): which examples count.
-
-    Returns
-    -------
-    tuple of tensor
-        f_i, float32, zero for examples that do not count or whose gradient is not finite; and the norms, float64.
+    The squared norms at all other parameters are float64, too small by at most 6.2e-5.  A factor is zero for examples
+    that do not count or whose gradient is not finite.
     """
     torch = extra_module("torch", "torch")
     device = squared_norms.device

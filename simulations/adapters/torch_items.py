@@ -108,18 +108,10 @@ def pad_to(length: int, fill: float = 0, values: Mapping[str, float] | None = No
 
 
 def mapped(function: Callable[..., Any], *trees: Any, named: bool = False, name: str = "") -> Any:
-    """A tree of tensors whose leaves are the results of a function of the leaves of some trees.
+    """A tree of tensors whose leaves are the results of a function of the leaves of some trees of one structure.
 
-    Parameters
-    ----------
-    function : callable
-        Of one leaf of each tree; of the name of the leaf before, where ``named``.
-    trees : tuple, dict or tensor
-        Trees of one structure.
-    named : bool
-        Whether the function takes the name of a leaf, such as ``"inputs"`` or ``"labels"``.
-    name : str
-        The name of the whole tree.
+    Where ``named``, the function takes the name of a leaf first, such as ``"inputs"`` or ``"labels"``; the whole tree
+    has the ``name``.
     """
     first = trees[0]
     if isinstance(first, Mapping):
@@ -139,20 +131,7 @@ def leaves(tree: Any) -> list[tuple[str, Any]]:
 
 
 def as_item(given: Any) -> Item:
-    """An item as a pair or a dictionary of tensors.
-
-    Parameters
-    ----------
-    given : object
-        An item of a data set, or the result of ``item=``.
-
-    Raises
-    ------
-    ValueError
-        It is neither a pair nor a dictionary, or a part is not a tensor, an array or a number.
-    TypeError
-        If an argument has another type.
-    """
+    """An item of a data set, or a result of ``item=``, as a pair or a dictionary of tensors."""
     if isinstance(given, Mapping):
         return {str(name): _as_tensors(part, str(name)) for name, part in given.items()}
     if not isinstance(given, tuple | list) or len(given) != 2:
@@ -258,22 +237,10 @@ def loss_of(loss: Loss, outputs: Any, rows: Any) -> Any:
 
 
 class Examples:
-    """The examples of a run by their numbers.
+    """The examples of a run by their numbers, each mapped by ``item``.
 
-    Parameters
-    ----------
-    data : tuple, dict or Dataset
-        A pair or a dictionary of tensors with the examples along the first axis, or an object with a length and items
-        by number.
-    item : callable, optional
-        Maps each item by itself.
-
-    Raises
-    ------
-    ValueError
-        If the data have no examples or no items by number, or their items are not pairs or dictionaries.
-    TypeError
-        If an argument has another type.
+    The data are a pair or a dictionary of tensors with the examples along the first axis, or an object with a length
+    and items by number.
     """
 
     def __init__(self, data: Any, item: Callable[[Any], Any] | None = None) -> None:

@@ -19,13 +19,7 @@ from corrnoise.simulations.extras import extra_module
 
 
 class Guard:
-    """Refuses gradients at trained parameters that do not come from the run.
-
-    Parameters
-    ----------
-    parameters : list
-        The trained parameters; their gradients are cleared.
-    """
+    """Refuses gradients at trained parameters that do not come from the run; clears earlier ones."""
 
     def __init__(self, parameters: list[Any]) -> None:
         self._open = threading.local()

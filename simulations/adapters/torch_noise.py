@@ -25,24 +25,10 @@ from corrnoise.theory.mechanisms.program import Program
 
 
 class TorchNoise(array_noise.DeviceNoiseMaker):
-    """The noise of a program on a device, one vector a step, from the first step on; used as ``ModelNoise`` is.
+    """The noise of a program on a device with float64, one vector a step, from the first on; used as ``ModelNoise`` is.
 
-    Parameters
-    ----------
-    program, size, spans, memory
-        As for ``DeviceNoiseMaker``.
-    threads
-        A device has its own.
-    device
-        A device of PyTorch that has float64.
-    compiled
-        Whether draws and recurrence are compiled (``torch.compile``), which takes seconds once, and then a tenth of the
-        time; None for devices where ``torch_normals.compiles`` says so.
-
-    Raises
-    ------
-    ValueError
-        The program has another form, or spans overlap or leave the model.
+    Draws and recurrence are ``compiled`` (``torch.compile``), which takes seconds once, and then a tenth of the time;
+    None for devices where ``torch_normals.compiles`` says so.
     """
 
     def __init__(

@@ -53,18 +53,10 @@ def normals(seed: Any, index: Any, nu: Any) -> Any:
 
 
 def fill(values: Any, seed: NDArray[np.uint32], spans: Spans, compiled: Any = None) -> None:
-    """Fill a vector of float32 or float64 on any device with the normals of spans, one after the other.
+    """Fill a contiguous vector of float32 or float64 on any device with the normals of spans, one after the other.
 
-    Parameters
-    ----------
-    values
-        A contiguous tensor of shape (n,).
-    seed
-        A row of ``draws.seeds``.
-    spans
-        The n coordinates, rows (first, length).
-    compiled
-        ``torch.compile(normals, fullgraph=True)`` for devices other than CPUs; None for ``normals``, which is slower.
+    ``seed`` is a row of ``draws.seeds``.  ``compiled`` is ``torch.compile(normals, fullgraph=True)`` for devices other
+    than CPUs; None for ``normals``, which is slower.
     """
     if values.device.type != "cpu":
         fill_by_elements(values, seed, spans, normals if compiled is None else compiled)

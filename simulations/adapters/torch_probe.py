@@ -107,28 +107,12 @@ def engine_for(
     engine: EngineName = "auto",
     example: Item | None = None,
 ) -> Engine:
-    """The fastest engine that is right for a model and a loss.
+    """The fastest engine that is right for a model in its mode of training and a loss of outputs and targets.
 
-    Parameters
-    ----------
-    model : torch.nn.Module
-        The model, in its mode of training.
-    loss : callable
-        Of outputs and targets.
-    template : tuple or dict
-        An item, whose shapes and types count alone.
-    clipping : {"auto", "example", "ghost"}
-        Whether gradients at weight matrices stay in factors: where this takes fewer operations, nowhere, or wherever
-        possible.
-    engine : {"auto", "vmap", "loop"}
-        An engine to be taken; ``"auto"`` for the fastest one.
-    example : tuple or dict, optional
-        A public or made-up item in place of random rows.
-
-    Raises
-    ------
-    ValueError
-        The model or the loss mixes examples, or changes what would be released; or no engine is right.
+    The ``template`` counts by its shapes and types alone.  Gradients at weight matrices stay in factors where this
+    takes fewer operations ("auto"), nowhere ("example"), or wherever possible ("ghost").  ``example`` is a public item
+    in place of random rows.  A model or loss that mixes examples, or changes what would be released, is a
+    ``ValueError``.
     """
     checks.choice("clipping", clipping, get_args(Clipping))
     checks.choice("engine", engine, get_args(EngineName))

@@ -51,13 +51,7 @@ def generators_kept() -> Iterator[None]:
 
 
 def seed_generators(seed: int) -> None:
-    """Seed the generators of PyTorch, NumPy and Python.
-
-    Parameters
-    ----------
-    seed : int
-        In [0, 2⁶⁴).
-    """
+    """Seed the generators of PyTorch, NumPy and Python with a number in [0, 2⁶⁴)."""
     extra_module("torch", "torch").manual_seed(seed)
     random.seed(seed)
     np.random.seed([seed & 0xFFFFFFFF, seed >> 32])  # noqa: NPY002  # of the user's code

@@ -42,12 +42,8 @@ class State:
 class OptimizerState(State):
     """A part of a checkpoint: the state of an optimizer, with the numbers that it started with.
 
-    Parameters
-    ----------
-    owner : torch.optim.Optimizer
-        The optimizer.
-    changed : bool
-        Whether a resumed run may start with other numbers, such as learning rates, which then win over stored ones.
+    ``changed`` says whether a resumed run may start with others, such as learning rates, which then win over stored
+    ones.
     """
 
     def __init__(self, owner: Any, *, changed: bool) -> None:
@@ -109,15 +105,7 @@ def check_model(model: Any, optimizer: Any, sums: Sums) -> None:
 def parts(
     model: Any, optimizer: Any, carry: Mapping[str, Any] | None, group: Group | None, changed: str | None = None
 ) -> dict[str, Carry]:
-    """The content of a checkpoint.  All processes of a job start with the content of the first one.
-
-    Parameters
-    ----------
-    model, optimizer, carry, changed : object
-        As for ``make_private``.
-    group : Group, optional
-        The processes of the job; None for one.  Only the first restores its generators.
-    """
+    """The content of a checkpoint; all processes of a job, the ``group``, start with the content of the first one."""
     own: dict[str, Carry] = {"model": State(model)}
     for number, each in enumerate(as_optimizers(optimizer)):
         own[f"optimizer {number}" if number else "optimizer"] = OptimizerState(each, changed=changed == "optimizer")

@@ -58,15 +58,7 @@ class Unprotected(NamedTuple):
 
 
 def unprotected_of(losses: NDArray[Any], norms: NDArray[Any], clip_norm: float) -> Unprotected:
-    """The loss and the norms of a batch, which may be empty.
-
-    Parameters
-    ----------
-    losses, norms : array
-        Of its examples, shape (batch,).
-    clip_norm : float
-        The clipping norm.
-    """
+    """The loss and the norms of a batch, which may be empty, from arrays of shape (batch,)."""
     if not len(losses):
         return Unprotected(0.0, np.zeros(0), 0.0)
     return Unprotected(float(losses.mean()), norms, float(np.mean(~(norms <= clip_norm))))
@@ -86,27 +78,7 @@ class Data(Protocol):
 
 
 def source(options: TrainingOptions, examples: int) -> AnyBatches:
-    """The batches of a run over some data; for ``epochs`` those of floor(n/B) steps each, in one random order.
-
-    Parameters
-    ----------
-    options : TrainingOptions
-        The options.
-    examples : int
-        n, the number of examples.
-
-    Returns
-    -------
-    batches
-        The batches of all steps.
-
-    Raises
-    ------
-    ValueError
-        There are no examples, or ``batch_size``, ``epochs`` or ``participation`` is out of its range.
-    TypeError
-        If an argument has another type.
-    """
+    """The batches of a run over n examples; for ``epochs`` those of floor(n/B) steps each, in one random order."""
     if not examples:
         raise ValueError("data must have at least one example, got none")
     size = checks.integer("batch_size", options.batch_size, 1, largest=examples)
@@ -333,19 +305,7 @@ def _mine(run: PrivateRun, size: int) -> NDArray[np.bool_]:
 def check_types(name: str, arrays: Iterable[Any], *, half: bool = False) -> None:
     """Refuse arrays that are not float32 or float64: rounding sums to fewer bits exceeds the clipping norm.
 
-    Parameters
-    ----------
-    name : str
-        The role of the arrays, for the message.
-    arrays : iterable
-        Arrays or tensors; anything else is refused.
-    half : bool
-        Whether half precision is covered, because sums are integers.
-
-    Raises
-    ------
-    ValueError
-        An array has another type.
+    ``half`` precision is covered where sums are integers.
     """
     covered = ("float32", "float64", *(("bfloat16", "float16") if half else ()))
     types = [str(getattr(each, "dtype", type(each).__name__)) for each in arrays]
@@ -368,20 +328,8 @@ def chunks(run: PrivateRun, chunk_size: int | None, numbers: int) -> Iterator[Ch
     other examples of a sampled batch: all chunks have the same shape, and the places are ``SampledBatches.slots``.
     Without a capacity there are no slots, and exact sums compute one row at a time.
 
-    Parameters
-    ----------
-    run : PrivateRun
-        A private run with batches.
-    chunk_size : int or None
-        The number of rows of a chunk.  None for the batch, or a quarter of the slots of a sampled one (of the expected
-        size without a capacity), but at most as many as need 1 GiB.
-    numbers : int
-        How many floats of memory a row takes.
-
-    Yields
-    ------
-    Chunk
-        The chunks that are not empty.
+    ``chunk_size`` None stands for the batch, or a quarter of the slots of a sampled one (of the expected size without a
+    capacity), but at most for as many rows of that many ``numbers`` as need 1 GiB.  Empty chunks are left out.
     """
     order, processes = batches_of(run), run.ranks.count
     sampled = order.participation.sampled

@@ -32,15 +32,7 @@ class Stepwise(Protocol):
 
 
 class AuditExamples:
-    """The gradients that the examples of a data set have in one step; ``examples[batch]`` are the gradients of a batch.
-
-    Parameters
-    ----------
-    pool : Pool
-        The data set, and the step.
-    step : int
-        The data set, and the step.
-    """
+    """The gradients that the examples of a pool have in one step; ``examples[batch]`` are the gradients of a batch."""
 
     def __init__(self, pool: Pool, step: int) -> None:
         self._pool, self._step = pool, step
@@ -57,19 +49,8 @@ class AuditExamples:
 class Pool(Sequence[AuditExamples]):
     """The data set of a sampled loop, ``pool[step][batch]``, which notes the batches that the loop draws.
 
-    Parameters
-    ----------
-    steps, examples : int
-        Their numbers.
-    rule : callable
-        The gradients of some examples in a step, shape (numbers, d).
-    layout : AuditLayout
-        Where they lie.
-
-    Attributes
-    ----------
-    taken
-        Who was in the batch of each step, shape (steps, examples).
+    ``rule`` gives the gradients of some examples in a step, shape (numbers, d).  ``taken`` says who was in the batch of
+    each step, shape (steps, examples).
     """
 
     def __init__(
@@ -137,18 +118,8 @@ def released(
 ) -> dict[int, Array]:
     """The releases of a run by their steps, the coordinates of canaries first.
 
-    Parameters
-    ----------
-    loop : object
-        A function or a class.
-    gradients : AuditGradients or Pool
-        Of each step.
-    run : int
-        Its number, for messages.
-    crashes : sequence of int, optional
-        Steps before which the object of the class is dropped and another one begins.
-    probe : AuditGradients or Pool, optional
-        Other gradients, for steps that come again.
+    The object of a class is dropped before the steps ``crashes``, and another one takes its place, which gets the
+    gradients of ``probe`` for steps that come again.
     """
     if not inspect.isclass(loop):
         return _whole(loop, gradients, run)

@@ -55,25 +55,7 @@ def sampled_evidence(
     level: float,
     random: np.random.Generator,
 ) -> SampledEvidence:
-    """Run a loop that draws its batches, and test its draws and its releases.
-
-    Parameters
-    ----------
-    loop : object
-        As for ``audit``.
-    runs : int
-        As for ``audit``.
-    crashes : tuple of int
-        As for ``audit``.
-    level : float
-        As for ``audit``.
-    random : Generator
-        As for ``audit``.
-    plan : AuditPlan
-        The plan.
-    layout : AuditLayout
-        The places of the canaries, each an example.
-    """
+    """Run a loop that draws its batches, and test its draws and its releases; arguments as for ``audit``."""
     steps = plan.who.length
     each = level / len(SAMPLED_TESTS)
     coins = coins_of(runs, layout.canaries, random)

@@ -66,23 +66,9 @@ def run_bench(
 ) -> FederatedServer:
     """Run all rounds of a plan with a linear loss, or the remaining ones in the folder of the same run.
 
-    Parameters
-    ----------
-    plan : Plan
-        The public settings.
-    examples : sequence of two arrays of float
-        Features and targets of each client, at least ``batch`` × ``per_pass`` of them.
-    folder : path
-        New, or of the same run; a folder for each client and one for the server.
-    cluster : str, optional
-        The address of a Dask scheduler whose workers see the folder; None answers in this process.
-    after_round : callable, optional
-        Called after each round.
-
-    Returns
-    -------
-    FederatedServer
-        The server after the last round.
+    ``examples`` are features and targets of each client, at least ``batch`` × ``per_pass`` of them.  The folder gets a
+    folder for each client and one for the server.  ``cluster`` is the address of a Dask scheduler whose workers see it;
+    None answers in this process.
     """
     if cluster is not None:
         require_scheduler(cluster)  # before anything is written

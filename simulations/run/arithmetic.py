@@ -23,16 +23,9 @@ _MAX_SUM_ERROR = 2.0**-10  # rounding error of a sum, in standard deviations of 
 
 
 class Arithmetic:
-    """The sums that a run takes and the noisy sums that it returns.
+    """The sums that a run takes and the noisy sums that it returns; exact sums need batches.
 
-    Parameters
-    ----------
-    sums, release : as for ``PrivateRun``
-    with_batches : whether the run knows its batches; exact sums need them
-
-    Attributes
-    ----------
-    grid : of exact sums, once the run is ``bound`` to its noise; None where sums are floats
+    ``grid`` is that of exact sums, once the run is ``bound`` to its noise; None where sums are floats.
     """
 
     def __init__(self, sums: Sums, release: Release, *, with_batches: bool) -> None:
@@ -55,14 +48,7 @@ class Arithmetic:
         return "grid" if self.on_grid else "exact sums" if self.sums == "exact" else "idealised"
 
     def bound(self, program: Program, scale: float, clip_norm: float, largest_batch: int | None, size: int) -> None:
-        """Choose the grid of a run.
-
-        Parameters
-        ----------
-        program, scale : the noise, and the standard deviation of its independent draws
-        clip_norm, size : of the gradients
-        largest_batch : the largest number of examples that a batch can have; None where sums are floats
-        """
+        """Choose the grid of a run; ``largest_batch``, the most examples of a batch, is None where sums are floats."""
         self._program = program
         self._scale = scale
         self._clip_norm = clip_norm
@@ -71,21 +57,10 @@ class Arithmetic:
             self.grid = grid_of(clip_norm, largest_batch, size, scale * deviation(program))
 
     def checked(self, total: Any, noise: NoiseMaker, step: int, examples: int | None) -> Any:
-        """A copy of a sum of clipped gradients, if the noise of the run covers it.
+        """A copy of a sum of clipped gradients, if the noise of the run covers it, as for ``PrivateRun.add_noise``.
 
-        The copy is checked, because another thread may write into the sum.
-
-        Parameters
-        ----------
-        total : shape (noise.size,), on the device of the noise
-        noise : the maker of the noise of the run
-        step : the number of the step
-        examples : how many gradients it is the sum of; None where that is not known
-
-        Raises
-        ------
-        ValueError
-            As for ``PrivateRun.add_noise``.
+        The copy is checked, because another thread may write into the sum.  ``examples`` says how many gradients it is
+        the sum of; None where that is not known.
         """
         if noise.device is not None and getattr(total, "device", None) != noise.device:
             raise ValueError(f"total must be an array on {noise.device}, got {type(total).__name__}")

@@ -90,17 +90,6 @@ def seeds(
     """The table of seeds of compiled loops, shape (T, 4): key low, key high, number low, number high, for each step.
 
     The key is that of Philox, and the number the upper half of its counter.  The table is as secret as the key.
-
-    Parameters
-    ----------
-    secret : bytes or Secret
-        The key of the run, 16 to 64 bytes.
-    steps : iterable of int
-        The T steps.
-    draw : int, default 0
-        Which draw of each step, from 0.
-    nonces : sequence of bytes, optional
-        Of the steps; None for empty ones.
     """
     checked_key("secret", secret)
     places = [checks.integer("steps", step, 0, largest=_MAX_NUMBER) for step in steps]
@@ -167,21 +156,7 @@ def normals(
 
 
 def words(secret: Key, purpose: bytes, step: int, count: int, *, attempt: int = 0) -> NDArray[np.uint64]:
-    """Uniform integers of 64 bits of the first ``count`` examples at a step.
-
-    Parameters
-    ----------
-    secret : bytes or Secret
-        A key of its own, 16 to 64 bytes, such as ``derived`` gives.
-    purpose : bytes
-        What they are for, bytes without a zero.
-    step : int
-        The step, from 0.
-    attempt : int, default 0
-        Which of the draws of this purpose, from 0.
-    count : int
-        How many.
-    """
+    """Uniform integers of 64 bits of the first ``count`` examples at a step, for a purpose, bytes without a zero."""
     place = step.to_bytes(8, "little") + attempt.to_bytes(8, "little")
     halves = np.empty((2, -(-count // 2)), np.uint64)
     philox(*_halves(keyed(secret, 16, purpose + b"\0" + place).digest()), np.uint64(0), halves[0], halves[1])

@@ -186,18 +186,7 @@ class Durable:
         return made
 
     def multiplier(self, budget: Budget) -> float:
-        """The multiplier of the start of the run, if it covers the program; in a new run the one of the program.
-
-        Parameters
-        ----------
-        budget
-            The budget of the run, which agrees with the folder.
-
-        Raises
-        ------
-        ValueError
-            The program needs more noise.
-        """
+        """The multiplier of the start of the run, if it covers the program; in a new run the one of the program."""
         return self._ranks.share(lambda: self._verified(budget))
 
     def _verified(self, budget: Budget) -> float:

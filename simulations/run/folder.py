@@ -182,17 +182,7 @@ def json_bytes(name: str, value: Any) -> bytes:
 class Sealed:
     """The files of a run that hold arrays, each with a keyed hash of its kind and all its bytes.
 
-    Parameters
-    ----------
-    path : Path
-        The folder of the run.
-    secret : Secret
-        Its key.
-
-    Attributes
-    ----------
-    closed
-        Whether the folder was given back.
+    ``closed`` says whether the folder was given back.
     """
 
     closed = False

@@ -62,28 +62,9 @@ def _check_owner(path: str | os.PathLike[str], found: os.stat_result) -> None:
 
 
 def opened(path: Path, flags: int) -> int:
-    """Open a file of this user alone.
+    """Open a file of this user alone, a regular one with one name that others may neither read nor write.
 
-    Parameters
-    ----------
-    path : Path
-        Its name, in a folder that was checked.
-    flags : int
-        Those of ``os.open``; a file that is made has the mode 0600.
-
-    Returns
-    -------
-    int
-        The descriptor.
-
-    Raises
-    ------
-    ValueError
-        It is not a regular file with one name.
-    PermissionError
-        It belongs to another user, or others may read or write it.
-    OSError
-        It cannot be opened.
+    A file that is made has the mode 0600.  The folder was checked before.
     """
     with reading.guarded(path):
         return _opener(os.fspath(path), flags)
@@ -165,23 +146,9 @@ def close_to_others(path: Path) -> None:
 
 
 def locked(path: Path, message: str, patience: float = 0.0) -> FileLock:
-    """Lock a file of this user, which is made where it is missing.
+    """Lock a file of this user, which is made where it is missing, stays empty and is never removed.
 
-    Parameters
-    ----------
-    path : Path
-        The file, which stays empty and is never removed.
-    message : str
-        The message of the error.
-    patience : float
-        Seconds to wait for another process.
-
-    Raises
-    ------
-    BlockingIOError
-        Another process or object holds the lock.
-    ValueError, PermissionError
-        The file is not empty, no regular one with one name, or that of another user.
+    ``patience`` are seconds to wait for another process; then a ``BlockingIOError`` has the message.
     """
     with reading.guarded(path):
         file = _opener(os.fspath(path), os.O_RDWR | os.O_CREAT, any_mode=True)

@@ -11,11 +11,6 @@ class Secret:
 
     Two secrets are compared in constant time.  A secret is neither copied nor pickled.
 
-    Parameters
-    ----------
-    value : bytes
-        The secret.
-
     Examples
     --------
     >>> Secret(b"key of the run")

@@ -46,12 +46,9 @@ def parts(spans: Spans, most: int) -> list[Spans]:
 
 
 def rectangle(shape: Sequence[int], offset: Sequence[int], local: Sequence[int], first: int = 0) -> Spans:
-    """The spans of a rectangular shard of an array, in the order of the flattened shard.
+    """The spans of a rectangular shard of an array that starts at ``first``, in the order of the flattened shard.
 
-    Parameters
-    ----------
-    shape : of the array, whose first coordinate is ``first``
-    offset, local : the first index and the number of indices of the shard along each axis
+    ``offset`` and ``local`` are the first index and the number of indices of the shard along each axis.
     """
     if 0 in local:
         return np.empty((0, 2), np.int64)
@@ -80,16 +77,7 @@ def tiled(shards: Iterable[Spans], size: int) -> None:
 def gathered(shards: Iterable[Shard], spans: Spans, size: int) -> NDArray[Any]:
     """The values at the coordinates of ``spans``, shape (rows, coordinates), from shards that were cut in any way.
 
-    Parameters
-    ----------
-    shards : with values of shape (rows, coordinates) each; they are read one after the other
-    spans : which coordinates
-    size : number of parameters of the model
-
-    Raises
-    ------
-    ValueError
-        The shards overlap, leave coordinates out, or have values of another shape.
+    They are read one after the other.  Shards that overlap or leave coordinates out are a ``ValueError``.
     """
     own = np.concatenate([np.arange(first, first + length) for first, length in [(0, 0), *spans.tolist()]])
     found = np.empty((0, 0))

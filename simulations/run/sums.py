@@ -44,18 +44,11 @@ _BLOCK_COORDINATES = 4096  # coordinates whose sums stay in the cache
 
 @record
 class Grid(Record):
-    """The grid of the sums of a run.
+    """The grid of the sums of a run."""
 
-    Parameters
-    ----------
-    exponent : k, of the unit 2ᵏ
-    dtype : ``"int32"`` or ``"int64"``, the type of the sums
-    largest : B ⌊G/2ᵏ⌋, which no coordinate of a sum exceeds
-    """
-
-    exponent: int
-    dtype: Integer
-    largest: int
+    exponent: int  #: k, of the unit 2ᵏ
+    dtype: Integer  #: of the sums
+    largest: int  #: B ⌊G/2ᵏ⌋, which no coordinate of a sum exceeds
 
     @property
     def unit(self) -> float:
@@ -66,16 +59,7 @@ class Grid(Record):
 def grid_exponent(clip_norm: float, batch_size: int, dtype: Integer = "int32") -> int:
     """The smallest k with B ⌊G/2ᵏ⌋ <= 2³¹ − 1, or 2⁶³ − 1: sums of B clipped gradients stay within the integers.
 
-    Parameters
-    ----------
-    clip_norm : G >= 2⁻⁴⁰
-    batch_size : B >= 1, the largest number of examples that a batch can have
-    dtype : ``"int32"`` or ``"int64"``
-
-    Raises
-    ------
-    ValueError
-        An argument is out of its range.
+    G is at least 2⁻⁴⁰, and B the largest number of examples that a batch can have.
     """
     norm = Fraction(checks.real("clip_norm", clip_norm, f"[{_LEAST_NORM}, inf)"))
     most = _LARGEST_INTEGERS[checks.choice("dtype", dtype, get_args(Integer))]
@@ -87,13 +71,7 @@ def grid_exponent(clip_norm: float, batch_size: int, dtype: Integer = "int32") -
 
 
 def grid_dtype(clip_norm: float, batch_size: int, size: int) -> Integer:
-    """``"int32"`` where a clipped gradient of ``size`` parameters loses at most 2⁻¹⁰ G by it, otherwise ``"int64"``.
-
-    Parameters
-    ----------
-    clip_norm, batch_size : as for ``grid_exponent``
-    size : d >= 1
-    """
+    """``"int32"`` where a clipped gradient of ``size`` parameters loses at most 2⁻¹⁰ G by it, otherwise ``"int64"``."""
     if batch_size > _LARGEST_INTEGERS["int32"]:
         return "int64"
     lost = math.ldexp(1.0, grid_exponent(clip_norm, batch_size)) * math.sqrt(checks.integer("size", size, 1))
@@ -103,11 +81,8 @@ def grid_dtype(clip_norm: float, batch_size: int, size: int) -> Integer:
 def grid_of(clip_norm: float, batch_size: int, size: int, deviation: float) -> Grid:
     """The grid of a run: the finest one that its integers allow, and that is fine compared with the noise.
 
-    Parameters
-    ----------
-    clip_norm, batch_size, size : as for ``grid_dtype``
-    deviation : about the standard deviation of the noise; the grid is not finer than 2⁻³² of it, so that float64 holds
-        the noise, up to 2⁸ times this deviation, more finely than the grid
+    It is not finer than 2⁻³² of the ``deviation`` of the noise, so that float64 holds the noise, up to 2⁸ times this
+    deviation, more finely than the grid.
     """
     dtype = grid_dtype(clip_norm, batch_size, size)
     k = max(grid_exponent(clip_norm, batch_size, dtype), math.ceil(math.log2(_FINEST_DEVIATIONS * deviation)))
@@ -120,13 +95,9 @@ def grid_of(clip_norm: float, batch_size: int, size: int, deviation: float) -> G
 
 @kernel
 def add_truncated(gradients, factors, total):  # type: ignore[no-untyped-def]
-    """Add trunc(s_i g_i) to integer sums, in place.
+    """Add trunc(s_i g_i) to integer sums, in place; gradients have shape (examples, size), and factors s their type.
 
-    Parameters
-    ----------
-    gradients : shape (examples, size), float32 or float64
-    factors : s, shape (examples,), of the same type; an example with s = 0 counts as zero, whatever its gradient
-    total : shape (size,), int32 or int64
+    An example with s = 0 counts as zero, whatever its gradient.
     """
     count, size = gradients.shape
     for first in range(0, size, _BLOCK_COORDINATES):
@@ -154,16 +125,7 @@ def _release(total, noise, unit, noisy):  # type: ignore[no-untyped-def]
 def released(total: NDArray[Any], noise: NDArray[Any], grid: Grid) -> NDArray[Any]:
     """The release h (S + n) on the grid, float32, which is rounded after the fact.
 
-    Parameters
-    ----------
-    total : S, shape (size,), integers
-    noise : y, the same shape, float64
-    grid : of the sums
-
-    Raises
-    ------
-    RuntimeError
-        The noise is too large for its grid, whatever the data are.
+    Noise that is too large for its grid, whatever the data are, is a ``RuntimeError``.
     """
     noisy = np.empty(noise.shape, np.float32)
     check_farthest(_release(total, noise, grid.unit, noisy), grid)

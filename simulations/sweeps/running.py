@@ -172,38 +172,12 @@ def sweep(
 ) -> list[SweepOutcome]:
     """Simulate ``points``, each different one once, and return what became of them in their order.
 
-    Parameters
-    ----------
-    points : iterable of SweepPoint
-        For example from ``grid``.
-    directory : path, optional
-        Where finished points are kept, one file each, and found again; made where it is missing.  None: nowhere.  A
-        point that failed is tried again by the next sweep, and so is one whose file is damaged or holds something else,
-        with a ``RuntimeWarning``.
-    jobs : int, default 1
-        Number of worker processes of this machine, each with one thread; −1 for one a core, 1 for none but this one.
-    cluster : str, optional
-        Address of a Dask scheduler, such as ``"tcp://10.0.0.1:8786"``, whose workers take the place of ``jobs``.  They
-        need the same version of this package, and use one thread a point: start them with ``--nthreads 1``.
-    progress : bool, optional
-        Show progress on standard error; None for a terminal only.
-
-    Returns
-    -------
-    list of SweepOutcome
-        In the order of the points.
-
-    Raises
-    ------
-    ImportError
-        If ``cluster`` is given and Dask is not installed (``corrnoise[cluster]``).
-    OSError
-        If the scheduler does not answer or has no workers, or ``directory`` cannot be written to.
-
-    Warns
-    -----
-    RuntimeWarning
-        If the fourth moments of some points diverge: their standard errors mean nothing.
+    Finished points are kept in ``directory``, one file each, and found again.  A point that failed is tried again by
+    the next sweep, and so is one whose file is damaged or holds something else, with a ``RuntimeWarning``; another one
+    says that the fourth moments of some points diverge, so that their standard errors mean nothing.  ``jobs`` are
+    worker processes of this machine, each with one thread; −1 for one a core, 1 for none but this one.  ``cluster`` is
+    the address of a Dask scheduler whose workers take their place.  They need the same version of this package, and use
+    one thread a point: start them with ``--nthreads 1``.  ``progress`` None is shown on a terminal only.
     """
     points = list(points)
     for point in points:

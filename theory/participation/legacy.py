@@ -57,15 +57,7 @@ def legacy_participation(**arguments: Any) -> Participation:
 def stable_fields(participation: Participation) -> dict[str, Any]:
     """The fields of a participation under the names of version 0.1, for digests of arguments.
 
-    Parameters
-    ----------
-    participation : Participation
-        Any.
-
-    Returns
-    -------
-    dict of str to object
-        The same for the same participation in all versions; ``arguments()`` of other classes than the eight.
+    They are the same in all versions; ``arguments()`` of other classes than the eight.
     """
     kinds = {cls: kind for kind, cls in KIND_CLASSES.items()}
     if type(participation) not in kinds:
@@ -77,15 +69,7 @@ def stable_fields(participation: Participation) -> dict[str, Any]:
 def stable_text(participation: Participation) -> str:
     """The text of a participation in settings and identities of runs: as version 0.1 wrote it, for its eight kinds.
 
-    Parameters
-    ----------
-    participation : Participation
-        Any; other classes are shown as they are.
-
-    Returns
-    -------
-    str
-        The same for the same participation in all versions.
+    It is the same in all versions; other classes are shown as they are.
     """
     if type(participation) not in KIND_CLASSES.values():
         return repr(participation)

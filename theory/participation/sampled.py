@@ -244,47 +244,13 @@ class RedrawnBins(Sampled, door="redrawn_bins"):
 
 
 def taken(group: NDArray[np.int64], rate: float, step: int, words: Words) -> NDArray[np.int64]:
-    """The examples of a group that a step takes with probability ``rate``, independently.
-
-    Parameters
-    ----------
-    group : NDArray
-        Numbers of examples.
-    rate : float
-        0 <= p <= 1; exactly ⌊p 2⁶⁴⌋ of the 2⁶⁴ words are taken.
-    step : int
-        The step of the run.
-    words : Words
-        The randomness of the run.
-
-    Returns
-    -------
-    NDArray
-        A part of ``group``.
-    """
+    """The examples of a group that a step takes independently with probability p; exactly ⌊p 2⁶⁴⌋ of the 2⁶⁴ words."""
     threshold = int(Fraction(rate) * N_WORDS)
     return group if threshold == N_WORDS else group[words(b"take", step, group.size) < np.uint64(threshold)]
 
 
 def in_bin(place: int, bins: int, epoch: int, examples: int, words: Words) -> NDArray[np.int64]:
-    """The examples of a bin that each example draws uniformly in an epoch.
-
-    Parameters
-    ----------
-    place, bins : int
-        The bin, and the number of bins.
-    epoch : int
-        The epoch of the draw.
-    examples : int
-        The number of examples.
-    words : Words
-        The randomness of the run.
-
-    Returns
-    -------
-    NDArray
-        Their numbers, in increasing order.
-    """
+    """The examples of a bin that each example draws uniformly in an epoch, in increasing order."""
 
     def sorted_by_bin() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         drawn = words(b"bin", epoch, examples)
