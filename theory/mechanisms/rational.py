@@ -39,13 +39,11 @@ from scipy import special
 
 from corrnoise.support.kernels import kernel
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.pole_sums import interlacing_zeros
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import ProductNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.numerics.discrete_measures import condensed
 from corrnoise.theory.numerics.float_errors import usual_float_errors
 
 _RULE_STEP = 0.3  # of the trapezoidal rule, for an integrand that is analytic for |Im u| < π/2
@@ -82,6 +80,8 @@ def _heights(exponents: Array) -> tuple[Array, Array, Array]:
 
 def _mixture(gaps: Array, heights: Array, sines: Array) -> tuple[Array, Array]:
     """Gaps and weights of poles whose sum is G(z) to rounding, for factors with ascending ``gaps``."""
+    from corrnoise.theory.numerics.discrete_measures import condensed  # here, as few runs need it
+
     # The poles reach p = 0, which is one more end.  With its exponent E_K − 1 the exponents have the sum −1.
     ends = np.append(gaps, 1.0)
     padded = np.concatenate([[0.0], heights, [1.0]])
@@ -226,6 +226,8 @@ class _PoleGroup:
         """Gaps of zeros and poles."""
         a, b = self.zeros, self.poles
         if self.sizes.size:
+            from corrnoise.theory.mechanisms.pole_sums import interlacing_zeros  # here, as few runs need it
+
             q, c = _projected(self.gaps, self.weights, self.directions[:poles])
             a = np.concatenate([a, interlacing_zeros(q, c)])
             b = np.concatenate([b, q])

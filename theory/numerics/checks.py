@@ -14,8 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike as ArrayLike
 from numpy.typing import NDArray
 
-from corrnoise.support.suggestions import did_you_mean
-
 Array = NDArray[np.float64]
 Kind = TypeVar("Kind")
 Option = TypeVar("Option", bound=str)
@@ -147,6 +145,8 @@ def seed(name: str, value: object) -> int:
 def choice(name: str, value: object, options: tuple[Option, ...]) -> Option:
     """Return ``value``, one of ``options``."""
     if not isinstance(value, str) or value not in options:
+        from corrnoise.support.suggestions import did_you_mean  # here, as only an error needs it
+
         near = did_you_mean(value, options) if isinstance(value, str) else ""
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}{near}")
     return options[options.index(value)]
