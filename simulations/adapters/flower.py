@@ -13,20 +13,16 @@ that run code which their owners have approved.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from corrnoise.simulations.adapters.flower_nodes import EXTRA, Nodes, packed, unpacked
+from corrnoise.simulations.adapters.flower_nodes import EXTRA, LOG, Nodes, Rounds, packed, unpacked
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.federation.client import FederatedClient
 from corrnoise.simulations.federation.messages import Presence, Refusal, Reply, Request
 from corrnoise.simulations.federation.server import FederatedServer
 from corrnoise.theory.numerics import checks
-
-_log = logging.getLogger("flwr.corrnoise")  # shown where Flower's own lines are
-
 
 # -- the side of a client ----------------------------------------------------------------------------------------------
 
@@ -63,7 +59,7 @@ def client_app(client_of: Callable[[Any], FederatedClient]) -> Any:
                 raise ValueError(f"content must be a request, got a {type(asked).__name__}")
             content = packed(answer, client.signature(answer))
         except Exception:
-            _log.exception("a request was not answered")
+            LOG.exception("a request was not answered")
             raise RuntimeError("the client failed; its own log says why") from None
         return flower.Message(content, reply_to=message)
 
@@ -75,8 +71,8 @@ def client_app(client_of: Callable[[Any], FederatedClient]) -> Any:
 # -- the side of the server --------------------------------------------------------------------------------------------
 
 
-class CorrelatedNoise:
-    """A mixin for Flower's ``Strategy``, see ``strategy``: the rounds of a ``FederatedServer``.
+class CorrelatedNoise(Rounds):
+    """Flower's ``Strategy`` for the rounds of a ``FederatedServer``.
 
     Parameters
     ----------
@@ -99,11 +95,9 @@ class CorrelatedNoise:
     def summary(self) -> None:
         """Log the plan, its guarantee and its warnings; Flower calls this when a run starts."""
         plan = self.server.plan
-        _log.info(
-            "plan %r; noise %r; guarantee %s", plan.run, plan.mechanism, plan.guarantee(plan.budget.delta or 1e-5)
-        )
+        LOG.info("plan %r; noise %r; guarantee %s", plan.run, plan.mechanism, plan.guarantee(plan.budget.delta or 1e-5))
         for warning in plan.warnings(len(self.server.roster)):
-            _log.warning("%s", warning)
+            LOG.warning("%s", warning)
 
     @property
     def arrays(self) -> Any:
@@ -139,7 +133,7 @@ class CorrelatedNoise:
         result = start(grid, self.arrays, num_rounds=left, timeout=timeout, **settings)
         state, plan = self.server.state, self.server.plan
         taken = [state.acknowledged.get(name, 0) for name in self.server.roster]
-        _log.info(
+        LOG.info(
             "clients took part %d to %d of %d times, %d are exhausted; %d refusals, %d answers not taken",
             *(min(taken), max(taken), plan.participations, len(state.exhausted), state.refused, state.rejected),
         )
@@ -148,25 +142,7 @@ class CorrelatedNoise:
     # -- what Flower asks of a strategy --------------------------------------------------------------------------------
 
     def configure_train(self, server_round: int, arrays: Any, config: Any, grid: Any) -> list[Any]:
-        """The requests of the round that is open in the folder of the server, whatever Flower counts.
-
-        A list, as Flower reads it twice.
-
-        Parameters
-        ----------
-        server_round : int
-            Flower's count of rounds, which is ignored.
-        arrays : flwr.app.ArrayRecord
-            Flower's arrays of the model.
-        config : flwr.app.ConfigRecord
-            Flower's settings of the round.
-        grid : flwr.serverapp.Grid
-            Flower's grid.
-
-        Returns
-        -------
-        list of flwr.app.Message
-        """
+        """The requests of the round that is open in the folder of the server."""
         flower = extra_module("flwr.app", EXTRA)
         nodes = self.nodes.present(grid, lambda names: len(names) >= self.server.plan.participants)
         requests = self.server.requests(sorted(nodes))
@@ -176,62 +152,18 @@ class CorrelatedNoise:
         ]
 
     def aggregate_train(self, server_round: int, replies: Iterable[Any]) -> tuple[Any, Any]:
-        """Take the replies, each whole or not at all, and finish the round.
-
-        Parameters
-        ----------
-        server_round : int
-            Flower's count of rounds, which is ignored.
-        replies : iterable of flwr.app.Message
-            Flower's messages.
-
-        Returns
-        -------
-        (flwr.app.ArrayRecord, flwr.app.MetricRecord)
-            The model, and counts of replies.
-        """
+        """Take the replies, each whole or not at all, and finish the round; the model, and counts of replies."""
         taken = sum([self._received(reply) for reply in replies])
         self.server.finish_round()
         state = self.server.state
         counts = {"taken": taken, "rejected": state.rejected, "exhausted": len(state.exhausted)}
         return self.arrays, extra_module("flwr.app", EXTRA).MetricRecord(counts)
 
-    def configure_evaluate(self, server_round: int, arrays: Any, config: Any, grid: Any) -> list[Any]:
-        """Nothing: what clients would say about their data has no noise.
-
-        Parameters
-        ----------
-        server_round : int
-            Flower's count of rounds, which is ignored.
-        arrays : flwr.app.ArrayRecord
-            Flower's arrays of the model.
-        config : flwr.app.ConfigRecord
-            Flower's settings of the round.
-        grid : flwr.serverapp.Grid
-            Flower's grid.
-
-        Returns
-        -------
-        list
-        """
-        return []
-
-    def aggregate_evaluate(self, server_round: int, replies: Iterable[Any]) -> None:
-        """Nothing, as nothing was asked.
-
-        Parameters
-        ----------
-        server_round : int
-            Flower's count of rounds, which is ignored.
-        replies : iterable of flwr.app.Message
-            Flower's messages.
-        """
-
     def _received(self, reply: Any) -> bool:
         """Give the reply of a node to the server; returns whether it was taken."""
         name = self._asked.get(reply.metadata.src_node_id, "")
         if reply.has_error():
-            _log.warning("the node of %.80r failed: %.200s", name, reply.error.reason)
+            LOG.warning("the node of %.80r failed: %.200s", name, reply.error.reason)
             return False
         try:
             answer, signature = unpacked(reply.content)
@@ -240,27 +172,7 @@ class CorrelatedNoise:
         return self.server.receive(name, answer, signature)
 
 
-def strategy(server: FederatedServer, *, patience: float = 60.0) -> Any:
-    """Flower's ``Strategy`` for the rounds of a server, an object of ``CorrelatedNoise``.
-
-    Parameters
-    ----------
-    server : FederatedServer
-        As for ``CorrelatedNoise``.
-    patience : float, default 60.0
-        As for ``CorrelatedNoise``.
-
-    Returns
-    -------
-    flwr.serverapp.strategy.Strategy
-
-    Raises
-    ------
-    ImportError
-        Flower is not installed.
-    """
-    base = extra_module("flwr.serverapp.strategy", EXTRA).Strategy
-    return type("CorrelatedNoiseStrategy", (CorrelatedNoise, base), {})(server, patience=patience)
+strategy = CorrelatedNoise  #: the name in use
 
 
 def server_app(
@@ -297,7 +209,7 @@ def server_app(
     def main(grid: Any, context: Any) -> None:
         server = server_of(context)
         try:
-            strategy(server, patience=patience).run(grid, timeout=timeout, evaluate=evaluate)
+            CorrelatedNoise(server, patience=patience).run(grid, timeout=timeout, evaluate=evaluate)
         finally:
             server.close()
 

@@ -1,4 +1,4 @@
-"""Messages over Flower (the extra ``flower``), and the nodes of the clients that exchange them.
+"""Messages over Flower (the extra ``flower``), the nodes that exchange them, and the rounds of a strategy.
 
 A node gets another number at each start.  So the server asks each node for the name of its client, in a ``Presence``
 message.  A name with a public key in the roster must sign a fresh challenge.
@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping, Set
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -23,7 +24,7 @@ EXTRA = "flower"
 Message = Request | Reply | Refusal | Presence
 _MESSAGE_KINDS: dict[str, type[Message]] = {kind.__name__: kind for kind in (Request, Reply, Refusal, Presence)}
 _PAUSE_SECONDS = 1.0  # between two looks at the nodes
-_log = logging.getLogger("flwr.corrnoise")  # shown where Flower's own lines are
+LOG = logging.getLogger("flwr.corrnoise")  # shown where Flower's own lines are
 
 
 def packed(thing: Message, signature: str | None = None) -> Any:
@@ -89,7 +90,7 @@ class Nodes:
                 self.newest[name] = node
             else:
                 reason = reply.error.reason if reply.has_error() else "no name of the roster with its signature"
-                _log.warning("node %d does not show that it is a client of the roster: %.200s", node, reason)
+                LOG.warning("node %d does not show that it is a client of the roster: %.200s", node, reason)
 
     def _name(self, content: Any, question: Presence) -> str | None:
         """The client that an answer to a question shows; None if it shows none."""
@@ -102,3 +103,78 @@ class Nodes:
             return None
         public = self._roster[name]
         return name if public is None or keys.signed(public, answer.statement(), signature) else None
+
+
+class Rounds(ABC):
+    """What Flower asks of a strategy in each round, whatever number Flower gives it; an object is a ``Strategy``."""
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        """An object of a class that Flower's ``Strategy`` is a base of, which exists where Flower is installed."""
+        base = extra_module("flwr.serverapp.strategy", EXTRA).Strategy
+        made: type[Self] = cls if issubclass(cls, base) else type(cls.__name__, (cls, base), {})
+        return super().__new__(made)
+
+    @abstractmethod
+    def configure_train(self, server_round: int, arrays: Any, config: Any, grid: Any) -> list[Any]:
+        """The messages of a round, a list, as Flower reads it twice.
+
+        Parameters
+        ----------
+        server_round : int
+            Flower's count of rounds, which is ignored.
+        arrays : flwr.app.ArrayRecord
+            Flower's arrays of the model.
+        config : flwr.app.ConfigRecord
+            Flower's settings of the round.
+        grid : flwr.serverapp.Grid
+            Flower's grid.
+
+        Returns
+        -------
+        list of flwr.app.Message
+        """
+
+    @abstractmethod
+    def aggregate_train(self, server_round: int, replies: Iterable[Any]) -> tuple[Any, Any]:
+        """The model after a round.
+
+        Parameters
+        ----------
+        server_round : int
+            Flower's count of rounds, which is ignored.
+        replies : iterable of flwr.app.Message
+            Flower's messages.
+
+        Returns
+        -------
+        (flwr.app.ArrayRecord, flwr.app.MetricRecord)
+            The model, and metrics.
+        """
+
+    def configure_evaluate(self, server_round: int, arrays: Any, config: Any, grid: Any) -> list[Any]:
+        """Nothing: what clients would say about their data has no noise.
+
+        Parameters
+        ----------
+        server_round, arrays, config, grid : object
+            As for ``configure_train``.
+
+        Returns
+        -------
+        list of flwr.app.Message
+        """
+        return []
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Any]) -> Any:
+        """Nothing, as nothing was asked.
+
+        Parameters
+        ----------
+        server_round, replies : object
+            As for ``aggregate_train``.
+
+        Returns
+        -------
+        flwr.app.MetricRecord or None
+        """
+        return None

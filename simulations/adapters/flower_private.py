@@ -24,18 +24,17 @@ uses no data of others; who is asked and who answers when may be public.  Poison
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.simulations.adapters.flower_nodes import EXTRA, Nodes, packed, unpacked
+from corrnoise.simulations.adapters.flower_models import Layout, add_clipped, flat, trees
+from corrnoise.simulations.adapters.flower_nodes import EXTRA, LOG, Nodes, Rounds, packed, unpacked
 from corrnoise.simulations.adapters.identity import in_words
 from corrnoise.simulations.adapters.training import warn_unprotected
 from corrnoise.simulations.extras import extra_module
@@ -44,9 +43,8 @@ from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.model_noise import deviation
 from corrnoise.simulations.run.private import PrivateRun
-from corrnoise.simulations.run.sums import MARGIN, Grid, add_truncated
+from corrnoise.simulations.run.sums import Grid
 from corrnoise.solvers.default import default_noise
-from corrnoise.support import reading
 from corrnoise.support.serialise import digest
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.numerics import checks
@@ -56,7 +54,6 @@ from corrnoise.theory.privacy import Budget
 
 _MAX_LOOKS = 5  # at the nodes by a strategy that configures a round: more mean that it waits for others
 _LARGE_EPSILON = 10.0
-_log = logging.getLogger("flwr.corrnoise")  # shown where Flower's own lines are
 
 
 # -- the side of a client ----------------------------------------------------------------------------------------------
@@ -101,65 +98,6 @@ def named_client(app: Any, name_of: Callable[[Any], str] = _partition) -> Any:
     return app
 
 
-# -- models as vectors -------------------------------------------------------------------------------------------------
-
-
-class Layout:
-    """The names, shapes and types of the arrays of a model, which must hold finite floats."""
-
-    def __init__(self, arrays: Any) -> None:
-        found = {name: reading.array(each.data) for name, each in arrays.items()}
-        for name, each in found.items():
-            if each.dtype.kind != "f" or not np.isfinite(each).all():
-                raise ValueError(
-                    f"initial_arrays must hold finite floats, got {name!r} of {each.dtype}: send trained parameters "
-                    "only, and use layers without counters, such as GroupNorm in place of BatchNorm"
-                )
-        self.parts = {name: (each.shape, each.dtype) for name, each in found.items()}
-        self.edges = [0, *np.cumsum([each.size for each in found.values()], dtype=int).tolist()]
-        if not self.size:
-            raise ValueError("initial_arrays must hold at least one number, got none")
-
-    @property
-    def size(self) -> int:
-        """The number d of parameters."""
-        return int(self.edges[-1])
-
-    def vector(self, arrays: Any) -> Array:
-        """A model of these names, shapes and types as one vector of float64, not checked to be finite."""
-        if set(arrays) != set(self.parts):
-            raise ValueError(f"arrays must be {', '.join(self.parts)}, got {', '.join(map(str, arrays)):.200}")
-        vector = np.empty(self.size)
-        for (name, (shape, _)), (first, last) in zip(self.parts.items(), pairwise(self.edges), strict=True):
-            values = reading.array(arrays[name].data)
-            if values.shape != shape or values.dtype.kind != "f":
-                raise ValueError(f"array {name!r} must be floats of shape {shape}, got {values.dtype}{values.shape}")
-            vector[first:last] = values.reshape(-1)
-        return vector
-
-    def arrays(self, vector: Array) -> Any:
-        """The ``ArrayRecord`` of a vector, with the types of the model."""
-        flower = extra_module("flwr.app", EXTRA)
-        found = {}
-        for (name, (shape, dtype)), (first, last) in zip(self.parts.items(), pairwise(self.edges), strict=True):
-            found[name] = flower.Array(np.asarray(vector[first:last].reshape(shape), dtype))
-        return flower.ArrayRecord(found)
-
-
-def add_clipped(update: Array, clip_norm: float, grid: Grid, total: NDArray[Any]) -> bool:
-    """Add a clipped update of any float64 values to a sum of integers, in place; returns whether its norm is finite.
-
-    An update without a finite norm is not added: it counts as zero.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        norm = float(np.linalg.norm(update))
-    if not np.isfinite(norm):
-        return False
-    factor = min(1.0, MARGIN * clip_norm / norm) if norm else 1.0
-    add_truncated(update[np.newaxis], np.array([factor / grid.unit]), total)
-    return True
-
-
 # -- the side of the server --------------------------------------------------------------------------------------------
 
 
@@ -181,29 +119,35 @@ class _Population:
         return list(range(1, self._clients + 1))
 
 
-class PrivateStrategy:
-    """A mixin for Flower's ``Strategy``, made by ``private_strategy``, which documents the parameters.
+class PrivateStrategy(Rounds):
+    """A Flower strategy whose models are private for its clients.
+
+    Each update is clipped to the clipping norm over all arrays together, and the server adds the correlated noise of a
+    ``PrivateRun`` to the sums.  The strategy aggregates the noisy mean as one reply, so numbers of examples are no
+    weights.  The run chooses the clients of each round; the sampling of the strategy has no effect.  ``start`` runs it.
 
     Parameters
     ----------
     strategy : flwr.serverapp.strategy.Strategy
-        The wrapped strategy.
+        A strategy that averages models and has the same message for all clients of a round, such as ``FedAvg``,
+        ``FedAvgM``, ``FedProx``, ``FedAdam``, ``FedYogi`` or ``FedAdagrad``.
     budget : Budget
-        The privacy budget of a client, and the clipping norm of its updates.
+        The privacy budget of a client for the whole run, and the clipping norm of an update, at least 1e-9.
     participation : Participation
-        The rounds that a client can be in.
+        How often, and how far apart, a client may train, and the number of rounds; ``unit="user"``, not sampled.
     clients : iterable of str
-        The names of the clients.
+        The different names of all clients, as ``named_client`` states them.
     clients_per_round : int
-        Clients of a round, >= 1.
+        B, at least 1; the sum is divided by it, also where clients are missing.
     mechanism : Mechanism, optional
-        The noise over the rounds; None for the default noise.
+        The noise; None for ``cn.default_noise``.
     folder : path or Folder, optional
-        The folder of the run.
-    patience : float, default 60.0
-        Seconds that a round waits for its clients, >= 0.
-    unprotected : bool, default False
-        Whether the metrics of clients, which have no noise, leave the server.
+        Where the run is kept, with a checkpoint after each round for a path: the same script starts and resumes it.
+        None for a run that ends with the process.
+    patience : float
+        Seconds that a round waits for its clients to connect, at least 0; clients that are missing count as zero.
+    unprotected : bool
+        Whether clients are asked to evaluate, and their metrics are aggregated, without privacy.
 
     Attributes
     ----------
@@ -211,6 +155,15 @@ class PrivateStrategy:
         The run whose steps are the rounds; None before ``start``.
     nodes : Nodes
         The nodes of the clients.
+
+    Raises
+    ------
+    ImportError
+        Flower is not installed.
+    ValueError
+        If an argument is out of its range.
+    TypeError
+        If an argument has another type.
     """
 
     def __init__(
@@ -353,8 +306,8 @@ class PrivateStrategy:
         dict
             Arrays by their names.
         """
-        return dict(_flat("model", self._arrays)) | {
-            name: each for key, value in vars(self._strategy).items() for name, each in _flat(f"state {key}", value)
+        return dict(flat("model", self._arrays)) | {
+            name: each for key, value in vars(self._strategy).items() for name, each in flat(f"state {key}", value)
         }
 
     def load(self, arrays: dict[str, NDArray[Any]], /) -> None:
@@ -365,7 +318,7 @@ class PrivateStrategy:
         arrays : dict
             The arrays of ``save``.
         """
-        for key, value in _trees(arrays).items():
+        for key, value in trees(arrays).items():
             if key == "model":
                 self._arrays = value
             else:
@@ -376,7 +329,7 @@ class PrivateStrategy:
         run = self._started()
         delta = self._budget.delta or 1e-5
         epsilon, clip_norm = run.epsilon(delta), self._budget.clip_norm
-        _log.info(
+        LOG.info(
             "guarantee: the models of %d rounds are %.4g-zCDP, epsilon %.4g at delta %g, for clients and %s adjacency, "
             "against readers of the models; the server is trusted",
             self._order.steps,
@@ -385,7 +338,7 @@ class PrivateStrategy:
             delta,
             self._budget.adjacency,
         )
-        _log.info(
+        LOG.info(
             "%d of %d clients a round, updates clipped to norm %.4g, noise multiplier %.4g, %s",
             self._order.batch_size,
             len(self._names),
@@ -394,10 +347,10 @@ class PrivateStrategy:
             self._participation.summary(),
         )
         if epsilon > _LARGE_EPSILON:
-            _log.warning("epsilon is %.3g at delta=%g, a weak guarantee", epsilon, delta)
+            LOG.warning("epsilon is %.3g at delta=%g, a weak guarantee", epsilon, delta)
         spread = run.scale * deviation(run.program) * run.size**0.5 / self._order.batch_size
         if spread > clip_norm:
-            _log.warning("the noise in the mean update has the norm %.3g, more than an update, %.3g", spread, clip_norm)
+            LOG.warning("the noise in the mean update has the norm %.3g, more than an update, %.3g", spread, clip_norm)
         self._strategy.summary()
 
     def _started(self) -> PrivateRun:
@@ -409,21 +362,6 @@ class PrivateStrategy:
 
     def configure_train(self, server_round: int, arrays: Any, config: Any, grid: Any) -> list[Any]:
         """The messages of the strategy to the clients of the next batch of the run, a list, as Flower reads it twice.
-
-        Parameters
-        ----------
-        server_round : int
-            Flower's count of rounds, which is ignored.
-        arrays : flwr.app.ArrayRecord
-            Flower's arrays of the model.
-        config : flwr.app.ConfigRecord
-            Flower's settings of the round.
-        grid : flwr.serverapp.Grid
-            Flower's grid.
-
-        Returns
-        -------
-        list of flwr.app.Message
 
         Raises
         ------
@@ -444,7 +382,7 @@ class PrivateStrategy:
                 f"named_client; it needs {', '.join(names):.200}"
             )
         if missing := [name for name in names if name not in here]:
-            _log.warning("%d clients are not connected and count as zero: %.200s", len(missing), ", ".join(missing))
+            LOG.warning("%d clients are not connected and count as zero: %.200s", len(missing), ", ".join(missing))
         self._arrays = arrays
         settings = {"ttl": message.metadata.ttl, "group_id": message.metadata.group_id}
         return [
@@ -467,18 +405,6 @@ class PrivateStrategy:
     def aggregate_train(self, server_round: int, replies: Iterable[Any]) -> tuple[Any, Any]:
         """Give the strategy the model plus the noisy mean of the clipped updates, as one reply.
 
-        Parameters
-        ----------
-        server_round : int
-            Flower's count of rounds, which is ignored.
-        replies : iterable of flwr.app.Message
-            Flower's messages.
-
-        Returns
-        -------
-        (flwr.app.ArrayRecord, flwr.app.MetricRecord)
-            The model, and metrics.
-
         Raises
         ------
         RuntimeError
@@ -495,7 +421,7 @@ class PrivateStrategy:
             if why is None:
                 contents.append(reply.content)
             else:
-                _log.warning("a reply of node %d does not count: %.200s", reply.metadata.src_node_id, why)
+                LOG.warning("a reply of node %d does not count: %.200s", reply.metadata.src_node_id, why)
         self._asked = {}
         after = self._layout.arrays(before + run.add_noise(total) / self._order.batch_size)
         weight = getattr(self._strategy, "weighted_by_key", "num-examples")
@@ -526,41 +452,13 @@ class PrivateStrategy:
         return None if add_clipped(update, self._budget.clip_norm, grid, total) else "its update is not finite"
 
     def configure_evaluate(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Any:
-        """Nothing, as the metrics of clients have no noise; the messages of the strategy with ``unprotected=True``.
-
-        Parameters
-        ----------
-        server_round : int
-            Flower's count of rounds, which is ignored.
-        arrays : flwr.app.ArrayRecord
-            Flower's arrays of the model.
-        config : flwr.app.ConfigRecord
-            Flower's settings of the round.
-        grid : flwr.serverapp.Grid
-            Flower's grid.
-
-        Returns
-        -------
-        iterable of flwr.app.Message
-        """
+        """Nothing, as the metrics of clients have no noise; the messages of the strategy with ``unprotected=True``."""
         if not self._unprotected:
             return []
         return self._strategy.configure_evaluate(self._started().position, arrays, config, grid)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Any]) -> Any:
-        """Nothing; the metrics of the strategy with ``unprotected=True``.
-
-        Parameters
-        ----------
-        server_round : int
-            Flower's count of rounds, which is ignored.
-        replies : iterable of flwr.app.Message
-            Flower's messages.
-
-        Returns
-        -------
-        flwr.app.MetricRecord or None
-        """
+        """Nothing; the metrics of the strategy with ``unprotected=True``."""
         return self._strategy.aggregate_evaluate(self._started().position, replies) if self._unprotected else None
 
 
@@ -572,101 +470,4 @@ def _distinct(clients: Iterable[str]) -> tuple[str, ...]:
     return names
 
 
-def _flat(name: str, value: Any) -> Iterator[tuple[str, NDArray[Any]]]:
-    """The arrays of a record, a dictionary or a list, named by its kind and their places; nothing for other values."""
-    record = extra_module("flwr.app", EXTRA).ArrayRecord
-    kind = "record" if isinstance(value, record) else "dict" if isinstance(value, dict) else "list"
-    pairs = list(enumerate(value) if isinstance(value, list) else value.items() if hasattr(value, "items") else ())
-    if kind == "record":
-        pairs = [(key, each.numpy()) for key, each in pairs]
-    if all(isinstance(each, np.ndarray | np.generic) for _, each in pairs):
-        for number, (key, each) in enumerate(pairs):
-            yield f"{name}/{kind}/{number}/{key}", np.asarray(each)
-
-
-def _trees(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-    """The values of ``_flat`` by their names."""
-    flower = extra_module("flwr.app", EXTRA)
-    found: dict[tuple[str, str], list[tuple[int, str, NDArray[Any]]]] = {}
-    for path, each in arrays.items():
-        name, kind, number, key = path.split("/", 3)
-        found.setdefault((name, kind), []).append((int(number), key, each))
-    trees: dict[str, Any] = {}
-    for (name, kind), entries in found.items():
-        entries.sort(key=lambda entry: entry[0])
-        if kind == "list":
-            trees[name] = [each for _, _, each in entries]
-        else:
-            tree = {key: each for _, key, each in entries}
-            trees[name] = tree if kind == "dict" else flower.ArrayRecord({k: flower.Array(v) for k, v in tree.items()})
-    return trees
-
-
-def private_strategy(
-    strategy: Any,
-    *,
-    budget: Budget,
-    participation: Participation,
-    clients: Iterable[str],
-    clients_per_round: int,
-    mechanism: Mechanism | None = None,
-    folder: str | os.PathLike[str] | Folder | None = None,
-    patience: float = 60.0,
-    unprotected: bool = False,
-) -> Any:
-    """A Flower strategy whose models are private for its clients.
-
-    Each update is clipped to the clipping norm over all arrays together, and the server adds the correlated noise of a
-    ``PrivateRun`` to the sums.  The strategy aggregates the noisy mean as one reply, so numbers of examples are no
-    weights.  The run chooses the clients of each round; the sampling of the strategy has no effect.
-
-    Parameters
-    ----------
-    strategy : flwr.serverapp.strategy.Strategy
-        A strategy that averages models and has the same message for all clients of a round, such as ``FedAvg``,
-        ``FedAvgM``, ``FedProx``, ``FedAdam``, ``FedYogi`` or ``FedAdagrad``.
-    budget : Budget
-        The privacy budget of a client for the whole run, and the clipping norm of an update, at least 1e-9.
-    participation : Participation
-        How often, and how far apart, a client may train, and the number of rounds; ``unit="user"``, not sampled.
-    clients : iterable of str
-        The different names of all clients, as ``named_client`` states them.
-    clients_per_round : int
-        B, at least 1; the sum is divided by it, also where clients are missing.
-    mechanism : Mechanism, optional
-        The noise; None for ``cn.default_noise``.
-    folder : path or Folder, optional
-        Where the run is kept, with a checkpoint after each round for a path: the same script starts and resumes it.
-        None for a run that ends with the process.
-    patience : float
-        Seconds that a round waits for its clients to connect, at least 0; clients that are missing count as zero.
-    unprotected : bool
-        Whether clients are asked to evaluate, and their metrics are aggregated, without privacy.
-
-    Returns
-    -------
-    flwr.serverapp.strategy.Strategy
-        An object of ``PrivateStrategy``; ``start`` runs it.
-
-    Raises
-    ------
-    ImportError
-        Flower is not installed.
-    ValueError
-        If an argument is out of its range.
-    TypeError
-        If an argument has another type.
-    """
-    base = extra_module("flwr.serverapp.strategy", EXTRA).Strategy
-    made: Callable[..., Any] = type("PrivateFlowerStrategy", (PrivateStrategy, base), {})
-    return made(
-        strategy,
-        budget=budget,
-        participation=participation,
-        clients=clients,
-        clients_per_round=clients_per_round,
-        mechanism=mechanism,
-        folder=folder,
-        patience=patience,
-        unprotected=unprotected,
-    )
+private_strategy = PrivateStrategy  #: the name in use

@@ -190,17 +190,8 @@ class JaxOptions(TrainingOptions):
 def with_options(kind: type[TrainingOptions]) -> Callable[[Door], Door]:
     """Show the options of a kind in the signature and in the docstring of a function that takes ``**options``.
 
-    The function refuses other names, and it warns of a ``Participation`` as ``epochs``.
-
-    Parameters
-    ----------
-    kind : type
-        ``TorchOptions`` or ``JaxOptions``; it takes the place of the entry ``options`` in the docstring.
-
-    Returns
-    -------
-    callable
-        A decorator.
+    Their entries take the place of ``options`` in the docstring.  The function refuses other names, and it warns of a
+    ``Participation`` as ``epochs``.
     """
     options = inspect.signature(kind).parameters
 

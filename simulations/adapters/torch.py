@@ -61,13 +61,7 @@ def trainable_size(model: Any) -> int:
 
 
 def check_parameters(run: PrivateRun, parameters: Sequence[Any]) -> None:
-    """Refuse parameters that the run does not cover: another number of them, or a type that its sums do not have.
-
-    Raises
-    ------
-    ValueError
-        The parameters are not covered by the noise of the run.
-    """
+    """Refuse parameters that the run does not cover: another number of them, or a type that its sums do not have."""
     check_types("parameters", parameters, half=run.grid is not None)
     if (found := sum(each.numel() for each in parameters)) != run.size:
         raise ValueError(f"the trained parameters must be {run.size} numbers during the whole run, got {found}")

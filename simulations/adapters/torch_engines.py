@@ -113,11 +113,8 @@ def trained_parameters(model: Any) -> dict[str, Any]:
 def unchanged(model: Any) -> Iterator[None]:
     """A block after which each module has the parameters, buffers, attributes and containers of before.
 
-    Raises
-    ------
-    ModelError
-        A parameter, a buffer, or a tensor or array of an attribute changed in the block: the examples in it would be
-        released without noise.  All but parameters have their old values again.
+    A tensor or array that changed is a ``ModelError``: the examples in it would be released without noise.  All but
+    parameters have their old values again.
     """
     parameter = extra_module("torch.nn", "torch").Parameter
     modules = {name: each for name, each in model.named_modules() if not _is_scripted(each)}

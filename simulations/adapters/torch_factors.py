@@ -273,13 +273,7 @@ def summed(gradient: Factors, factors: Any, blocks: Blocks) -> Any:
 
 
 def clip_norm_of_sums(run: PrivateRun) -> float:
-    """The clipping norm of gradients: the one of the run less the most that rounding to its grid can add.
-
-    Raises
-    ------
-    ValueError
-        The grid is so coarse that less than half of the clip norm would be left.
-    """
+    """The clipping norm of gradients: the one of the run less what rounding to its grid can add, at most its half."""
     norm = run.budget.clip_norm
     if run.grid is None:
         return norm

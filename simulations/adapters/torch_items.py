@@ -169,13 +169,7 @@ def _as_tensors(part: Any, name: str) -> Any:
 
 
 def stacked(items: Sequence[Item], template: Item) -> Any:
-    """Items as rows; without items, tensors without rows.
-
-    Raises
-    ------
-    ValueError
-        A part has another shape or type than in the first item.
-    """
+    """Items as rows, with the shapes and types of the first item; without items, tensors without rows."""
     torch = extra_module("torch", "torch")
     shapes = dict(_described(template))
     for item in items:
@@ -219,13 +213,7 @@ def outputs_of(model: Callable[..., Any], rows: Any) -> Any:
 
 
 def loss_of(loss: Loss, outputs: Any, rows: Any) -> Any:
-    """The loss of rows.
-
-    Raises
-    ------
-    ValueError
-        The loss is not a number.
-    """
+    """The loss of rows, which must be a number."""
     value = loss(outputs, rows if isinstance(rows, Mapping) else rows[1])
     if (shape := getattr(value, "shape", None)) is None or len(shape):
         got = type(value).__name__ if shape is None else f"shape {tuple(shape)}"

@@ -162,13 +162,7 @@ def example_gradients(
 
 
 def check_layers(model: Any) -> None:
-    """Refuse layers with statistics of a batch or sparse gradients, and parameters that are sharded or missing.
-
-    Raises
-    ------
-    ValueError
-        A layer or a parameter is of such a kind.
-    """
+    """Refuse layers with statistics of a batch or sparse gradients, and parameters that are sharded or missing."""
     torch = extra_module("torch", "torch")
     norms = extra_module("torch.nn.modules.batchnorm", "torch")
     for name, layer in model.named_modules():

@@ -110,13 +110,7 @@ class Group(Ranks):
 
 
 def group_of(model: Any) -> Group | None:
-    """The processes of a job where each process has the whole model; None for one process.
-
-    Raises
-    ------
-    ValueError
-        The parameters are sharded across the processes, or the model adds gradients up itself.
-    """
+    """The processes of a job where each process has the whole model; None for one process."""
     module = extra_module("torch.distributed", "torch")
     if not (module.is_available() and module.is_initialized() and module.get_world_size() > 1):
         return None

@@ -87,13 +87,8 @@ def as_optimizers(optimizer: Any) -> list[Any]:
 def check_model(model: Any, optimizer: Any, sums: Sums) -> None:
     """Refuse a model that no run of PyTorch covers, before there is a folder.
 
-    Raises
-    ------
-    TypeError
-        The model is not a module, or the optimizer not one of PyTorch.
-    ValueError
-        A trained parameter is of half precision without exact sums or no float, a layer mixes examples, the optimizer
-        has other parameters or needs a closure, or products of matrices are set to be shorter than float32.
+    A trained parameter is of half precision without exact sums or no float, a layer mixes examples, the optimizer has
+    other parameters or needs a closure, or products of matrices are set to be shorter than float32.
     """
     torch = extra_module("torch", "torch")
     checks.instance("model", model, torch.nn.Module)

@@ -276,13 +276,7 @@ def batches_of(run: PrivateRun) -> AnyBatches:
 
 
 def due(run: PrivateRun) -> int:
-    """The number of examples of this process in the batch whose noise comes next.
-
-    Raises
-    ------
-    RuntimeError
-        The last step was made.
-    """
+    """The number of examples of this process in the batch whose noise comes next; an error after the last."""
     order = batches_of(run)
     if run.position == order.steps:
         raise RuntimeError(f"the run has made its {run.steps} steps: a further step is not covered by its noise")

@@ -120,18 +120,7 @@ class Batches(Record):
         return digest([stable_text(self.participation), self.batch_size, *orders])[:32]
 
     def batch(self, step: int) -> NDArray[np.int64]:
-        """The examples of a step.
-
-        Parameters
-        ----------
-        step : int
-            0 <= step < ``steps``.
-
-        Returns
-        -------
-        array of int
-            Their numbers, shape (batch_size,), or fewer in the last batch of an epoch.
-        """
+        """The examples of a step in [0, ``steps``): ``batch_size`` numbers, or fewer in the last batch of an epoch."""
         epoch, place = divmod(checks.integer("step", step, 0, largest=self.steps - 1), _period(self.participation))
         order = self.orders[epoch if len(self.orders) > 1 else 0]
         return order[place * self.batch_size : (place + 1) * self.batch_size].copy()

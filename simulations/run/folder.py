@@ -160,15 +160,7 @@ def _make_marks(path: Path) -> None:
 
 
 def json_bytes(name: str, value: Any) -> bytes:
-    """Write a value of JSON types as text that ``json_value`` reads.
-
-    Raises
-    ------
-    ValueError
-        It has other types, a number that is not finite, or more than a reader takes.
-    TypeError
-        If an argument has another type.
-    """
+    """Write a value of JSON types, which a reader takes, as text that ``json_value`` reads."""
     try:
         text = json.dumps(value, indent=1, allow_nan=False).encode()
         if len(text) > MOST_BYTES:
@@ -197,15 +189,7 @@ class Sealed:
         return self._secret
 
     def write(self, name: str, head: Mapping[str, Any], arrays: Arrays) -> None:
-        """Write a head and arrays, and a keyed hash of all bytes and the name.
-
-        Raises
-        ------
-        ValueError
-            ``read`` would refuse the file: an array is of another type, or there is too much.
-        TypeError
-            If an argument has another type.
-        """
+        """Write a head and arrays that ``read`` takes, and a keyed hash of all bytes and the name."""
         mac = self._hash(name)
         members = {label: _little_endian(label, array) for label, array in arrays.items()}
         described = {label: [array.dtype.str, list(array.shape)] for label, array in members.items()}
@@ -228,10 +212,7 @@ class Sealed:
     def write_checked(self, name: str, head: Mapping[str, Any], arrays: Arrays) -> None:
         """Write the same and read it again, while the run is there to write it once more.
 
-        Raises
-        ------
-        OSError
-            The file has other bytes than were written; it is removed.
+        A file that has other bytes than were written is removed, and is an ``OSError``.
         """
         self.write(name, head, arrays)
         path = self.path / name
@@ -341,13 +322,7 @@ class Home(Sealed):
         return {each.name for each in self.path.iterdir() if each.name != "lost+found" or not each.is_dir()}
 
     def _is_begun(self) -> bool:
-        """Whether a run is in the folder; False where it is empty, or was left while it was made.
-
-        Raises
-        ------
-        ValueError
-            The folder holds anything else.
-        """
+        """Whether a run is in the folder; not if it is empty or half made, and all else is refused."""
         names = self._names()
         if _SETTINGS_FILE in names:
             return True
@@ -491,12 +466,7 @@ class Home(Sealed):
     def read_checkpoint(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the head and the arrays of the last readable checkpoint; a warning names later ones.
 
-        Raises
-        ------
-        ValueError
-            There are checkpoints, and none can be read; or the journal does not know one that can be read.
-        PermissionError
-            One is not of this user alone.
+        There must be one that the journal knows, where there are checkpoints.
         """
         problems = []
         for number in sorted((n for kind, n, _ in self._numbered() if kind == "checkpoint"), reverse=True):

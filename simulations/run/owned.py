@@ -99,15 +99,7 @@ def create(path: Path, content: bytes) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Refuse a folder of another user, or one that others may write to.
-
-    Raises
-    ------
-    PermissionError
-        It is such a folder.
-    OSError
-        It is missing, or no folder.
-    """
+    """Refuse a folder that is missing, that is of another user, or that others may write to."""
     if not path.is_dir():
         raise NotADirectoryError(f"{path} must be a folder")
     if _IS_POSIX:

@@ -45,18 +45,12 @@ class SampledBatches(Record):
 
     Parameters
     ----------
-    participation
-        Of a sampled kind.
-    examples
+    participation : Sampled
+        The sampling.
+    examples : int, optional
         N >= 1, the size of the data set, which the participation may state, too.
-    batch_size
-        The divisor of sums: the expected number of examples of a batch, or this rounded down or up;
-        None for the expected number.
-
-    Raises
-    ------
-    ValueError, TypeError
-        An argument is out of its range or does not fit the participation.
+    batch_size : float, optional
+        The divisor of sums: the expected number of examples of a batch, or this rounded; None for the expected number.
 
     Examples
     --------
@@ -88,13 +82,7 @@ class SampledBatches(Record):
         self._set(participation=who, examples=count, batch_size=size, _sampler=None, _last=(-1, None))
 
     def bound(self, secret: Key) -> SampledBatches:
-        """The same batches, drawn from a secret.
-
-        Parameters
-        ----------
-        secret
-            The key of a run, 16 to 64 bytes.
-        """
+        """The same batches, drawn from a secret, the key of a run of 16 to 64 bytes."""
         found = SampledBatches(**self.arguments())
         found._set(_sampler=RunWords(Secret(draws.derived(secret, b"batches", size=draws.KEY_BYTES))))
         return found
@@ -116,18 +104,7 @@ class SampledBatches(Record):
         return digest([stable_text(self.participation), self.examples, self.batch_size])[:32]
 
     def batch(self, step: int) -> NDArray[np.int64]:
-        """The examples of a step, in the order of their numbers.
-
-        Parameters
-        ----------
-        step
-            0 <= step < ``steps``.
-
-        Raises
-        ------
-        RuntimeError
-            These batches are bound to no secret.
-        """
+        """The examples of a step in [0, ``steps``), in increasing order; the batches must be bound to a secret."""
         place = checks.integer("step", step, 0, largest=self.steps - 1)
         if self._sampler is None:  # type: ignore[attr-defined]
             raise RuntimeError("sampled batches are drawn from the secret of a run: ask run.batches for them")
@@ -143,21 +120,6 @@ class SampledBatches(Record):
         A library may round the gradient of a row by its place among the rows.  The restriction of a uniform injection
         is uniform, so that an absent example does not change the law of the slots of the others.  Equal words, which
         would make the injection less than uniform, need a collision of 128 bits.
-
-        Parameters
-        ----------
-        step : int
-            0 <= step < ``steps``.
-
-        Returns
-        -------
-        array of int
-            A slot for each example of ``batch(step)``.
-
-        Raises
-        ------
-        ValueError
-            The participation has no capacity.
         """
         if (capacity := self.participation.capacity) is None:
             raise ValueError("participation must have a capacity for slots, got None; see Sampled.with_room")

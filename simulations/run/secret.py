@@ -35,13 +35,7 @@ class Secret:
     __hash__ = None  # type: ignore[assignment]  # a hash of the bytes would show a part of them
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        """Refuse copies and pickles.
-
-        Raises
-        ------
-        TypeError
-            Always.
-        """
+        """Refuse copies and pickles."""
         raise TypeError("a secret must not be copied or pickled: whoever has it can compute the noise")
 
 

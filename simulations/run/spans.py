@@ -17,13 +17,7 @@ Spans: TypeAlias = NDArray[np.int64]  #: shape (m, 2)
 
 
 def checked(spans: Iterable[tuple[int, int]] | None, size: int) -> Spans:
-    """The spans of a model of ``size`` parameters as an array; None for all of it.
-
-    Raises
-    ------
-    ValueError
-        A span is empty, leaves the model, or overlaps with another one.
-    """
+    """The spans of a model of ``size`` parameters as an array, not empty and apart; None for all of it."""
     found = np.array([(0, size)] if spans is None else [tuple(span) for span in spans], dtype=np.int64).reshape(-1, 2)
     rows = found[found[:, 0].argsort()]
     ends = rows.sum(axis=1)
@@ -62,13 +56,7 @@ def rectangle(shape: Sequence[int], offset: Sequence[int], local: Sequence[int],
 
 
 def tiled(shards: Iterable[Spans], size: int) -> None:
-    """Refuse shards that do not have each of ``size`` coordinates exactly once.
-
-    Raises
-    ------
-    ValueError
-        A coordinate is missing, or in two shards.
-    """
+    """Refuse shards that do not have each of ``size`` coordinates exactly once."""
     spans = checked(np.concatenate([np.empty((0, 2), np.int64), *shards]), size)
     if (found := int(spans[:, 1].sum())) != size:
         raise ValueError(f"shards must have all {size} parameters, got {found}")

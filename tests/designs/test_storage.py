@@ -14,10 +14,11 @@ from corrnoise.designs import storage
 from corrnoise.designs.storage import KINDS, NAMES, load, save
 from corrnoise.support import serialise
 from corrnoise.theory.mechanisms.matrix import MatrixNoise
-from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.numerics.records import record
+from corrnoise.theory.participation import Participation, Poisson
 from corrnoise.theory.privacy import Budget
 from tests.design_examples import BUDGET, CASES, EPOCHED, STEPS, made
 from tests.strategies import mechanisms, participations
@@ -300,3 +301,44 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.Mon
     }  # no table of the earlier design
     assert load(tmp_path) == made("tree")
     assert load(tmp_path).participation == EPOCHED
+
+
+@record
+class Weekly(Poisson):
+    """A sampler of a stranger."""
+
+    day: int = 0
+
+
+def test_files_hold_a_registered_sampler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "KINDS", dict(KINDS))
+    who = Weekly(12, 0.1, day=3)
+    path = tmp_path / "program.json"
+    for thing in (who, DPSGD().program(who)):
+        with pytest.raises(TypeError, match=r"Weekly: designs\.storage\.register\(.*Weekly\) adds it"):
+            save(thing, path)
+    assert not path.exists()
+    assert storage.register(Weekly) is storage.register(Weekly) is Weekly
+    for thing in (who, DPSGD().program(who)):
+        save(thing, path, overwrite=True)
+        assert load(path) == thing
+    monkeypatch.setattr(storage, "KINDS", dict(KINDS))
+    with pytest.raises(ValueError, match="Weekly"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("cls", "error", "text"),
+    [
+        (type("Poisson", (Poisson,), {}), ValueError, "a name that files do not have yet, got 'Poisson'"),
+        (type("Participation", (Poisson,), {}), ValueError, "got 'Participation'"),
+        (type("array", (Poisson,), {}), ValueError, "'array'"),
+        (NuFTRL, TypeError, "a subclass of Participation"),
+        (Poisson(3, 0.5), TypeError, "a subclass of Participation"),
+    ],
+)
+def test_other_classes_are_not_registered(cls: Any, error: type[Exception], text: str) -> None:
+    before = dict(KINDS)
+    with pytest.raises(error, match=text):
+        storage.register(cls)
+    assert before == KINDS

@@ -32,13 +32,7 @@ BUNDLED = tuple(name for name in LABELS if not DATA_SETS[name].downloaded)
 
 
 def examples(name: str, *, download: bool = False) -> Array:
-    """The examples a = y x of a data set, shape (N, features), each of norm 1.
-
-    Raises
-    ------
-    ValueError
-        If the name is none of ``LABELS``, or all labels are equal, and what ``datasets.load`` raises.
-    """
+    """The examples a = y x of a data set of ``LABELS``, shape (N, features), each of norm 1."""
     checks.choice("name", name, tuple(LABELS))
     features, targets, _ = load(name, download=download)
     positive = LABELS[name](targets)

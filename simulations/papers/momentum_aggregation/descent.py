@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -106,13 +107,7 @@ def run_steps(
     name: str,
     progress: bool | None = False,
 ) -> Trajectories:
-    """Iterate w_{t+1} = step(t, w_t) from w_1 = ``start`` and record.
-
-    Raises
-    ------
-    FloatingPointError
-        If an iterate is no longer finite.
-    """
+    """Iterate w_{t+1} = step(t, w_t) from w_1 = ``start`` and record; iterates must be finite."""
     times = recorded_steps(steps, records)
     points = np.empty((len(times), *start.shape))
     w = start
@@ -157,6 +152,7 @@ def momentum_step(
     return step
 
 
+@dataclass(eq=False)
 class ReducedMomentumSteps:
     """The steps of Algorithm 2', which reads Lemma 17 as a recursion over epochs.
 
@@ -176,28 +172,18 @@ class ReducedMomentumSteps:
     smooth as it says.
     """
 
-    def __init__(
-        self,
-        risk: EmpiricalRisk,
-        orders: Orders,
-        *,
-        alpha: float,
-        gammas: Array,
-        lengths: Array,
-        noise: ReducedTrees | None = None,
-        clip_norm: float = math.inf,
-        smoothness: float = math.inf,
-    ) -> None:
-        self.risk = risk
-        self.orders = orders
-        self.alpha = alpha
-        self.gammas = gammas
-        self.lengths = lengths
-        self.noise = noise
-        self.clip_norm = clip_norm
-        self.smoothness = smoothness
-        self.examples = len(risk.examples)
-        shape = (max(len(gammas), len(lengths)), orders.shape[1], risk.loss.dimension)
+    risk: EmpiricalRisk
+    orders: Orders  #: the example of each step, shape (steps, repetitions)
+    alpha: float
+    gammas: Array
+    lengths: Array
+    noise: ReducedTrees | None = None
+    clip_norm: float = math.inf
+    smoothness: float = math.inf
+
+    def __post_init__(self) -> None:
+        self.examples = len(self.risk.examples)
+        shape = (max(len(self.gammas), len(self.lengths)), self.orders.shape[1], self.risk.loss.dimension)
         fits_into_memory("settings and repetitions", shape[:2], 24 * self.examples * math.prod(shape))
         self.first = self.previous = np.zeros(shape)  # u_q and u_{q−1}
         self.running = np.zeros(shape)  # S of G in the first epoch, and of the combined leaves later

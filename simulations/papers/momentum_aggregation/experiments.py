@@ -60,20 +60,13 @@ class MomentumCandidate(Record):
 def candidates(algorithm: str, *, thorough: bool = False) -> list[MomentumCandidate]:
     """The grid of an algorithm."""
     paths = (2.0, 4.0, 8.0, 16.0, 32.0) if thorough else (4.0, 8.0, 16.0)
-    gammas: tuple[float, ...] = (0.0,)
-    alphas = [1.0, 4.0, 16.0] if thorough else [1.0]
-    if checks.choice("algorithm", algorithm, ALGORITHMS) == "DP-GD":
-        passes = [1, 2, 4, 8, 16, 32, 64, 128] if thorough else [2, 8, 32, 128]
-        alphas = [1.0]
-    elif algorithm == "DP-SGD":
-        passes = [4, 16, 64] if thorough else [16, 64]
-        alphas = [1 / 4, 1 / 16]
-    elif algorithm in REDUCED:
-        passes = [4, 8, 16] if thorough else [8]
-        alphas = [1.0, 4.0] if thorough else [1.0]
-        gammas = (0.3, 0.9)
-    else:
-        passes = [1, 2, 4, 8] if thorough else [2, 8]
+    passes, alphas = {
+        "DP-GD": ([1, 2, 4, 8, 16, 32, 64, 128] if thorough else [2, 8, 32, 128], [1.0]),
+        "DP-SGD": ([4, 16, 64] if thorough else [16, 64], [1 / 4, 1 / 16]),
+        **dict.fromkeys(MOMENTUM, ([1, 2, 4, 8], [1.0, 4.0, 16.0]) if thorough else ([2, 8], [1.0])),
+        **dict.fromkeys(REDUCED, ([4, 8, 16], [1.0, 4.0]) if thorough else ([8], [1.0])),
+    }[checks.choice("algorithm", algorithm, ALGORITHMS)]
+    gammas = (0.3, 0.9) if algorithm in REDUCED else (0.0,)
     return [MomentumCandidate(algorithm, k, alpha, paths, gammas) for k in passes for alpha in alphas]
 
 
@@ -115,10 +108,8 @@ def gradient_norms(
     if candidate.algorithm == "no noise":  # the same at every budget
         found = found._replace(points=np.repeat(found.points[:, np.newaxis], len(budgets), axis=1))
     norms = found.gradient_norms(risk)  # (records + 1, budgets, …, repetitions)
-    last = norms[-1]
-    mean = norms[:-1].mean(axis=0)
-    pair = np.stack([last.reshape(len(budgets), -1, repetitions), mean.reshape(len(budgets), -1, repetitions)], axis=2)
-    return np.asarray(pair)
+    pair = (each.reshape(len(budgets), -1, repetitions) for each in (norms[-1], norms[:-1].mean(axis=0)))
+    return np.stack(list(pair), axis=2)
 
 
 def _budgets_together(risk: EmpiricalRisk, candidate: MomentumCandidate, repetitions: int) -> int:

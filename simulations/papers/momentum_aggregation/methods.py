@@ -162,22 +162,8 @@ class ReducedMomentum(MomentumMethod):
     def parameters(self) -> dict[str, ArrayLike]:
         return {"gamma": self.gamma}
 
-    def trees(self, plan: MomentumPlan, smoothness: float, draws: np.random.Generator) -> ReducedTrees | None:
-        """The noise of the trees; None for a run without noise.
-
-        Parameters
-        ----------
-        plan : MomentumPlan
-            The run.
-        smoothness : float
-            The smoothness of the loss.
-        draws : Generator
-            The generator of the noise.
-
-        Returns
-        -------
-        ReducedTrees or None
-        """
+    def _trees(self, plan: MomentumPlan, smoothness: float, draws: np.random.Generator) -> ReducedTrees | None:
+        """The noise of the trees; None for a run without noise."""
         if plan.budgets is None:
             return None
 
@@ -203,7 +189,7 @@ class ReducedMomentum(MomentumMethod):
             alpha=self.alpha,
             gammas=plan.column("gamma"),
             lengths=plan.column("learning_rate"),
-            noise=self.trees(plan, smoothness, draws),
+            noise=self._trees(plan, smoothness, draws),
             clip_norm=plan.clip,
             smoothness=math.inf if plan.budgets is None else smoothness,
         )
@@ -211,21 +197,13 @@ class ReducedMomentum(MomentumMethod):
 
 @record
 class PublishedReducedMomentum(ReducedMomentum):
-    """Algorithm 2 with its published noise and L restored, which is (ε, δ)-private where all its nodes are.
-
-    Parameters
-    ----------
-    alpha : float
-        As for ``Momentum``.
-    gamma : array_like
-        γ in [0, 1], broadcast with budgets and learning rates.
-    """
+    """Algorithm 2 with its published noise and L restored, which is (ε, δ)-private where all its nodes are; γ <= 1."""
 
     name: ClassVar[str] = "published reduced momentum"
     needs_budget: ClassVar[bool] = True
     gamma_range: ClassVar[str] = "[0, 1]"
 
-    def trees(self, plan: MomentumPlan, smoothness: float, draws: np.random.Generator) -> ReducedTrees:
+    def _trees(self, plan: MomentumPlan, smoothness: float, draws: np.random.Generator) -> ReducedTrees:
         def stds(one: Budget, length: float) -> tuple[float, ...]:
             run = {"alpha": self.alpha, "learning_rate": length, "smoothness": smoothness}
             found = published_reduced_noise(plan.bounded(one), plan.participation, **run)
@@ -263,23 +241,11 @@ class GradientMethod(MomentumMethod):
         self._check(normalised=bool)
 
     @abstractmethod
-    def gradients(self, plan: MomentumPlan, rng: np.random.Generator) -> Step:
-        """The function that gives the noisy gradients at w_t from t and w_t.
-
-        Parameters
-        ----------
-        plan : MomentumPlan
-            The run.
-        rng : Generator
-            Of samples and noise.
-
-        Returns
-        -------
-        callable
-        """
+    def _gradients(self, plan: MomentumPlan, rng: np.random.Generator) -> Step:
+        """The function that gives the noisy gradients at w_t from t and w_t."""
 
     def step(self, plan: MomentumPlan, rng: np.random.Generator) -> Step:
-        lengths, gradients = plan.column("learning_rate"), self.gradients(plan, rng)
+        lengths, gradients = plan.column("learning_rate"), self._gradients(plan, rng)
         shortened = direction if self.normalised else np.asarray
         return lambda t, w: w - lengths * shortened(gradients(t, w))
 
@@ -293,7 +259,7 @@ class GradientDescent(GradientMethod):
 
     name = "gradient descent"
 
-    def gradients(self, plan: MomentumPlan, rng: np.random.Generator) -> Step:
+    def _gradients(self, plan: MomentumPlan, rng: np.random.Generator) -> Step:
         who, risk = plan.participation, plan.risk
         if who.sampled or who.worst.period != 1 or not who.worst.saturated:
             raise ValueError(f"participation must be min_sep(steps, 1), all examples in every step, got {who!r}")
@@ -317,7 +283,7 @@ class PoissonDescent(GradientMethod):
 
     name = "DP-SGD"
 
-    def gradients(self, plan: MomentumPlan, rng: np.random.Generator) -> Step:
+    def _gradients(self, plan: MomentumPlan, rng: np.random.Generator) -> Step:
         who, risk = plan.participation, plan.risk
         if not isinstance(who, Poisson):
             raise ValueError(f"participation must be Poisson, got {who!r}")

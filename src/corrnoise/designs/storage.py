@@ -28,6 +28,7 @@ from corrnoise.solvers.optimum import Certificate, Optimum, label
 from corrnoise.support import serialise
 from corrnoise.support.files import whole_files
 from corrnoise.support.serialise import by_name
+from corrnoise.support.things import checked_kinds
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.kinds import KINDS as NOISES
 from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise
@@ -52,13 +53,13 @@ if TYPE_CHECKING:
 #: Records that a file may hold by themselves: settings, which have no derived number, and programs.
 ALONE = (
     *NOISES.values(),
-    *(Program, Budget, *KIND_CLASSES.values()),
+    *(Program, Budget, Participation),
     *(SGD, PrefixSums, MomentumSGD, MomentumAverage, MatrixWorkload),
     *(LinearRegression, MeanEstimation, StronglyConvex, LearningObjective),
 )
 #: All records that a file may hold, by name; the others are parts of a design.
 KINDS: dict[str, Callable[..., Any]] = {
-    **by_name(*ALONE, Design, Optimum, Certificate, Sensitivity),
+    **by_name(*ALONE, *KIND_CLASSES.values(), Design, Optimum, Certificate, Sensitivity),
     "Participation": legacy_participation,
 }
 #: All names of files of a design.  A design may lack some; files of an earlier design are removed.
@@ -76,6 +77,36 @@ _MAIN_FILE = "design.npz"
 _FILE_ENDINGS = (".json", ".npz")
 _SAME_NUMBER = 1e-9  # relative difference allowed between a stated number and the computed one
 _MAX_NESTED_MECHANISMS = 3  # mechanisms in each other
+
+
+def register(cls: type[Participation]) -> type[Participation]:
+    """Let ``save`` and ``load`` know a participation of your own; a file names the class without its module.
+
+    Register it before each ``save`` and ``load``, for example as a decorator of the class.
+
+    Parameters
+    ----------
+    cls : type
+        A class of ``Participation`` whose ``arguments()`` make an object again.
+
+    Returns
+    -------
+    type
+        The same class.
+
+    Raises
+    ------
+    TypeError
+        It is no class of ``Participation``.
+    ValueError
+        Files have another class of this name.
+    """
+    if not (isinstance(cls, type) and issubclass(cls, Participation)):
+        raise TypeError(f"cls must be a subclass of Participation, got {cls!r:.80}")
+    if KINDS.get(cls.__name__, cls) is not cls:
+        raise ValueError(f"cls must have a name that files do not have yet, got {cls.__name__!r}")
+    KINDS.update(checked_kinds({cls.__name__: cls}))
+    return cls
 
 
 # -- saving ------------------------------------------------------------------------------------------------------------
@@ -339,6 +370,9 @@ def _require_small(thing: Any, nested: int = 0) -> None:
         nested += 1
         if nested > _MAX_NESTED_MECHANISMS:
             raise ValueError(f"mechanisms must be nested at most {_MAX_NESTED_MECHANISMS} deep")
+    if isinstance(thing, Participation) and KINDS.get(type(thing).__name__) is not type(thing):
+        name = f"{type(thing).__module__}.{type(thing).__qualname__}"
+        raise TypeError(f"participation must be of a known class, got {name}: designs.storage.register({name}) adds it")
     if isinstance(thing, Mechanism | Participation) and thing.steps is not None:
         most = MOST_STEPS.get(type(thing), MOST_STEPS[object])
         if thing.steps > most:
