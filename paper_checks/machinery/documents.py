@@ -4,7 +4,7 @@ A mention such as ``docs/exact-errors.md#n2-a-lower-bound-for-all-noise`` become
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -59,10 +59,21 @@ def _identifier(name: str) -> str:
     return f"document-{name}"
 
 
-class Library:
-    """The documents that were mentioned so far."""
+def _place_on_the_page(name: str, heading: str | None) -> str:
+    return f"#{_identifier(name)}" + (f"-{heading}" if heading else "")
 
-    def __init__(self) -> None:
+
+class Library:
+    """The documents that were mentioned so far.
+
+    Parameters
+    ----------
+    address : callable, optional
+        The address of a document from its name and an anchor or None; by default its place on the same page.
+    """
+
+    def __init__(self, address: Callable[[str, str | None], str] = _place_on_the_page) -> None:
+        self._address = address
         self._texts: dict[str, str | None] = {}  # in Markdown; None if a document is not installed
         self._embedded: set[str] | None = None  # the names of the documents on the page, once they are known
 
@@ -79,12 +90,12 @@ class Library:
         if self._embedded is not None and name not in self._embedded:
             return Markup("the document <em>{}</em>").format(title)
         if wanted is None:
-            return Markup("<a href='#{}'>{}</a>").format(_identifier(name), title)
+            return Markup("<a href='{}'>{}</a>").format(self._address(name, None), title)
         by_anchor = {anchor(heading): heading for heading in others}
         if wanted not in by_anchor:
             raise ValueError(f"mention must name a heading of {name}.md ({', '.join(by_anchor)}), got {mention!r}")
-        link = Markup("<a href='#{}-{}'>{}, <em>{}</em></a>")
-        return link.format(_identifier(name), wanted, title, by_anchor[wanted])
+        link = Markup("<a href='{}'>{}, <em>{}</em></a>")
+        return link.format(self._address(name, wanted), title, by_anchor[wanted])
 
     def mentioned(self) -> list[Document]:
         """All documents that were mentioned so far; others that they mention are named only."""

@@ -270,7 +270,7 @@ class Claim(Named):
 
     # -- the printed statement -----------------------------------------------------------------------------------------
 
-    def _refutation(self) -> Counterexample | None:
+    def refutation(self) -> Counterexample | None:
         """The recomputed counterexample; the one with the largest margin over all choices and meanings."""
         if self.counterexample is None:
             return None
@@ -315,7 +315,7 @@ class Claim(Named):
         arguments = self.domain.arguments(worst.point) if found else {}
         certificate = self._certificate()
         true = worst.margin >= -self.tolerance and not (certificate and certificate.answer == "refuted")
-        false_at = self._refutation()
+        false_at = self.refutation()
         refuted = false_at is not None and false_at.margin < -self.tolerance
         verdict = self._verdict(true, refuted)
         mutants = tuple(

@@ -13,11 +13,12 @@ import gzip
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from jinja2 import Environment
 from markupsafe import Markup
 
 from corrnoise.paper_checks.machinery import wording
@@ -45,13 +46,9 @@ def report_page(outcomes: Sequence[Outcome], papers: Sequence[Paper], figures: I
     """The report on these outcomes, in this order, of claims of these papers as HTML, with these figures embedded."""
     library = Library()
     drawings = Drawings()
-    environment = templates(_OWN_PACKAGE)
-    environment.filters["prose"] = lambda text: prose(text, library.link)
-    environment.filters["paragraphs"] = lambda text: paragraphs(text, library.link)
-    environment.filters["dashed"] = lambda text: text.replace(" ", "-")
-    environment.globals["words"] = wording
     graph = _Graph(Foundations(papers), [outcome.claim for outcome in outcomes])
-    environment.globals["graph"] = graph
+    environment = _environment(library, graph)
+    environment.filters["dashed"] = lambda text: text.replace(" ", "-")
     environment.globals["unclaimed"] = _unclaimed
     return environment.get_template("report.html").render(
         version=__version__,
@@ -70,6 +67,52 @@ def report_page(outcomes: Sequence[Outcome], papers: Sequence[Paper], figures: I
         shapes=drawings.shapes,
         documents=library.mentioned,
     )
+
+
+def claim_pages(papers: Sequence[Paper]) -> Iterator[tuple[Claim, str]]:
+    """Every claim of these papers, as recorded, and the content of its page as HTML.
+
+    The counterexamples are computed; nothing else is checked.  Pages lie next to each other, named by the identifiers of
+    the claims, and the pages of the documents one folder above.
+
+    Parameters
+    ----------
+    papers : sequence of Paper
+        Papers that hold all claims that their claims rest on.
+
+    Yields
+    ------
+    claim : Claim
+        In the order of the papers.
+    html : str
+        Without a heading.
+    """
+    claims = [(paper, claim) for paper in papers for claim in paper.claims]
+    library = Library(lambda name, heading: f"../{name}.html" + (f"#{heading}" if heading else ""))
+    graph = _Graph(Foundations(papers), [claim for _, claim in claims], "{}.html")
+    template = _environment(library, graph).get_template("claim_page.html")
+    for paper, claim in claims:
+        outcome = Outcome(claim, claim.recorded, agrees=True, reason="", counterexample=claim.refutation())
+        yield (
+            claim,
+            template.render(
+                claim=claim,
+                outcome=outcome,
+                title=paper.title,
+                verdict=VERDICTS[claim.recorded],
+                evidence=EVIDENCE[claim.evidence],
+            ),
+        )
+
+
+def _environment(library: Library, graph: _Graph) -> Environment:
+    """The templates of claims, with links to documents and to other claims."""
+    environment = templates(_OWN_PACKAGE)
+    environment.filters["prose"] = lambda text: prose(text, library.link)
+    environment.filters["paragraphs"] = lambda text: paragraphs(text, library.link)
+    environment.globals["words"] = wording
+    environment.globals["graph"] = graph
+    return environment
 
 
 def _today() -> str:
@@ -105,8 +148,9 @@ def _sections(paper: Paper, outcomes: Sequence[Outcome]) -> list[tuple[str, str,
 class _Graph:
     """The foundations of claims, as links for the claims that are on the page."""
 
-    def __init__(self, foundations: Foundations, shown: Sequence[Claim]) -> None:
+    def __init__(self, foundations: Foundations, shown: Sequence[Claim], address: str = "#{}") -> None:
         self._foundations = foundations
+        self._address = address  #: of a claim, by its identifier
         self._shown = set(shown)
         self.resting = [claim for claim in shown if claim.rests_on]
 
@@ -122,7 +166,7 @@ class _Graph:
         links = []
         for other in others:
             name = other.name if other.paper == claim.paper else f"{other.name} of {other.paper}"
-            link = Markup('<a href="#{}">{}</a>').format(other.identifier, name)
+            link = Markup('<a href="{}">{}</a>').format(self._address.format(other.identifier), name)
             links.append(Markup("{} ({})").format(link if other in self._shown else name, other.evidence))
         return Markup(", ").join(links)
 

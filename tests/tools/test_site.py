@@ -14,7 +14,9 @@ import pytest
 
 import corrnoise as cn
 from benchmarks.accuracy import METHODS
-from tools.site import reference
+from corrnoise.paper_checks import papers
+from tests.paper_checks.machinery.test_report import small_paper
+from tools.site import claims, reference
 from tools.site.links import faults
 from tools.site.sections import sections, with_navigation
 
@@ -50,6 +52,21 @@ def test_the_table_of_families_lists_the_registry() -> None:
 def test_the_navigation_follows_the_page() -> None:
     text = with_navigation("# All\n\n## Explanation\n\n[One](one.md)\n")
     assert "```{toctree}\n:hidden:\n:caption: Explanation\n\nOne <one>\nClaims of the papers <claims>\n```" in text
+
+
+def test_every_claim_is_in_the_table_and_leads_to_its_page() -> None:
+    rows = re.findall(r"^\| \[.+\]\(claims/(.+)\.md\) \| ([\w ]+) \| [\w-]+ \|$", claims.table(papers()), re.MULTILINE)
+    assert rows == [(claim.identifier, claim.recorded) for claim in cn.claims()]
+
+
+def test_the_pages_of_claims_lead_to_each_other() -> None:
+    paper = small_paper()
+    pages = {claim.number: text for claim, text in claims.pages([paper])}
+    names = [claim.identifier for claim in paper.claims]
+    assert [f"{names[0]}.md" in text for text in pages.values()] == [False, True, False, False]
+    assert f"[Before: Lemma 1]({names[0]}.md) · [Next: Lemma 3 (γ)]({names[2]}.md)\n" in pages["Lemma 2"]
+    assert all(text.startswith("---\norphan: true\n---\n\n# Lemma ") for text in pages.values())
+    assert claims._escaped("I(a_1, [b*])") == r"I(a\_1, \[b\*\])"
 
 
 def test_links_that_lead_nowhere_and_pages_that_load_from_elsewhere_are_found(tmp_path: Path) -> None:
@@ -89,23 +106,24 @@ def test_the_site_is_built_without_warnings_and_fits_on_a_phone(tmp_path: Path) 
     page = (tmp_path / "exact-errors.html").read_text(encoding="utf-8")
     assert "<math" in page
     assert not re.search(r"\$[^$<]+\$", re.sub(r"<(pre|code)\b.*?</\1>", "", page, flags=re.DOTALL))
+    assert len(list((tmp_path / "claims").glob("*.html"))) == len(cn.claims())
     if CHROMIUM is not None:
         assert wider_than(390, tmp_path) == []
 
 
 def wider_than(width: int, site: Path) -> list[str]:
     """The pages of the site that are wider than a frame of ``width`` pixels."""
-    pages = [path.name for path in sorted(site.glob("*.html"))]
+    pages = [str(path.relative_to(site)) for path in sorted(site.rglob("*.html"))]
     (site / "frame.html").write_text(
         f"<title>none</title><iframe id=frame width={width} height=700></iframe><script>"
         f"const pages = {json.dumps(pages)}, wide = []; let k = 0; frame.onload = () => setTimeout(() => {{"
         f"if (frame.contentDocument.documentElement.scrollWidth > {width}) wide.push(pages[k]);"
-        "if (++k < pages.length) frame.src = pages[k]; else document.title = 'result:' + JSON.stringify(wide); }, 50);"
+        "if (++k < pages.length) frame.src = pages[k]; else document.title = 'result:' + JSON.stringify(wide); }, 20);"
         "frame.src = pages[0];</script>",
         encoding="utf-8",
     )
     command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    command += ["--allow-file-access-from-files", "--virtual-time-budget=60000", f"--user-data-dir={site / 'profile'}"]
+    command += ["--allow-file-access-from-files", "--virtual-time-budget=180000", f"--user-data-dir={site / 'profile'}"]
     command += ["--dump-dom", (site / "frame.html").as_uri()]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
     [found] = re.findall(r"<title>result:(.*?)</title>", shown)

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tools.site.claims import write_claims
 from tools.site.links import faults
 from tools.site.reference import write_reference
 from tools.site.sections import sections, with_navigation
@@ -21,7 +22,7 @@ DOCS = ROOT / "docs"
 
 
 def gather(source: Path) -> None:
-    """Copy the pages to ``source``, give the first one its navigation, and write the reference next to them."""
+    """Copy the pages to ``source``, give the first one its navigation, and write the reference and the claims."""
     for page in DOCS.glob("*.md"):
         shutil.copy(page, source)
     for folder in ("examples", "pictures"):
@@ -34,6 +35,7 @@ def gather(source: Path) -> None:
         raise ValueError(f"docs/index.md must list every page, and lacks {', '.join(missing)}")
     index.write_text(with_navigation(text), encoding="utf-8")
     write_reference(source)
+    write_claims(source)
 
 
 def build(output: Path, *, examples: bool = True) -> int:

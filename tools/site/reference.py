@@ -12,7 +12,6 @@ from typing import Any
 import corrnoise as cn
 from corrnoise.__main__ import COMMANDS
 from corrnoise.__main__ import main as command_line
-from corrnoise.paper_checks import papers
 
 #: The groups of the names of ``corrnoise`` itself.
 OWN = {
@@ -39,7 +38,7 @@ PAPERS = ("correlated_noise", "shuffled_gradients", "noise_cancellation", "momen
 
 
 def write_reference(source: Path) -> None:
-    """Write ``api/``, ``command-line.md``, ``families.md`` and ``claims.md`` in the folder ``source``."""
+    """Write ``api/``, ``command-line.md``, `XX in the folder ``source``."""
     folder = source / "api"
     folder.mkdir()
     rooms = ["corrnoise", *(f"corrnoise.{name}" for name in SHELVES), *(f"corrnoise.papers.{name}" for name in PAPERS)]
@@ -50,7 +49,6 @@ def write_reference(source: Path) -> None:
     (folder / "index.md").write_text(index, encoding="utf-8")
     (source / "command-line.md").write_text(_command_line(), encoding="utf-8")
     (source / "families.md").write_text(_families(), encoding="utf-8")
-    (source / "claims.md").write_text(_claims(), encoding="utf-8")
 
 
 _STABILITY_NOTE = """`import corrnoise as cn` gives all of these names. They, the command line and saved files stay
@@ -118,22 +116,4 @@ def _families() -> str:
     text += "| name | noise | source | other names |\n|---|---|---|---|\n"
     for family in map(cn.families.by_name, cn.families.names()):
         text += f"| {family.name} | {_first(type(family))} | {family.source} | {', '.join(family.aliases)} |\n"
-    return text
-
-
-def _claims() -> str:
-    """The claims that are listed, by paper and recorded verdict."""
-    verdicts = list(dict.fromkeys(claim.recorded for claim in cn.claims()))
-    text = "# Claims of the papers\n\n"
-    text += "Each numbered claim of the papers is a function of two sides that is checked by machine.\n"
-    text += "`corrnoise report` recomputes every check and writes one page with statements, evidence and margins;\n"
-    text += "[The ledger](ledger.md) explains how to read it. The tables show the recorded verdicts.\n\n"
-    text += f"| paper | claims | {' | '.join(verdicts)} |\n|---|---|{'---|' * len(verdicts)}\n"
-    for paper in papers():
-        found = [claim.recorded for claim in cn.claims(paper.name)]
-        counts = " | ".join(str(found.count(verdict)) for verdict in verdicts)
-        text += f"| {paper.title} | {len(found)} | {counts} |\n"
-    for paper in papers():
-        text += f"\n## {paper.title}\n\n| claim | verdict | evidence |\n|---|---|---|\n"
-        text += "".join(f"| {claim.name} | {claim.recorded} | {claim.evidence} |\n" for claim in cn.claims(paper.name))
     return text

@@ -19,7 +19,7 @@ from corrnoise.paper_checks import claims, papers
 from corrnoise.paper_checks.machinery.ledger import Counterexample, Outcome
 from corrnoise.paper_checks.machinery.names import begins, called, words
 from corrnoise.paper_checks.machinery.quantifiers import choices
-from corrnoise.paper_checks.machinery.report import report_page
+from corrnoise.paper_checks.machinery.report import claim_pages, report_page
 from tests.small_claims import UNIT, small
 from tests.small_claims import claim as small_claim
 
@@ -374,3 +374,24 @@ def test_links_lead_below_the_filters(tmp_path, width, target):
         assert bar == 0  # the filters do not stay in view
     else:
         assert height < 700 / 5
+
+
+def test_a_claim_has_a_page_with_its_statement_and_its_counterexample():
+    paper = small_paper()
+    raw = {claim.number: text for claim, text in claim_pages([paper])}
+    assert all(Structure(text).open == [] for text in raw.values())
+    pages = {number: html.unescape(text) for number, text in raw.items()}
+    assert list(pages) == ["Lemma 1", "Lemma 2", "Lemma 3", "Lemma 4"]
+    for text in pages.values():
+        assert "<math" in text
+        assert "A <small> paper" in text
+    assert "<b>Holds</b>: true as printed;" in pages["Lemma 1"]
+    assert "A note with <code>code</code> & a sum" in pages["Lemma 1"]
+    assert "<b>Holds corrected</b>: false as printed" in pages["Lemma 2"]
+    assert "<code>x = 0.8125</code>, <code>factor = 0.5</code>" in pages["Lemma 2"]
+    assert "<dt>smaller side<dd><code>0.66015625</code>" in pages["Lemma 2"]
+    assert "<a href='../exact-errors.html#n3-sharpened'>" in pages["Lemma 3"]
+    assert "<b>Open:</b> Constants are open" in pages["Lemma 4"]
+    assert ["Counterexample" in text for text in pages.values()] == [False, True, True, False]
+    identifier = paper.claims[2].identifier
+    assert f'<a href="{identifier}.html">claims/{identifier}.html</a>' in pages["Lemma 3"]
