@@ -18,6 +18,7 @@ from corrnoise.paper_checks import papers
 from tests.paper_checks.machinery.test_report import small_paper
 from tools.site import claims, reference
 from tools.site.links import faults
+from tools.site.notebooks import TUTORIALS, notebook, write_notebooks
 from tools.site.sections import sections, with_navigation
 
 ROOT = Path(__file__).parents[2]
@@ -67,6 +68,40 @@ def test_the_pages_of_claims_lead_to_each_other() -> None:
     assert f"[Before: Lemma 1]({names[0]}.md) · [Next: Lemma 3 (γ)]({names[2]}.md)\n" in pages["Lemma 2"]
     assert all(text.startswith("---\norphan: true\n---\n\n# Lemma ") for text in pages.values())
     assert claims._escaped("I(a_1, [b*])") == r"I(a\_1, \[b\*\])"
+
+
+@pytest.mark.parametrize("name", TUTORIALS)
+def test_a_notebook_has_the_code_of_its_page(name: str) -> None:
+    page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```py(?:thon)?\n(.*?)\n```", page, re.DOTALL)
+    assert blocks
+    cells = notebook(page, execute=False)["cells"]
+    assert [cell["source"] for cell in cells if cell["cell_type"] == "code"] == blocks
+    assert cells[0]["source"].startswith(page.splitlines()[0])
+    assert all("```py" not in cell["source"] for cell in cells)
+    assert len({cell["id"] for cell in cells}) == len(cells)
+    assert not re.search(r"\]\([\w-]+\.md", "".join(cell["source"] for cell in cells))
+
+
+def test_an_executed_notebook_holds_what_its_code_prints() -> None:
+    page = "# One\n\n```python\nx = 2\nprint(x)\n```\n\nText\n\n```py\nimport nothing_of_that_name\n```\n"
+    page += "\n```py\nprint(x * 3)\n```\n"
+    code = [cell for cell in notebook(page, execute=True)["cells"] if cell["cell_type"] == "code"]
+    assert [[one["text"] for one in cell["outputs"]] for cell in code] == [["2\n"], [], ["6\n"]]
+    assert [cell["execution_count"] for cell in code] == [1, 2, 3]
+    with pytest.raises(ZeroDivisionError):
+        notebook("```python\n1 / 0\n```\n", execute=True)
+
+
+def test_tutorials_link_their_notebooks(tmp_path: Path) -> None:
+    for name in TUTORIALS:
+        shutil.copy(DOCS / f"{name}.md", tmp_path)
+    write_notebooks(tmp_path, execute=False)
+    for name in TUTORIALS:
+        text = (tmp_path / f"{name}.md").read_text(encoding="utf-8")
+        [target] = re.findall(r"\{download\}`\S+ <(.+)>`", text)
+        assert json.loads((tmp_path / target).read_text(encoding="utf-8"))["nbformat"] == 4
+        assert text.replace(text.split("\n\n")[2] + "\n\n", "") == (DOCS / f"{name}.md").read_text(encoding="utf-8")
 
 
 def test_links_that_lead_nowhere_and_pages_that_load_from_elsewhere_are_found(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tools.site.claims import write_claims
 from tools.site.links import faults
+from tools.site.notebooks import write_notebooks
 from tools.site.reference import write_reference
 from tools.site.sections import sections, with_navigation
 
@@ -21,8 +22,8 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 
-def gather(source: Path) -> None:
-    """Copy the pages to ``source``, give the first one its navigation, and write the reference and the claims."""
+def gather(source: Path, *, execute: bool) -> None:
+    """Copy the pages to ``source``, and write navigation, notebooks, reference and claims."""
     for page in DOCS.glob("*.md"):
         shutil.copy(page, source)
     for folder in ("examples", "pictures"):
@@ -34,6 +35,7 @@ def gather(source: Path) -> None:
     if missing := sorted(written - listed):
         raise ValueError(f"docs/index.md must list every page, and lacks {', '.join(missing)}")
     index.write_text(with_navigation(text), encoding="utf-8")
+    write_notebooks(source, execute=execute)
     write_reference(source)
     write_claims(source)
 
@@ -46,7 +48,7 @@ def build(output: Path, *, examples: bool = True) -> int:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "source"
         source.mkdir()
-        gather(source)
+        gather(source, execute=examples)
         options = ["-b", "html", "-W", "--keep-going", "-q", "-c", str(Path(__file__).parent)]
         options += ["-d", f"{folder}/doctrees"] + ([] if examples else ["-D", "plot_gallery=0"])
         status = int(build_main([*options, str(source), str(output)]))
@@ -63,7 +65,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.site", description=__doc__)
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="the folder of the site")
     parser.add_argument(
-        "--no-examples", action="store_true", help="do not run the examples, and have no pictures of them"
+        "--no-examples",
+        action="store_true",
+        help="do not run examples and tutorials: no pictures, and notebooks without output",
     )
     given = parser.parse_args(arguments)
     return build(given.output, examples=not given.no_examples)
