@@ -14,6 +14,7 @@ form                        recurrence                                          
 ``"transform"``             all steps at once by fast Fourier transforms                                Toeplitz noise
 ``"buffers"``               y = z − Σ_i ω_i x_i, then x_i ← θ_i x_i + y, by another program             rational noise
 ``"time-varying buffers"``  y = z − Σ_i o_i x_i, then x_i ← θ_i x_i + i_i y, with o, i of the step       finite runs
+``"replayed buffers"``      the same with z + Σ_e a_e z_{t−eb} for z, of draws that are made again          fixed epochs
 ``"strategy column"``       y_t = (z_t − Σ_{k>=1} c_k y_{t−k})/c_0, by another program                  Toeplitz noise
 ``"noising column"``        y_t = Σ_k β_k z_{t−k}, by another program                                   Toeplitz noise
 ==========================  ==========================================================================  ==============
@@ -43,6 +44,7 @@ Form = Literal[
     "transform",
     "buffers",
     "time-varying buffers",
+    "replayed buffers",
     "strategy column",
     "noising column",
 ]
@@ -86,6 +88,11 @@ class Program(Record):
         return int(self.mechanism.memory(self.participation.steps or _ENDLESS_STEPS))
 
     @property
+    def replays(self) -> int:
+        """The number of earlier draws that a step makes again."""
+        return len(self.mechanism.replays) if self.form == "replayed buffers" else 0
+
+    @property
     def step_scales(self) -> Array | None:
         """Factors of the noise of the steps, shape (n,); None without factors."""
         return getattr(self.mechanism, "step_scales", None)
@@ -109,8 +116,9 @@ class Program(Record):
         noise = self.unscaled
         if self.form == "buffers":
             found = {"buf_decay": noise.buf_decay, "output_scale": noise.output_scale}
-        elif self.form == "time-varying buffers":
+        elif self.form in ("time-varying buffers", "replayed buffers"):
             found = {"buf_decay": noise.decays, "output_scale": noise.outputs, "input_scale": noise.inputs}
+            found |= {"replays": noise.replays} if self.replays else {}
         elif self.form == "strategy column":
             found = {"strategy_coef": as_stored(noise.inverse_coefficients(self.participation.length), self.dtype)}
         elif self.form == "noising column":

@@ -57,6 +57,9 @@ def exports(design: Design) -> list[Export]:
     varying = isinstance(design.mechanism, TimeVaryingBuffers)
     for form in design.mechanism.forms() if varying else HANDED_OVER:
         for dtype in DTYPES:
+            if form == "replayed buffers":
+                found.append(Export(form, dtype, None, f"{form}: needs draws of earlier steps"))
+                continue
             if design.participation.sampled:
                 found.append(Export(form, dtype, None, f"{form}: {_OWN_BATCHES}"))
                 continue
