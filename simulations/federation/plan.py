@@ -149,6 +149,10 @@ class Plan(Record):
                 "'centred'"
             )
         program = streaming(self._chosen(), self.participation, "float64")
+        if program.replays:
+            raise ValueError(
+                f"noise must have no replays, got {self.noise!r:.80}: participants keep no draws to make again"
+            )
         self._set(noise=program.mechanism, program=program)
         program.multiplier(self.noise_budget)  # raises where the scale is out of range
 

@@ -251,6 +251,7 @@ class Durable:
             if missing not in ([], [free - 1]):
                 raise ValueError(f"{self.home.path} is damaged: the release of step {missing[0]} is missing")
             self._begun = self._noted = free - len(missing)
+        noise.know({step: nonce for step, nonce in self._nonces.items() if step < position})
         start = position if self.keeps else free
         self.skipped = start - position
         if start != steps:
@@ -268,7 +269,8 @@ class Durable:
         home.tidy()
         arrays.update(found)
         journal = home.journal
-        nonces = journal.nonces(self._oldest(head["position"]))
+        before = max(self._noise.history or 0, self._noise.lookback)  # steps whose draws are made again
+        nonces = journal.nonces(max(head["position"] - before, 0))
         return _Found(head, journal.free, journal.finished, nonces)
 
     def _oldest(self, position: int) -> int:

@@ -8,8 +8,8 @@ An engine takes one draw w_t a step and keeps what later steps need.  ``ENGINES`
     Finitely many coefficients: a ring of the last draws, or these draws made again.
 ``"substitution"``
     A triangular strategy: a ring of the last steps of noise.
-``"time-varying buffers"``
-    Few buffers whose outputs and inputs depend on the step.
+``"time-varying buffers"``, ``"replayed buffers"``
+    Few buffers whose outputs and inputs depend on the step; earlier draws that are made again.
 ``"tree"``
     A binary tree: the last node of each height.
 ``"transform"``
@@ -49,6 +49,7 @@ from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
 Draw = Callable[..., None]  #: fills a vector with the standard normals of a step; their number, if a step has several
+Earlier = Callable[[int], Draw]  #: the draw of an earlier step
 Choice = Callable[[Participation, Budget], Mechanism]  #: finds the noise of a new run, such as ``cn.default_noise``
 Memory = Literal["ring", "replay"]  #: a delay line keeps its last draws, or how to make them again
 
@@ -141,11 +142,18 @@ def _buffer(values, states, decays, outputs, inputs):  # type: ignore[no-untyped
                 state[j] = decay * state[j] + entry * value[j]
 
 
+def no_earlier(step: int) -> Draw:
+    """Refuse to make the draw of an earlier step again."""
+    raise ValueError(f"mechanism must have no replays here, got one that needs the draw of step {step} again")
+
+
 class Engine(ABC):
     """The noise of a program, for ``size`` coordinates, before its first step; scales of steps are the caller's."""
 
     memory: Array  #: what later steps need, shape (rows, size), oldest last; to be read and set between two steps
     history: int | None = None  #: how many last draws make the memory again; None where they are more
+    lookback = 0  #: how many steps back a step makes draws again, by ``earlier``; besides a delay line by replay
+    earlier: Earlier = staticmethod(no_earlier)
 
     def __init__(self, program: Program, size: int) -> None:
         self._draw_scales = program.draw_scales
@@ -264,9 +272,16 @@ class TimeVarying(Engine):
         self.noise = program.mechanism
         self.memory = np.zeros((program.memory, size), program.dtype)
         self.history = None if program.memory else 0
+        self.lookback = len(self.noise.replays) * self.noise.period
 
     def _step(self, draw: Draw, values: Array, position: int) -> None:
         draw(values)
+        past = np.empty_like(values) if self.lookback else values
+        for e, factors in enumerate(self.noise.replays, 1):
+            if e * self.noise.period <= position:
+                self.earlier(position - e * self.noise.period)(past)
+                past *= values.dtype.type(factors[position])
+                values += past
         of_step = (self.noise.decays, self.noise.outputs[position], self.noise.inputs[position])
         _buffer(values, self.memory, *(numbers.astype(values.dtype) for numbers in of_step))
 
@@ -328,6 +343,7 @@ ENGINES: Mapping[Form, type[Engine]] = {
     "delay line": DelayLine,
     "substitution": Substitution,
     "time-varying buffers": TimeVarying,
+    "replayed buffers": TimeVarying,
     "tree": Tree,
     "transform": Transform,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import accumulate
@@ -44,6 +44,7 @@ class NoiseMaker(ABC):
     spans, size : the coordinates as an array, and their number
     rows, dtype : of the memory
     history : how many last steps make the memory again; None where it has to be kept
+    lookback : how many steps back a step makes draws again, whose nonces have to be known
     device : where the noise is made; None for the host, whose vectors are arrays of NumPy
     """
 
@@ -52,12 +53,16 @@ class NoiseMaker(ABC):
     rows: int
     dtype: np.dtype[Any]
     history: int | None
+    lookback: int = 0
     device: Any = None
     memory: Any  #: what later steps need, shape (rows, coordinates), on the host; may be set between two steps
 
     @abstractmethod
     def made(self, secret: Any, step: int, nonce: bytes, scale: float, *, wide: bool = False) -> Any:
         """The noise of a step, by the normals of ``draws`` times ``scale``; the secret is a ``Key``."""
+
+    def know(self, nonces: Mapping[int, bytes]) -> None:  # noqa: B027
+        """Take the nonces of steps that were made before this maker: nothing, where no draw is made again."""
 
     def copied(self, total: Any) -> Any:
         """Copy a sum to a vector that nothing else can change, which the release may take."""
@@ -136,7 +141,8 @@ class ModelNoise(NoiseMaker):
         lengths = [int(part[:, 1].sum()) for part in self._parts]
         self._places = [slice(end - length, end) for end, length in zip(accumulate(lengths), lengths, strict=True)]
         self._engines = [engine(program, length, memory) for length in lengths]
-        self.history = one.history
+        self.history, self.lookback = one.history, one.lookback
+        self._nonces: dict[int, bytes] = {}
         self._threads = os.cpu_count() or 1 if threads is None else checks.integer("threads", threads, 1)
         self._pool: ThreadPoolExecutor | None = None
         self._replays = memory == "replay"
@@ -161,6 +167,9 @@ class ModelNoise(NoiseMaker):
         other last bits: a run is wide in all its steps or in none.
         """
         factor = step_scale(self._program, scale, step)
+        if self.lookback:
+            self._nonces = {each: known for each, known in self._nonces.items() if each >= step - self.lookback}
+            self._nonces[step] = nonce
         found = np.empty(self.size, np.float64 if wide else np.float32)
         known, self._ready = self._ready, None
         ready = known[-1] if known is not None and known[:-1] == (secret, step, nonce) else None
@@ -171,6 +180,10 @@ class ModelNoise(NoiseMaker):
             draw = draws.filler(secret, step, self._parts[number], nonce)
             if ready is not None and ready[number].result().dtype == values.dtype:
                 draw = partial(np.copyto, src=ready[number].result())
+            if self.lookback:
+                self._engines[number].earlier = lambda earlier: draws.filler(
+                    secret, earlier, self._parts[number], self._known_nonce(earlier)
+                )
             self._engines[number].step(draw, values, step)
             np.multiply(values, values.dtype.type(factor), out=target, casting="same_kind")
 
@@ -180,6 +193,15 @@ class ModelNoise(NoiseMaker):
         else:
             list(self._workers().map(part, range(len(self._parts))))
         return found
+
+    def know(self, nonces: Mapping[int, bytes]) -> None:
+        """Take the nonces of steps that were made before this maker."""
+        self._nonces.update(nonces)
+
+    def _known_nonce(self, step: int) -> bytes:
+        if step not in self._nonces:
+            raise RuntimeError(f"the nonce of step {step} is missing, whose draw has to be made again")
+        return self._nonces[step]
 
     def prefetch(self, secret: Key, step: int, nonce: bytes, *, wide: bool = False) -> None:
         """Begin to draw the normals of a step, while the caller does something else; the memory stays as it is.

@@ -11,6 +11,7 @@ is not copied, and belongs to one process (``guard``).
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from corrnoise.simulations.random_numbers import Seed, generator
 from corrnoise.simulations.run.batches import check_not_sampled
-from corrnoise.simulations.run.engines import engine, normals_of, step_scale
+from corrnoise.simulations.run.engines import Draw, engine, normals_of, step_scale
 from corrnoise.simulations.run.guard import Guarded
 from corrnoise.support.memory import fits_into_memory
 from corrnoise.theory.mechanisms.program import Program
@@ -93,8 +94,16 @@ class Stream(Guarded, Iterator[NDArray[Any]]):
         size = math.prod(self.shape)
         rows = program.participation.length if program.form == "transform" else program.memory + 1
         fits_into_memory("shape", shape, rows * size * np.dtype(program.dtype).itemsize)
-        self._draw = normals_of(generator(rng))
+        self._rng = generator(rng)
         self._engine = engine(program, size)
+        self._engine.earlier = self._earlier
+        self._states: deque[Any] = deque(maxlen=self._engine.lookback)  # of the generator, before the last steps
+
+    def _earlier(self, step: int) -> Draw:
+        """The draw of an earlier step, by a generator in the state before it."""
+        again = type(self._rng.bit_generator)()
+        again.state = self._states[step - self.position]
+        return normals_of(np.random.Generator(again))
 
     def __next__(self) -> NDArray[Any]:
         with self._alone():
@@ -102,7 +111,9 @@ class Stream(Guarded, Iterator[NDArray[Any]]):
                 raise StopIteration(f"the stream has made its {self.position} steps")
             with self._making():
                 values = np.empty(math.prod(self.shape), self.program.dtype)
-                self._engine.step(self._draw, values, self.position)
+                state = self._rng.bit_generator.state if self._engine.lookback else None
+                self._engine.step(normals_of(self._rng), values, self.position)
+                self._states.append(state)
                 values *= values.dtype.type(step_scale(self.program, self.scale, self.position))
                 self.position += 1
             return values.reshape(self.shape)

@@ -22,6 +22,7 @@ from corrnoise.simulations.run.spans import Spans, checked
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
@@ -31,6 +32,14 @@ MECHANISMS: dict[str, Mechanism] = {
     "poles": NuFTRL(0.1),
     "delay line": FiniteNoise([1.0, -0.5, 0.25, 0.125]),
     "independent": DPSGD(),
+    "replays": TimeVaryingBuffers(
+        [0.5],
+        np.full((8, 1), 0.3),
+        np.full((8, 1), 0.5),
+        np.ones(8),
+        replays=np.where(np.arange(8) < 3, 0, -0.4)[None],
+        period=3,
+    ),
 }
 EACH = pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=MECHANISMS)
 CUTS: dict[int, list[list[tuple[int, int]]]] = {
@@ -221,7 +230,7 @@ def test_only_memory_that_draws_cannot_make_again_is_kept(mechanism: Mechanism, 
     home.go_on()
     head, arrays = home.read_checkpoint()
     home.close()
-    kept = mechanism is MECHANISMS["poles"]
+    kept = mechanism in (MECHANISMS["poles"], MECHANISMS["replays"])
     assert head["shards"] == (2 if kept else 1)
     assert (arrays.keys() >= {"memory", "spans"}) == kept
     assert sorted(path.name for path in home.path.glob("shard-*")) == (["shard-4-1", "shard-5-1"] if kept else [])
