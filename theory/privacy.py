@@ -428,6 +428,11 @@ def gaussian_rho(epsilon: float, delta: float) -> float:
     return _switch(lambda rho: not _is_private(rho, epsilon, delta))[0]
 
 
+def uncut_delta(delta: float, overflow: float) -> float:
+    """The δ* of a run whose batches are never cut, such that (1 − τ) δ* + τ <= δ for ``overflow`` τ < δ."""
+    return delta if overflow == 0 else (delta - overflow) * (1 - 2.0**-51)
+
+
 # -- any ρ-zCDP mechanism ----------------------------------------------------------------------------------------------
 #
 # Proposition 12 of Canonne, Kamath and Steinke: for every order α = 1 + a > 1 a ρ-zCDP mechanism is (ε, δ)-DP with

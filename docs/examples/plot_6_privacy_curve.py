@@ -14,7 +14,7 @@ import corrnoise as cn
 budget = cn.Budget(epsilon=2.0, delta=1e-6)
 run = cn.PrivateRun(budget, cn.Participation.fixed_epochs(40, epochs=4), cn.mechanisms.NuFTRL(0.1), size=3)
 deltas = np.geomspace(1e-9, 1e-2, 15)
-exact = [run.epsilon(delta) for delta in deltas]
+exact = [run.profile().epsilon_at(delta) for delta in deltas]
 rho = budget.gaussian_rho
 converted = rho + 2 * np.sqrt(rho * np.log(1 / deltas))
 

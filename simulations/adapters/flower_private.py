@@ -328,7 +328,7 @@ class PrivateStrategy(Rounds):
         """Log the guarantee and its warnings; Flower calls this when a run starts."""
         run = self._started()
         delta = self._budget.delta or 1e-5
-        epsilon, clip_norm = run.epsilon(delta), self._budget.clip_norm
+        epsilon, clip_norm = run.profile().epsilon_at(delta), self._budget.clip_norm
         LOG.info(
             "guarantee: the models of %d rounds are %.4g-zCDP, epsilon %.4g at delta %g, for clients and %s adjacency, "
             "against readers of the models; the server is trusted",

@@ -32,11 +32,11 @@ any         any             another process, a copy, a call from within      ref
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,12 +59,15 @@ from corrnoise.support.deprecation import deprecated
 from corrnoise.support.process import this_process
 from corrnoise.support.wording import summary_html, summary_text
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.program import Program, uncut_delta
+from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.rounding import Dtype
 from corrnoise.theory.objectives.workloads import MomentumAverage
-from corrnoise.theory.participation import Participation, Sampled
-from corrnoise.theory.privacy import Budget, gaussian_epsilon
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
+
+if TYPE_CHECKING:
+    from corrnoise.theory.profile import Profile
 
 _TERMINATED_STATUS = 143  # exit status after SIGTERM
 
@@ -394,30 +397,53 @@ class PrivateRun(Guarded):
             "position": self.position,
         }
 
-    def epsilon(self, delta: float) -> float:
-        """ε of the whole run, rounded up: of one Gaussian mechanism, or of the accountant of its sampled batches.
+    def profile(self, step: int | None = None) -> Profile:
+        """The privacy profile of the whole run, or of its first steps.
+
+        Parameters
+        ----------
+        step : int, optional
+            0 <= t <= n: the first t steps; None for the whole run.
+
+        Returns
+        -------
+        Profile
+        """
+        from corrnoise.theory.profile import SampledProfile
+
+        budget = self._budget
+        found = self._program.profile(self._multiplier, step=step, adjacency=budget.adjacency)
+        if step in (None, self.steps) and isinstance(found, SampledProfile) and budget.delta is not None:
+            assert budget.epsilon is not None  # where the multiplier was verified
+            return replace(found, verified=(budget.epsilon, budget.delta))
+        return found
+
+    def spent(self, delta: float) -> float:
+        """The ε of everything that the run has released so far, at δ.
+
+        Steps whose noise was made count as released, also where a crash skipped them.
 
         Parameters
         ----------
         delta : float
-            In (0, 1).
+            0 < δ < 1.
 
         Returns
         -------
         float
-        """
-        who = self.participation
-        if not isinstance(who, Sampled):
-            return self._budget.epsilon_at(delta)
-        from corrnoise.theory.amplification.curve import DIRECTIONS, epsilon_of
+            ε >= 0, rounded up; 0 before the first step, and the ε of ``profile()`` after the last.
 
-        if delta == self._budget.delta:  # where the multiplier was verified
-            return float(self._budget.epsilon)  # type: ignore[arg-type]
-        ends = [epsilon_of(self._program.curve, delta, self._multiplier, each).upper for each in DIRECTIONS]
-        if delta <= who.overflow:
-            return math.inf
-        rho = (self._program.sensitivity / self._multiplier) ** 2 / 2 * (1 + 1e-12)
-        return min(max(ends), gaussian_epsilon(rho, uncut_delta(delta, who.overflow)))
+        Notes
+        -----
+        It is the privacy of a stop that was fixed beforehand.  Whoever stops by looking at releases has the privacy of
+        the whole run, and may spend the rest in another Gaussian run within the same budget.
+        """
+        return self.profile(self.position).epsilon_at(delta)
+
+    @deprecated("0.2", instead="profile().epsilon_at(delta), or spent(delta)")
+    def epsilon(self, delta: float) -> float:
+        """Return ``profile().epsilon_at(delta)``."""
+        return self.profile().epsilon_at(delta)
 
     def __str__(self) -> str:
         return self.summary()

@@ -29,7 +29,7 @@ def told(run: Any, next_call: str) -> tuple[str, dict[str, str]]:
     """
     budget, program, costs = run.budget, run.program, run.report()
     delta = budget.delta or USUAL_DELTA
-    epsilon = math.ceil(run.epsilon(delta) * 1e4) / 1e4 if budget.epsilon is None else budget.epsilon
+    epsilon = _rounded_up(run.profile().epsilon_at(delta)) if budget.epsilon is None else budget.epsilon
     total = "any number of" if run.steps is None else f"{run.steps}"
     opening = f"The whole run of {total} steps is ({epsilon}, {delta:g})-differentially private."
     if run.participation.sampled:
@@ -46,8 +46,14 @@ def told(run: Any, next_call: str) -> tuple[str, dict[str, str]]:
         "Run": run.participation.summary(),
         "Batches": "made by the caller" if run.batches is None else run.batches.in_words(),
         "Steps": f"{run.position} of {total.removesuffix(' of')} done, {run.skipped} skipped after a crash",
+        "Spent": f"ε = {_rounded_up(run.spent(delta))} at δ = {delta:g} by the steps done",
         "Noise": f"{type(program.mechanism).__name__}, {buffers_in_words(program.memory)}: {size}",
         "Multiplier": f"{run.multiplier!r}",
         "Arithmetic": f"{run.level}, sums of {costs['type of sums']}",
         "Next": next_call,
     }
+
+
+def _rounded_up(epsilon: float) -> float:
+    """To four decimals, upwards."""
+    return epsilon if math.isinf(epsilon) else math.ceil(epsilon * 1e4) / 1e4

@@ -1,4 +1,4 @@
-"""Curves of privacy: between ρ of zCDP and (ε, δ), for one Gaussian mechanism and any, and of sampled batches."""
+"""Privacy profiles of runs and of several runs, and conversions between ρ of zCDP and (ε, δ)."""
 
 from corrnoise.simulations.amplification import amplified
 from corrnoise.theory.privacy import (
@@ -8,5 +8,17 @@ from corrnoise.theory.privacy import (
     gaussian_rho,
     zcdp_to_approx_dp,
 )
+from corrnoise.theory.profile import GaussianProfile, Profile, SampledProfile, compose
 
-__all__ = ["amplified", "approx_dp_to_zcdp", "gaussian_delta", "gaussian_epsilon", "gaussian_rho", "zcdp_to_approx_dp"]
+__all__ = [
+    "GaussianProfile",
+    "Profile",
+    "SampledProfile",
+    "amplified",
+    "approx_dp_to_zcdp",
+    "compose",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_rho",
+    "zcdp_to_approx_dp",
+]

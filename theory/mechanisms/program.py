@@ -26,15 +26,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from flint import arb, ctx
 
+from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.numerics.rounding import UNITS, Dtype, as_stored
+from corrnoise.theory.numerics.rounding import UNITS, Dtype, as_stored, rounded_up
 from corrnoise.theory.participation import Participation, Sampled, Single
-from corrnoise.theory.privacy import Budget
+from corrnoise.theory.privacy import ADJACENCIES, Adjacency, Budget, uncut_delta
 
 if TYPE_CHECKING:
     from corrnoise.theory.amplification.curve import Curve
+    from corrnoise.theory.profile import Profile
 
 Form = Literal[
     "cascade",
@@ -211,6 +214,80 @@ class Program(Record):
             )
         return who.covering(self.mechanism, error * (1 + 1e-12))
 
+    def leading(self, steps: int) -> Program:
+        """The program of the first steps of this run: its releases are those that the run has made by then.
+
+        Parameters
+        ----------
+        steps : int
+            1 <= t <= n.
+
+        Returns
+        -------
+        Program
+            Its sensitivity covers the rounding errors of this program, and is at most the sensitivity of this program.
+        """
+        who, noise = self.participation.leading(steps), self.mechanism.leading(steps)
+        order = who.worst
+        if self.form == "transform":  # the errors of the transforms of the whole run
+            bound = (
+                noise.bracket(order).upper + self.sensitivity - self.mechanism.bracket(self.participation.worst).lower
+            )
+        else:
+            _, bound = noise.covered(order, self.form, self.dtype)
+        return Program(noise, who, self.dtype, self.form, min(bound * (1 + 2.0**-50), self.sensitivity))
+
+    def profile(
+        self, noise_multiplier: float, *, step: int | None = None, adjacency: Adjacency = "zero-out"
+    ) -> Profile:
+        """The privacy profile of this run, or of its first steps.
+
+        Parameters
+        ----------
+        noise_multiplier : float
+            σ > 0: standard deviation of the independent noise in units of the clip norm.
+        step : int, optional
+            t >= 0: the number of steps whose noise was made; None for the whole run.
+        adjacency : {"zero-out", "replace-one"}, default "zero-out"
+            The neighbouring data; sampled batches have zero-out alone.
+
+        Returns
+        -------
+        Profile
+
+        Raises
+        ------
+        ValueError
+            The run has fewer steps, or no accountant covers it.
+
+        Examples
+        --------
+        >>> import corrnoise as cn
+        >>> program = cn.mechanisms.DPSGD().program(cn.Participation.fixed_epochs(40, epochs=4))
+        >>> [round(program.profile(5.0, step=t).epsilon_at(1e-6), 2) for t in (0, 10, 11, 40)]
+        [0.0, 0.83, 1.21, 1.77]
+        """
+        from corrnoise.theory.profile import GaussianProfile, SampledProfile
+
+        sigma = checks.real("noise_multiplier", noise_multiplier, "(0, inf)")
+        checks.choice("adjacency", adjacency, tuple(ADJACENCIES))
+        who = self.participation
+        if step is not None and who.steps is not None:
+            checks.integer("step", step, 0, largest=who.steps)
+        if step is not None and checks.integer("step", step, 0) == 0:
+            return GaussianProfile(0.0, adjacency=adjacency, unit=who.unit)
+        if step is not None and step != who.steps:
+            return self.leading(step).profile(sigma, adjacency=adjacency)
+        with ctx.workprec(128):
+            distance = ADJACENCIES[adjacency] * who.members * arb(self.sensitivity) / arb(sigma)
+            rho = rounded_up(distance**2 / 2)
+        worst = GaussianProfile(rho, adjacency=adjacency, unit=who.unit)
+        if not isinstance(who, Sampled):
+            return worst
+        if adjacency != "zero-out":
+            raise ValueError(f"adjacency must be 'zero-out' for sampled batches, got {adjacency!r}")
+        return SampledProfile(self.curve, sigma, worst, who.overflow)
+
     def scale(self, budget: Budget) -> float:
         """Standard deviation of the independent noise.
 
@@ -244,8 +321,3 @@ class Program(Record):
             "memory": self.memory,
             "arrays": self.arrays,
         }
-
-
-def uncut_delta(delta: float, overflow: float) -> float:
-    """The δ* of a run whose batches are never cut, such that (1 − τ) δ* + τ <= δ for ``overflow`` τ < δ."""
-    return delta if overflow == 0 else (delta - overflow) * (1 - 4 * UNITS["float64"])

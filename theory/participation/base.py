@@ -163,6 +163,27 @@ class Participation(Record, ABC):
         """Whether at most one step uses an example."""
         return self.worst.count == 1
 
+    @abstractmethod
+    def leading(self, steps: int) -> Self:
+        """The participation in the first steps of the run.
+
+        Parameters
+        ----------
+        steps : int
+            1 <= t <= n.
+
+        Returns
+        -------
+        Participation
+        """
+
+    def _cut(self, steps: int) -> Self:
+        """The same class and fields with fewer steps."""
+        t = checks.integer("steps", steps, 1)
+        if self.steps is not None and t > self.steps:
+            raise ValueError(f"steps must be in [1, {self.steps}], got {t}")
+        return replace(self, steps=t)  # type: ignore[type-var]
+
     def together(self, first: int, second: int) -> bool:
         """Whether both of two steps can use one example.
 
@@ -339,6 +360,10 @@ class Order(Participation):
         """k/n, the largest mean share of the data in a batch."""
         return self.count / self.length
 
+    def leading(self, steps: int) -> Self:
+        """The patterns of the first steps are the parts of the patterns of all steps."""
+        return self._cut(steps)
+
     def covering(self, strategy: Strategy, column_error: float = 0.0) -> Curve:
         """Raise a ``ValueError``: the steps of the examples depend on each other, or are known."""
         raise ValueError(
@@ -472,6 +497,13 @@ class Sampled(Participation):
         (int, int, float)
         """
         raise ValueError(f"capacity must be None for {type(self).__name__}, which does not bound its batches")
+
+    def leading(self, steps: int) -> Self:
+        """Raise a ``ValueError``: a class states here the law of the first steps, if it is one of its own laws."""
+        raise ValueError(
+            f"participation must state leading(steps) to account for the first steps, got {type(self).__name__} "
+            "without it: the law of its first steps is not known"
+        )
 
     @property
     def overflow(self) -> float:

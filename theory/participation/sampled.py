@@ -72,6 +72,9 @@ class Poisson(Sampled, door="poisson"):
     def sampling_rate(self) -> float:
         return self.rate
 
+    def leading(self, steps: int) -> Poisson:
+        return self._cut(steps)
+
     def crowd(self, examples: int) -> tuple[int, int, float]:
         return self.steps, examples - 1, self.rate
 
@@ -121,6 +124,9 @@ class CyclicPoisson(Sampled, door="cyclic_poisson"):
     @property
     def sampling_rate(self) -> float:
         return self.rate / self.period
+
+    def leading(self, steps: int) -> CyclicPoisson:
+        return self._cut(steps)
 
     def mean_batch(self, examples: int) -> float:
         return examples / self.period * self.rate
@@ -174,6 +180,9 @@ class BallsInBins(Sampled, door="balls_in_bins"):
     def sampling_rate(self) -> float:
         return 1 / self.period
 
+    def leading(self, steps: int) -> BallsInBins:
+        return self._cut(steps)
+
     def mean_batch(self, examples: int) -> float:
         return examples / self.period
 
@@ -222,6 +231,9 @@ class RedrawnBins(Sampled, door="redrawn_bins"):
     @property
     def sampling_rate(self) -> float:
         return 1 / self.period
+
+    def leading(self, steps: int) -> RedrawnBins:
+        return self._cut(steps)
 
     def mean_batch(self, examples: int) -> float:
         return examples / self.period

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from corrnoise.simulations.run.private import PrivateRun
     from corrnoise.simulations.run.stream import Stream
     from corrnoise.support.progress import Progress
+    from corrnoise.theory.profile import Profile
 
 Problem = LinearRegression | MeanEstimation | StronglyConvex
 _IN_WORDS = {"last": "after the last step", "second half": "in the mean over the second half of the run"}
@@ -392,6 +393,21 @@ class Design(Record):
         return replace(self, optimum=found)
 
     # -- runs ----------------------------------------------------------------------------------------------------------
+
+    def profile(self, step: int | None = None) -> Profile:
+        """The privacy profile of the run of this design, or of its first steps.
+
+        Parameters
+        ----------
+        step : int, optional
+            0 <= t <= n: the first t steps; None for the whole run.
+
+        Returns
+        -------
+        Profile
+        """
+        program = self.program()
+        return program.profile(program.multiplier(self.budget), step=step, adjacency=self.budget.adjacency)
 
     def program(self, form: Form | None = None, dtype: Dtype | None = None) -> Program:
         """The noise as it is really made, with the sensitivity that covers it.

@@ -224,6 +224,7 @@ def test_a_crash_skips_what_was_noted_ahead(path: Path) -> None:
     trained(path, 1, ahead=4)
     run = opened(path, ahead=4)
     assert (run.position, run.skipped) == (4, 4)
+    assert run.spent(1e-6) == run.profile(step=4).epsilon_at(1e-6) > run.profile(step=1).epsilon_at(1e-6) > 0
 
 
 def test_skipped_steps_keep_the_correlation(path: Path) -> None:

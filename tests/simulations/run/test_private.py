@@ -112,9 +112,26 @@ def test_multipliers_of_known_answers() -> None:
 
 def test_epsilon() -> None:
     run = private(budget=Budget(epsilon=2.0, delta=1e-5, clip_norm=2.0))
-    assert run.epsilon(1e-5) <= 2.0 < run.epsilon(0.99e-5)
-    assert run.epsilon(1e-3) == gaussian_epsilon(gaussian_rho(2.0, 1e-5), 1e-3)
+    assert run.profile().epsilon_at(1e-5) <= 2.0 < run.profile().epsilon_at(0.99e-5)
+    assert run.profile().epsilon_at(1e-3) == pytest.approx(gaussian_epsilon(gaussian_rho(2.0, 1e-5), 1e-3), rel=1e-12)
     assert run.scale == run.multiplier * 2.0
+    with pytest.warns(FutureWarning, match="profile"):
+        assert run.epsilon(1e-5) == run.profile().epsilon_at(1e-5)
+
+
+def test_the_spent_epsilon_is_of_the_leading_block() -> None:
+    """Against the norm of sums of columns, which are the longest because the strategy of this noise is positive."""
+    run = private()
+    strategy, spent = run.program.mechanism.strategy(STEPS), [run.spent(1e-6)]
+    for _ in run:
+        run.add_noise(np.zeros(run.size))
+        spent.append(run.spent(1e-6))
+    assert spent[0] == 0
+    assert spent[-1] == run.profile().epsilon_at(1e-6)
+    for step, epsilon in enumerate(spent[1:], 1):
+        gamma = max(np.linalg.norm(strategy[:step, first:step:4].sum(axis=1)) for first in range(min(step, 4)))
+        exact = gaussian_epsilon(gamma**2 / 2 / run.multiplier**2, 1e-6)
+        assert exact * (1 - 1e-6) <= epsilon <= exact * (1 + 2e-3)
 
 
 @pytest.mark.parametrize(

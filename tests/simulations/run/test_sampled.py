@@ -22,6 +22,7 @@ from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.sampled import SampledBatches
 from corrnoise.solvers.default import default_noise
+from corrnoise.theory import profile
 from corrnoise.theory.amplification import curve
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.participation import BallsInBins, Participation, RedrawnBins
@@ -250,7 +251,7 @@ def test_a_sampled_run_draws_its_own_batches(who: Participation) -> None:
     one, other = run_of(who), run_of(who)
     shown = [list(map(np.ndarray.tolist, map(np.asarray, _drive(run)))) for run in (one, other)]
     assert shown[0] != shown[1]
-    assert "on average" in one.in_words()
+    assert "on average" in one.summary()
 
 
 def _drive(run: PrivateRun) -> list[np.ndarray]:
@@ -287,10 +288,10 @@ def test_the_epsilon_of_a_sampled_run() -> None:
     run = PrivateRun(BUDGET, who, DPSGD(), 3, batches=batches(who, 50))
     fixed = PrivateRun(BUDGET, who.worst, DPSGD(), 3, batches=batches(who, 50))
     assert run.multiplier < fixed.multiplier / 2
-    assert run.epsilon(1e-5) == 4.0
-    assert 0 < run.epsilon(1e-4) < 4.0 < run.epsilon(1e-6)
+    assert run.profile().epsilon_at(1e-5) == 4.0
+    assert 0 < run.profile().epsilon_at(1e-4) < 4.0 < run.profile().epsilon_at(1e-6)
     exact = amplified(DPSGD(), who, noise_multiplier=run.multiplier, delta=1e-6)
-    assert exact.lower <= run.epsilon(1e-6) <= exact.upper
+    assert exact.lower <= run.profile().epsilon_at(1e-6) <= exact.upper
     assert run.summary().startswith("The whole run of 12 steps is (4, 1e-05)-differentially private.")
     assert "by the accountant of its sampling" in run.summary()
     assert "zCDP" not in run.summary()
@@ -322,9 +323,9 @@ def test_epsilon_of_the_worst_case_pays_for_cut_batches() -> None:
     who = Participation.poisson(3, 0.5, capacity=90, examples=128)
     run = PrivateRun(Budget(epsilon=1.0, delta=1e-5), who, DPSGD(), 3, batches=batches(who, 128))
     delta = 1.5 * who.overflow
-    with mock.patch.object(curve, "epsilon_of", return_value=mock.Mock(upper=math.inf)):
-        epsilon = run.epsilon(delta)
-        assert run.epsilon(0.9 * who.overflow) == math.inf
+    with mock.patch.object(profile, "epsilon_of", return_value=mock.Mock(upper=math.inf)):
+        epsilon = run.profile().epsilon_at(delta)
+        assert run.profile().epsilon_at(0.9 * who.overflow) == math.inf
     mu = math.sqrt(3) / run.multiplier
     gaussian = ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon) * ndtr(-mu / 2 - epsilon / mu)
     assert 0.99 * delta < who.overflow + (1 - who.overflow) * gaussian <= delta

@@ -38,7 +38,7 @@ def test_a_summary_states_the_privacy_of_the_whole_run_first(budget: Budget, pri
     assert len(text.splitlines()) <= MAX_LINES
     assert len(text) <= MAX_CHARACTERS
     [[epsilon, delta]] = re.findall(r"^The whole run of 12 steps is \((\S+), (\S+)\)-differentially private\.\n", text)
-    assert 0 <= float(epsilon) - run.epsilon(float(delta)) < 1e-4, "the stated epsilon is rounded up"
+    assert 0 <= float(epsilon) - run.profile().epsilon_at(float(delta)) < 1e-4, "the stated epsilon is rounded up"
     words = " ".join(text.split())
     proof = f"{budget.gaussian_rho:.4g}-zCDP as one Gaussian mechanism"
     for part in (
