@@ -367,52 +367,15 @@ def test_names_that_do_not_exist_are_noticed() -> None:
     assert unknown_words("page", "`make_public(NuFTRM)`") == {"make_public", "NuFTRM"}
 
 
-#: Modules that pages import and that may move.  Each name in this list is to become public, or to leave its page.
-UNSTABLE = {
-    "docs/amplification.md": {"corrnoise.theory.mechanisms.banded_strategy"},
-    "docs/certified-optimum.md": {
-        "corrnoise.solvers.certified.single_participation",
-        "corrnoise.solvers.families.banded",
-        "corrnoise.theory.objectives.workloads",
-    },
-    "docs/devices.md": {"corrnoise.simulations.run.draws"},
-    "docs/first-claim.md": {
-        "corrnoise.paper_checks.machinery.domains",
-        "corrnoise.paper_checks.machinery.papers",
-    },
-    "docs/hessian-spectrum.md": {"corrnoise.simulations.spectrum"},
-    "docs/momentum-aggregation-proofs.md": {
-        "corrnoise.solvers.families.buffers",
-        "corrnoise.theory.objectives.workloads",
-        "corrnoise.theory.papers.momentum_aggregation.least_noise",
-    },
-    "docs/momentum-aggregation.md": {"corrnoise.theory.papers.momentum_aggregation.calibration"},
-    "docs/momentum.md": {"corrnoise.simulations.papers.momentum_aggregation.data"},
-    "docs/noise-cancellation.md": {
-        "corrnoise.theory.papers.noise_cancellation.privacy",
-        "corrnoise.theory.papers.noise_cancellation.quadratic_runs",
-        "corrnoise.theory.papers.noise_cancellation.sensitivity",
-    },
-    "docs/shuffled-experiments.md": {
-        "corrnoise.simulations.papers.shuffled_gradients.data",
-        "corrnoise.simulations.papers.shuffled_gradients.experiments",
-    },
-}
-
-
 def unstable_imports(text: str) -> set[str]:
     """Modules that the code of a page imports and that are not public."""
     modules = set(re.findall(r"^\s*(?:>>> )?(?:from|import) (corrnoise[\w.]*)", code_of(text), re.MULTILINE))
-    return {
-        module
-        for module in modules
-        if module != "corrnoise" and module.split(".")[1] not in {*cn.__all__, "papers", "ledger"}
-    }
+    return {module for module in modules if module != "corrnoise" and module.split(".")[1] not in cn.__all__}
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_pages_import_public_names(page: str) -> None:
-    assert unstable_imports((ROOT / page).read_text(encoding="utf-8")) <= UNSTABLE.get(page, set())
+    assert unstable_imports((ROOT / page).read_text(encoding="utf-8")) == set()
 
 
 def test_an_unstable_import_is_noticed() -> None:
@@ -421,7 +384,6 @@ def test_an_unstable_import_is_noticed() -> None:
         "corrnoise.theory.privacy",
         "corrnoise.solvers",
     }
-    assert set(UNSTABLE) <= set(PAGES)
 
 
 def messages() -> list[str]:

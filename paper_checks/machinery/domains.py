@@ -60,7 +60,17 @@ def _between(u: Any, value: Any, low: Any, high: Any) -> Any:
 
 
 def linear(low: Bound, high: Bound) -> Axis:
-    """Numbers in [low, high]."""
+    """Numbers in [low, high].
+
+    Parameters
+    ----------
+    low, high : float or str
+        The ends, or the names of earlier arguments.
+
+    Returns
+    -------
+    Axis
+    """
 
     def value(u: Sequence[Any], earlier: Mapping[str, Any]) -> Any:
         number = arithmetic(u[0]).number
@@ -71,7 +81,17 @@ def linear(low: Bound, high: Bound) -> Axis:
 
 
 def log_scale(low: Bound, high: Bound) -> Axis:
-    """Numbers in [low, high], low > 0, on a logarithmic scale."""
+    """Numbers in [low, high], low > 0, on a logarithmic scale.
+
+    Parameters
+    ----------
+    low, high : float or str
+        The ends, or the names of earlier arguments.
+
+    Returns
+    -------
+    Axis
+    """
 
     def value(u: Sequence[Any], earlier: Mapping[str, Any]) -> Any:
         m = arithmetic(u[0])
@@ -82,7 +102,19 @@ def log_scale(low: Bound, high: Bound) -> Axis:
 
 
 def integers(low: Bound, high: Bound, *, log: bool = False) -> Axis:
-    """Integers low, …, high, uniform or on a logarithmic scale."""
+    """Integers low, …, high, uniform or on a logarithmic scale.
+
+    Parameters
+    ----------
+    low, high : int or str
+        The ends, or the names of earlier arguments.
+    log : bool, default False
+        Whether the scale is logarithmic.
+
+    Returns
+    -------
+    Axis
+    """
 
     def value(u: Sequence[float], earlier: Mapping[str, Any]) -> int:
         a, b = int(_at(low, earlier)), int(_at(high, earlier))
@@ -96,7 +128,17 @@ def integers(low: Bound, high: Bound, *, log: bool = False) -> Axis:
 
 
 def one_of(*choices: Any) -> Axis:
-    """One of finitely many values."""
+    """One of finitely many values.
+
+    Parameters
+    ----------
+    *choices : object
+        The values.
+
+    Returns
+    -------
+    Axis
+    """
     return Axis(
         1,
         lambda u, _: choices[min(int(u[0] * len(choices)), len(choices) - 1)],

@@ -129,16 +129,30 @@ def written(claims: Iterable[ListedClaim]) -> str:
 class Paper:
     """The statements of one paper, and the claims about them.
 
-    ``no_claims`` has numbers of statements about which there is no claim, with the reason: a sentence that begins in lower
-    case.  ``definitions`` has the symbols that the paper defines in several ways: each meaning, and where it stands.
+    Parameters
+    ----------
+    name : str
+        The short name, as in ``corrnoise check correlated-noise``.
+    source : str
+        The reference.
+    title, authors : str
+        As printed.
+    package : str, optional
+        The package that holds the claims; None where they are registered by hand.
+    modules : sequence of str, optional
+        Its modules with claims, in the order of the paper.
+    no_claims : dict, optional
+        The reason why a numbered statement has no claim, by its number: a sentence in lower case.
+    definitions : dict, optional
+        The meanings of each symbol that the paper defines in several ways, and their places.
     """
 
-    name: str  #: as in ``corrnoise check correlated-noise``
-    source: str  #: the reference, with title and authors
+    name: str
+    source: str
     title: str
     authors: str
-    package: str | None = None  #: the package that holds the claims; None where they are registered by hand
-    modules: Sequence[str] = ()  #: its modules with claims, in the order of the paper
+    package: str | None = None
+    modules: Sequence[str] = ()
     no_claims: Mapping[str, str] = field(default_factory=dict)
     definitions: Meanings = field(default_factory=dict)
     registered: list[Claim] = field(default_factory=list, init=False, repr=False)  #: the claims that were imported
@@ -154,7 +168,17 @@ class Paper:
         return self._list if self.package else tuple(map(self.listing_of, self.registered))
 
     def listing_of(self, claim: Claim) -> ListedClaim:
-        """A claim of this paper as it is to be listed."""
+        """A claim of this paper as a row of the list.
+
+        Parameters
+        ----------
+        claim : Claim
+            A registered claim.
+
+        Returns
+        -------
+        ListedClaim
+        """
         return self._listed(claim.number, claim.part, claim.module, claim.recorded, claim.evidence)
 
     def _listed(self, number: str, part: str, module: str, recorded: str, evidence: Evidence) -> ListedClaim:
@@ -188,7 +212,24 @@ class Paper:
         return self.modules.index(claim.module) if self.modules else 0
 
     def claim(self, module: str, number: str, part: str) -> Claim:
-        """One claim; its module is imported now.  A ``LookupError`` says that the list is not up to date."""
+        """One claim; its module is imported now.
+
+        Parameters
+        ----------
+        module : str
+            The full name of its module.
+        number, part : str
+            The number of the statement, and the part in parentheses.
+
+        Returns
+        -------
+        Claim
+
+        Raises
+        ------
+        LookupError
+            The list of the claims is not up to date.
+        """
         if self.package:
             import_module(module)
         for claim in self.registered:
@@ -198,7 +239,17 @@ class Paper:
 
     @staticmethod
     def section(claim: Claim) -> str:
-        """The subject of the module of a claim: the first sentence of its docstring, without the full stop."""
+        """The subject of the module of a claim: the first sentence of its docstring, without the full stop.
+
+        Parameters
+        ----------
+        claim : Claim
+            A registered claim.
+
+        Returns
+        -------
+        str
+        """
         return re.split(r"\.(?:\s|$)", (sys.modules[claim.module].__doc__ or "").strip(), maxsplit=1)[0]
 
     # -- how a claim is written ----------------------------------------------------------------------------------------
@@ -206,12 +257,33 @@ class Paper:
     def inequality(self, name: str, **fields: Unpack[Fields]) -> Register:
         """Register a function that returns (smaller, larger), numbers or arrays of them.
 
-        ``name`` is the number of the statement, and in parentheses the part where it makes several claims.
+        Parameters
+        ----------
+        name : str
+            The number of the statement, and in parentheses the part where it makes several claims.
+        **fields : object
+            The fields of the claim; ``Fields`` documents them.
+
+        Returns
+        -------
+        callable
         """
         return self._register(INEQUALITY, name, "searched", fields)
 
     def identity(self, name: str, **fields: Unpack[Fields]) -> Register:
-        """Register a function that returns the left and the right side, numbers or arrays; see ``inequality``."""
+        """Register a function that returns the left and the right side, numbers or arrays.
+
+        Parameters
+        ----------
+        name : str
+            As for ``inequality``.
+        **fields : object
+            As for ``inequality``.
+
+        Returns
+        -------
+        callable
+        """
         return self._register(IDENTITY, name, "exact", fields)
 
     def _register(self, relation: Relation, name: str, evidence: Evidence, fields: Mapping[str, Any]) -> Register:

@@ -4,8 +4,10 @@ from . import datasets as datasets
 from . import families as families
 from . import flower as flower
 from . import jax as jax
+from . import ledger as ledger
 from . import losses as losses
 from . import mechanisms as mechanisms
+from . import objectives as objectives
 from . import opacus as opacus
 from . import papers as papers
 from . import participation as participation

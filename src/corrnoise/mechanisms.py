@@ -12,6 +12,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     None,
     {
         "solvers.rational.stand_in": ["rational"],
+        "theory.mechanisms.banded_strategy": ["BandedStrategyNoise"],
         "theory.mechanisms.finite": ["FiniteNoise"],
         "theory.mechanisms.matrix": ["BandedNoise", "MatrixNoise"],
         "theory.mechanisms.poles": ["PoleNoise"],

@@ -1,6 +1,7 @@
 __all__: list[str]
 
 from .solvers.rational.stand_in import rational as rational
+from .theory.mechanisms.banded_strategy import BandedStrategyNoise as BandedStrategyNoise
 from .theory.mechanisms.finite import FiniteNoise as FiniteNoise
 from .theory.mechanisms.matrix import BandedNoise as BandedNoise
 from .theory.mechanisms.matrix import MatrixNoise as MatrixNoise

@@ -60,7 +60,17 @@ class BandedStrategyNoise(ToeplitzNoise):
         return min(self.values.size, self.length(n)) - 1
 
     def diagonals(self, n: int) -> Array:
-        """The diagonals of the strategy of n steps, shape (p, n): entry (i, t) is C_{t+i, t}, 0 outside the matrix."""
+        """The diagonals of the strategy of n steps: entry (i, t) is C_{t+i, t}, 0 outside the matrix.
+
+        Parameters
+        ----------
+        n : int
+            At least 1.
+
+        Returns
+        -------
+        array of shape (p, n)
+        """
         bands = self.values[:n, np.newaxis]
         inside = np.add.outer(np.arange(bands.shape[0]), np.arange(n)) < n
         return np.where(inside, bands, 0.0)

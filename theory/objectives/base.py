@@ -68,11 +68,21 @@ class Objective(Record, ABC):
     # -- defined by each class -----------------------------------------------------------------------------------------
 
     def recursion(self) -> Recursion | None:
-        """Return the linear system whose squared error is the form; None where none is known."""
+        """Return the linear system whose squared error is the form; None where none is known.
+
+        Returns
+        -------
+        Recursion or None
+        """
         return None
 
     def weight_matrix(self) -> Array:
-        """Return W, shape (steps, steps)."""
+        """Return the weights W of the form.
+
+        Returns
+        -------
+        array of shape (steps, steps)
+        """
         if self.system is None:
             raise TypeError(f"{type(self).__name__} must define recursion() or weight_matrix(), and has neither")
         return self.system.gram()

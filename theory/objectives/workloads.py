@@ -51,11 +51,31 @@ class Workload(Objective):
 
     @abstractmethod
     def apply(self, values: ArrayLike) -> Array:
-        """A x, shape (rows, …), for x of shape (steps, …)."""
+        """The product A x.
+
+        Parameters
+        ----------
+        values : array_like
+            x, shape (steps, …).
+
+        Returns
+        -------
+        array of shape (rows, …)
+        """
 
     @abstractmethod
     def apply_transposed(self, values: ArrayLike) -> Array:
-        """Aᵀ y, shape (steps, …), for y of shape (rows, …)."""
+        """The product Aᵀ y.
+
+        Parameters
+        ----------
+        values : array_like
+            y, shape (rows, …).
+
+        Returns
+        -------
+        array of shape (steps, …)
+        """
 
     def matrix(self) -> Array:
         """A as an array, shape (rows, steps)."""
@@ -98,10 +118,18 @@ class RecursiveWorkload(Workload):
 
 @record
 class PrefixSums(RecursiveWorkload):
-    """Sums of all gradients so far, A_ts = 1 for s <= t: SGD with a constant learning rate."""
+    """Sums of all gradients so far, A_ts = 1 for s <= t: SGD with a constant learning rate.
 
-    steps: int  #: n >= 1
-    averaged_over: int = field(default=1, kw_only=True)  #: examples of a batch, over which ``error`` averages
+    Parameters
+    ----------
+    steps : int
+        At least 1.
+    averaged_over : int, default 1
+        Examples of a batch, over which ``error`` averages.
+    """
+
+    steps: int
+    averaged_over: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
         self._check(steps=1, averaged_over=1)
@@ -311,11 +339,19 @@ class SGD(Record):
 
 @record
 class MomentumAverage(RecursiveWorkload):
-    """The momentum m_t = (1 − α) m_{t−1} + α g_t with m_0 = 0, A_ts = α (1 − α)^{t−s} for s <= t."""
+    """The momentum m_t = (1 − α) m_{t−1} + α g_t with m_0 = 0, A_ts = α (1 − α)^{t−s} for s <= t.
 
-    steps: int  #: n >= 1
+    Parameters
+    ----------
+    steps : int
+        At least 1.
+    alpha : float
+        α in (0, 1].
+    """
+
+    steps: int
     _: KW_ONLY
-    alpha: float  #: 0 < α <= 1
+    alpha: float
 
     def __post_init__(self) -> None:
         self._check(steps=1, alpha="(0, 1]")

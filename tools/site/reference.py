@@ -24,6 +24,7 @@ OWN = {
 }
 SHELVES = (
     "mechanisms",
+    "objectives",
     "families",
     "participation",
     "privacy",
@@ -33,6 +34,7 @@ SHELVES = (
     "flower",
     "losses",
     "datasets",
+    "ledger",
 )
 PAPERS = ("correlated_noise", "shuffled_gradients", "noise_cancellation", "momentum_aggregation")
 

@@ -44,10 +44,23 @@ def examples(name: str, *, download: bool = False) -> Array:
 
 
 def momentum_risk(name: str, *, download: bool = False) -> EmpiricalRisk:
-    """The sigmoid risk of a linear classifier on a data set; its regulariser keeps minima from running off to infinity.
+    """The sigmoid risk of a linear classifier on a data set; its regulariser keeps minima finite.
+
+    Parameters
+    ----------
+    name : str
+        A data set of the experiments, such as ``"breast cancer"``.
+    download : bool, default False
+        Whether a data set may be fetched from OpenML.
+
+    Returns
+    -------
+    EmpiricalRisk
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from corrnoise.papers.momentum_aggregation import momentum_risk
     >>> risk = momentum_risk("breast cancer")
     >>> risk.examples.shape, round(float(np.linalg.norm(risk.gradients(np.zeros(31)))), 4)
     ((569, 31), 0.1364)

@@ -163,7 +163,28 @@ BUNDLED = tuple(name for name, split in SPLITS.items() if not split.downloaded)
 
 
 def task(name: str, *, download: bool = False) -> Task:
-    """The task of a data set, one of ``SPLITS``; raises what ``datasets.load`` raises."""
+    """The task of a data set: its loss, regulariser, and private and public records.
+
+    Parameters
+    ----------
+    name : str
+        One of ``SPLITS``.
+    download : bool, default False
+        Whether the data set may be fetched from OpenML.
+
+    Returns
+    -------
+    Task
+
+    Raises
+    ------
+    ValueError
+        No such data set, or it must be fetched and ``download`` is False.
+    OSError
+        The data set could not be fetched.
+    ImportError
+        scikit-learn is not installed.
+    """
     entry = SPLITS[checks.choice("name", name, tuple(SPLITS))]
     table = load(entry.data, download=download)
     features, targets, public_features, public_targets = entry.parts(table)

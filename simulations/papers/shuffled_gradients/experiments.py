@@ -147,10 +147,30 @@ def experiment(
 ) -> Experiment:
     """Run one algorithm at every learning rate and keep the best.
 
-    There are as many public records as private ones.  The budget is ε and δ of a run at a fixed learning rate; its clip
-    norm is G.  The ``smoothness`` is an upper bound of that of every admissible record, see ``ShuffledGradients``: the
-    private records must not decide it.  Learning rates above 2/smoothness are left out; the setting pairs or crosses
-    those of private and public epochs.  Runs have the seeds 0, 1, …
+    There are as many public records as private ones.
+
+    Parameters
+    ----------
+    task : Task
+        Loss and records, such as ``task(name)``.
+    algorithm : str
+        A name of the paper, such as ``"Interleaved"``.
+    budget : Budget
+        ε and δ of a run at a fixed learning rate; its clipping norm is G.
+    smoothness : float
+        Upper bound of the smoothness of every admissible record; the private records must not decide it.
+    setting : Setting, optional
+        Order, share of private steps, accounting, and whether public epochs have their own learning rate.
+    epochs : int, default 50
+        At least 1.
+    learning_rates : sequence of float, optional
+        The grid; rates above 2/smoothness are left out.
+    runs : int, default 10
+        Runs at each rate, with the seeds 0, 1, …
+
+    Returns
+    -------
+    Experiment
 
     Raises
     ------

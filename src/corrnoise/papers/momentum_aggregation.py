@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from corrnoise.simulations.papers.momentum_aggregation.data import momentum_risk
 from corrnoise.simulations.papers.momentum_aggregation.descent import Trajectories
 from corrnoise.simulations.papers.momentum_aggregation.methods import (
     GradientDescent,
@@ -13,6 +14,8 @@ from corrnoise.simulations.papers.momentum_aggregation.methods import (
 )
 from corrnoise.simulations.papers.momentum_aggregation.runs import momentum_run
 from corrnoise.support.deprecation import deprecated
+from corrnoise.theory.papers.momentum_aggregation.calibration import node_std, published_node_std
+from corrnoise.theory.papers.momentum_aggregation.least_noise import noise_lower_bound
 from corrnoise.theory.participation import Participation
 
 __all__ = [
@@ -22,7 +25,11 @@ __all__ = [
     "PublishedMomentum",
     "PublishedReducedMomentum",
     "ReducedMomentum",
+    "momentum_risk",
     "momentum_run",
+    "node_std",
+    "noise_lower_bound",
+    "published_node_std",
 ]
 
 _DOOR = "cn.papers.momentum_aggregation.momentum_run(…, method={})"

@@ -40,6 +40,19 @@ def node_std(budget: Budget, participation: Participation, *, alpha: float) -> f
     """Standard deviation of the noise in each node of Algorithm 1, rounded up.
 
     Only nodes of prefixes are released, since the momentum reads no others.
+
+    Parameters
+    ----------
+    budget : Budget
+        The privacy budget of the run.
+    participation : Participation
+        The data order, with a number of steps.
+    alpha : float
+        The momentum, in (0, 1].
+
+    Returns
+    -------
+    float
     """
     rate = checks.real("alpha", alpha, "(0, 1]")
     steps = checks.instance("participation", participation, Participation).length
@@ -51,10 +64,24 @@ def node_std(budget: Budget, participation: Participation, *, alpha: float) -> f
 def published_node_std(
     budget: Budget, participation: Participation, *, alpha: float, height: int | None = None
 ) -> float:
-    """The same as published: s² = 16 α² G² σ² V with σ = 2 sqrt(ln(1/δ))/ε.
+    """Standard deviation of ``node_std`` as published: s² = 16 α² G² σ² V with σ = 2 sqrt(ln(1/δ))/ε.
 
-    For zero-out adjacency half the noise, since a gradient changes by G, not 2 G.  The ``height`` is R of Algorithm 1,
-    at least floor(log2 T) + 1, which is the default.
+    For zero-out adjacency half the noise, since a gradient changes by G, not 2 G.
+
+    Parameters
+    ----------
+    budget : Budget
+        The privacy budget of the run.
+    participation : Participation
+        The data order, with a number of steps.
+    alpha : float
+        The momentum, in (0, 1].
+    height : int, optional
+        R of Algorithm 1, at least floor(log2 T) + 1, which is the default.
+
+    Returns
+    -------
+    float
 
     Raises
     ------

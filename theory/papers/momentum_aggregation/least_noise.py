@@ -31,10 +31,22 @@ def noise_limit(alpha: float) -> float:
 
 
 def noise_lower_bound(alpha: float, *, steps: int, epochs: float = 1.0) -> float:
-    """No mechanism has less noise in a momentum: its root mean square over the steps, at ρ = ½ and clip norm 1.
+    """Lower bound of the root mean square of any noise in a momentum, at ρ = ½ and clipping norm 1.
 
-    Returns sqrt(E) (S − (1 − α)/((2 − α) T)), or 0 where this is negative.  E = T/N >= 1 is how often each example
-    takes part, in any order of each epoch.
+    It is sqrt(E) (S − (1 − α)/((2 − α) T)), or 0 where this is negative.
+
+    Parameters
+    ----------
+    alpha : float
+        The momentum, in (0, 1].
+    steps : int
+        T, at least 1.
+    epochs : float, default 1.0
+        E = T/N >= 1, the number of steps of each example, in any order of each epoch.
+
+    Returns
+    -------
+    float
     """
     steps = checks.integer("steps", steps, 1)
     epochs = checks.real("epochs", epochs, "[1, inf)")

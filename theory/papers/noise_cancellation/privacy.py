@@ -124,8 +124,20 @@ def of_machine(budget: Budget) -> Budget:
 def published_scale(budget: Budget, family: LossClass, rounds: int) -> float:
     """σ with σ² = 2S² (1 + log T)/ρ, so that ``cancelling_noise(T, growth=1)`` is the noise of Theorem 5.2.
 
-    In exact arithmetic it keeps to the budget, which is for replace-one adjacency, for every schedule in T = ``rounds``
-    rounds.
+    In exact arithmetic it keeps to the budget for every schedule of the machines.
+
+    Parameters
+    ----------
+    budget : Budget
+        For replace-one adjacency.
+    family : LossClass
+        The losses.
+    rounds : int
+        T, at least 1.
+
+    Returns
+    -------
+    float
     """
     rounds = checks.integer("rounds", rounds, 1)
     rho = of_machine(budget).gaussian_rho

@@ -125,8 +125,24 @@ def cancelling_excess(
 ) -> QuadraticExcess:
     """The exact excess loss of Algorithm 1 on quadratic losses while no projection is active.
 
-    The run's deviation and heterogeneity are σ and ξ of ζ, the noise is a ``cancelling_noise``, and ``start`` is
-    ‖x_1 − x*‖.
+    Parameters
+    ----------
+    run : FederatedRun
+        The run; its deviation and heterogeneity are σ and ξ of ζ.
+    noise : Mechanism
+        A ``cancelling_noise``.
+    scale : float
+        Standard deviation of the independent noise of a machine.
+    learning_rate : float
+        η > 0.
+    curvature : float
+        The second derivative of the losses, > 0.
+    start : float
+        ‖x_1 − x*‖.
+
+    Returns
+    -------
+    QuadraticExcess
     """
     kept = 1 - run.probability * cancelling_parameters(noise)[0]
     quadratic = QuadraticRun(run.rounds, learning_rate, _curvature(run, curvature))

@@ -32,18 +32,40 @@ _SIZE_INTERVAL = "(0, 1e100]"
 
 @record
 class LossClass(Record):
-    """Losses that are G-Lipschitz and L-smooth on a convex set of diameter D."""
+    """Losses that are G-Lipschitz and L-smooth on a convex set of diameter D.
 
-    lipschitz: float  #: G, the largest norm of a gradient, in (0, 1e100]
-    smoothness: float  #: L, the Lipschitz constant of the gradients, in (0, 1e100]
-    diameter: float  #: D, the diameter of the set, in (0, 1e100]
+    Parameters
+    ----------
+    lipschitz : float
+        G, the largest norm of a gradient, in (0, 1e100].
+    smoothness : float
+        L, the Lipschitz constant of the gradients, in (0, 1e100].
+    diameter : float
+        D, in (0, 1e100].
+    """
+
+    lipschitz: float
+    smoothness: float
+    diameter: float
 
     def __post_init__(self) -> None:
         self._check(lipschitz=_SIZE_INTERVAL, smoothness=_SIZE_INTERVAL, diameter=_SIZE_INTERVAL)
 
     @classmethod
     def of(cls, loss: LinearLoss, diameter: float) -> LossClass:
-        """G, L and D of a loss on the ball of that diameter, in (0, 1e50], about 0."""
+        """G, L and D of a loss on a ball about 0.
+
+        Parameters
+        ----------
+        loss : LinearLoss
+            The loss.
+        diameter : float
+            Of the ball, in (0, 1e50].
+
+        Returns
+        -------
+        LossClass
+        """
         diameter = checks.real("diameter", diameter, "(0, 1e50]")
         return cls(loss.lipschitz(diameter / 2), loss.smoothness, diameter)
 
@@ -58,23 +80,62 @@ class LossClass(Record):
         return self.lipschitz + self.smoothness * self.diameter
 
     def correction_norm(self, rounds: ArrayLike) -> Array:
-        """S_t = G + 2LD (t−1)/(t+1), the largest ‖s_t‖, at ``rounds`` t >= 1, same shape."""
+        """S_t = G + 2LD (t−1)/(t+1), the largest ‖s_t‖.
+
+        Parameters
+        ----------
+        rounds : array_like
+            t >= 1, any shape.
+
+        Returns
+        -------
+        array of the same shape
+        """
         t = checks.reals("rounds", rounds, "[1, inf)")
         return self.lipschitz + 2 * self.smoothness * self.diameter * ((t - 1) / (t + 1))
 
     def correction_radius(self, rounds: ArrayLike) -> Array:
-        """R_t = G + LD (t−1)/(t+1), the radius of a ball that holds every s_t of convex losses, same shape."""
+        """R_t = G + LD (t−1)/(t+1), the radius of a ball that holds every s_t of convex losses.
+
+        Parameters
+        ----------
+        rounds : array_like
+            t >= 1, any shape.
+
+        Returns
+        -------
+        array of the same shape
+        """
         t = checks.reals("rounds", rounds, "[1, inf)")
         return self.lipschitz + self.smoothness * self.diameter * ((t - 1) / (t + 1))
 
     def shifts(self, rounds: ArrayLike, *, losses: Losses) -> Array:
-        """The largest ‖s_t(z) − s_t(z')‖ over two examples, at ``rounds`` t >= 1, any shape.
+        """The largest ‖s_t(z) − s_t(z')‖ over two examples: 2 R_t of convex losses, 2 S_t of smooth ones.
 
-        It is 2 R_t of convex losses and 2 S_t of smooth ones; the caller vouches for ``losses``.
+        Parameters
+        ----------
+        rounds : array_like
+            t >= 1, any shape.
+        losses : {"convex", "smooth"}
+            The kind of the losses; the caller vouches for it.
+
+        Returns
+        -------
+        array of the same shape
         """
         convex = checks.choice("losses", losses, LOSSES) == "convex"
         return 2 * (self.correction_radius(rounds) if convex else self.correction_norm(rounds))
 
     def largest_shift(self, *, losses: Losses) -> float:
-        """The supremum of ``shifts`` over all rounds: 2(G + LD) of convex losses, 2(G + 2LD) of smooth ones."""
+        """The supremum of ``shifts`` over all rounds: 2(G + LD) of convex losses, 2(G + 2LD) of smooth ones.
+
+        Parameters
+        ----------
+        losses : {"convex", "smooth"}
+            The kind of the losses; the caller vouches for it.
+
+        Returns
+        -------
+        float
+        """
         return 2 * (self.radius if checks.choice("losses", losses, LOSSES) == "convex" else self.published_norm)
