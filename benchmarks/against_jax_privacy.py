@@ -1,8 +1,8 @@
 """The mechanisms of finite runs against jax-privacy, in one process: equal values, CPU times, ratios.
 
-jax-privacy compiles its optimisers anew in every call.  Its compiled code is kept in a cache, so that the call that is
-timed finds what the first call compiled: the ratios leave compilation out.  How long the first call took stands
-beside its name.  Both sides run on one thread, and the slow side is timed once.
+jax-privacy compiles its optimisers again in every call.  Its compiled code is kept in a cache, so that the call that is
+timed finds the compiled code: the ratios leave compilation out. The time of the first call stands next to
+its name.  Both sides run on one thread, and the slow side is timed once.
 """
 
 from __future__ import annotations

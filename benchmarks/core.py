@@ -103,7 +103,7 @@ class Setting:
         case : a description of the case, such as its size
         ours, other : the two sides; both are called once before anything is timed
         item : the unit of ``Side.items``
-        tolerance : largest difference at which the sides agree
+        tolerance : largest difference of sides that agree
         where : the part (an index) of our result that the other side computes
         exact : an index into that part, and the exact values there
         in_norm : differences are of the 2-norm, not of single entries

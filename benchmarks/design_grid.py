@@ -1,7 +1,7 @@
 """``python -m benchmarks.design_grid``: time, peak memory and distance from the floor of designs over a grid of runs.
 
 Runs have one order in all epochs, or participations that are an epoch apart; the spectrum has 10 000 eigenvalues.
-Each run is designed in a process of its own, so that the peak is that of the design, with compiled code in the cache.
+Each run is designed in a process of its own, so that the peak belongs to the design, with compiled code in the cache.
 """
 
 from __future__ import annotations

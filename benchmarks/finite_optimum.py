@@ -1,7 +1,7 @@
 """The certified optimum of finite runs, against dense matrices and against the usual descent.
 
 The dense side runs the same iteration with singular value decompositions.  The descent is what libraries do: L-BFGS
-over strategies with columns of norm 1.  It has no lower bound, so that only a run to the end tells how far it is.
+over strategies with columns of norm 1.  Without a lower bound, only a run to the end tells how far it is.
 """
 
 from __future__ import annotations

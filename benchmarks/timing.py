@@ -21,7 +21,7 @@ class Side:
     ----------
     name : name in the table
     run : the call, without arguments
-    items : number of items (values, steps) by which the time of one call is divided.  If the time per item grows with
+    items : number of items (values, steps) that divide the time of one call.  If the time per item grows with
         the size of the problem, a smaller run counts for fewer items than it returns, and ``name`` says so.
     """
 

@@ -21,7 +21,7 @@ class Series(Record):
     """One curve, or one set of points, of one panel."""
 
     panel: str  #: which panel of the figure
-    method: str  #: what is shown: an algorithm, or the parameter that tells the curves of a panel apart
+    method: str  #: the name of the curve: an algorithm, or the parameter that tells the curves of a panel apart
     kind: str  #: what sort of statement y is, such as ``"exact"``, ``"lower bound"`` or ``"rate"``
     x: Array  #: finite numbers, shape (n,); units are stated by ``PaperFigure.panels``
     y: Array  #: the same

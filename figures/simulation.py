@@ -1,4 +1,4 @@
-"""How figures simulate what they state exactly: how much, where results are kept, what comes back.
+"""How figures simulate their exact statements: how much, where results are kept, and the result.
 
 Each point of a figure is simulated on its own and kept in a folder as soon as it is finished, so an interrupted run
 goes on from there.  The results depend on the seed, the effort and the number of repeats alone.

@@ -339,7 +339,7 @@ def amplified(
     participation : Participation
         One that is sampled.
     noise_multiplier : float
-        σ > 0: standard deviation of the independent noise over the clip norm.
+        σ > 0: standard deviation of the independent noise over the clipping norm.
     delta, epsilon : float, optional
         0 < δ < 1 or ε >= 0: one of the two.
     samples : int, optional

@@ -1,7 +1,7 @@
 """An audit of a private training loop: one verdict, its cause in plain words, and the evidence.
 
 The auditor hands the loop gradients of a special kind.  *Canaries* are examples with orthogonal gradients that are far
-longer than the clip norm.  They are in the steps of one pattern of the run, or in none, by the toss of a fair
+longer than the clipping norm.  They are in the steps of one pattern of the run, or in none, by the toss of a fair
 coin.  The loop clips, sums and adds its noise as it always does, and the auditor sees its releases.  Other
 coordinates are *idle*: they show the noise alone.  In further runs a batch holds one canary and one opponent, which
 shows whether batches are clipped as a whole.  A loop that can be restarted is restarted, and may skip steps but not
@@ -45,7 +45,7 @@ from corrnoise.theory.privacy import Budget
 
 Signs = NDArray[np.int8]
 
-_CANARY_LENGTH = 16.0  # times the clip norm: the length of a canary before the loop clips it
+_CANARY_LENGTH = 16.0  # times the clipping norm: the length of a canary before the loop clips it
 _DEFAULT_FACTOR = 1.1  # to be found by default
 _FEWEST_IDLE = 16
 _MIN_CANARIES = 1000  # canaries of a run: other tests than the matched filter live on them, too

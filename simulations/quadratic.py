@@ -279,7 +279,7 @@ def simulate(
     rng : int, SeedSequence or Generator, optional
         Int, ``SeedSequence``, ``Generator`` or None.  With the same one the result is the same for any ``threads``.
     clip : bool, default False
-        Clip gradients to the clip norm of ``budget``, as privacy demands.  Any learning rate will do.
+        Clip gradients to the clipping norm of ``budget``, as privacy demands.  Any learning rate will do.
     inputs : str, default "gaussian"
         ``"gaussian"``, ``"uniform"``, ``"signs"`` (Rademacher) or ``"student-t"``, with the kurtosis of the problem (3,
         1.8, 1, or more than 3, which sets the degrees of freedom).  Ignored for ``MeanEstimation``.
@@ -291,7 +291,7 @@ def simulate(
     progress : bool, optional
         Show progress on standard error; None for: if it is a terminal.
     budget : Budget, optional
-        ρ, clip norm G and adjacency.
+        ρ, clipping norm G and adjacency.
 
     Returns
     -------

@@ -19,7 +19,7 @@ def smallest_minimum(
     """The place and the value of the smallest minimum that is found.
 
     Each local minimum of ``values`` that is at most 3 times the least value is searched between its two neighbours.  A
-    minimum that lies between two neighbouring points and shows at neither of them is missed.
+    minimum that lies between two neighbouring points and shows at neither is missed.
     ``points`` is a grid in ascending order with the positive ``values`` of the function, both of shape (n,), and
     ``width`` the width of the interval that is left around a minimum at the end.
     """

@@ -29,7 +29,7 @@ from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
 STATIONARY, STRONGLY_CONVEX = "stationary optimum", "strongly convex bound"
 TOLERANCE = 1e-6  #: of rational noise in place of noise with a long memory
-_FLOOR_TOLERANCE = 1e-4  # relative gap at which the search for a floor ends
+_FLOOR_TOLERANCE = 1e-4  # relative gap at the end of the search for a lower bound
 
 
 def regularised_floor(of: Objective, participation: Participation) -> tuple[float, Certificate]:

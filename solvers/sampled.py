@@ -17,9 +17,9 @@ balls in bins       one or two buffers, ν-DP-FTRL and the banded square root.  
 *Estimate for bins.*  With V_ij = <m_i, m_j>/σ² and Λ = mean_i exp(X_i − V_ii/2), X ~ N(0, V), δ(ε) = E (Λ − e^ε)₊.
 For an order a draw the indices i_1, …, i_a one after another with probabilities ∝ exp(Σ_l V_{i_l j}), whose means over
 j are n_2, …, n_a, and X ~ N(Σ V_{·,i_k}, V).  Then δ(ε) is the mean of (Λ − e^ε)₊ Λ^{−a} Π n_k
-(docs/amplification-proofs.md), and E Λ^a that of Π n_k, which gives the order with the least Chernoff bound.  The mean
-is taken over fixed points, the same ones for all candidates.  It only orders them: nothing that runs rests on it, and
-whatever is reported has a multiplier of the accountant.
+(docs/amplification-proofs.md), and E Λ^a the mean of Π n_k, which gives the order with the least Chernoff bound.  The
+mean is taken over fixed points, the same ones for all candidates.  It only orders them: nothing that runs rests on it,
+and whatever is reported has a multiplier of the accountant.
 """
 
 from __future__ import annotations

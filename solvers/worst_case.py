@@ -6,8 +6,8 @@ y_i = X_ii + |h_i|, and for any y
 
     max { <X, R> : R >= 0, R_ii = 1 } <= Σ y_i + k max(0, −λ_min(diag y − X)),
 
-so each maximum carries its own proof.  Patterns whose Σ |X_ij| is below what has been found are skipped.  This takes no
-theorem for granted, and tests the formulas of ``theory.mechanisms.sensitivity``.
+so each maximum carries its own proof.  Patterns whose Σ |X_ij| is below the largest value so far are skipped.  This
+takes no theorem for granted, and tests the formulas of ``theory.mechanisms.sensitivity``.
 """
 
 from __future__ import annotations

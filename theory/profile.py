@@ -202,7 +202,7 @@ class SampledProfile(Profile):
     curve : Curve
         The curve of the accountant, capacities included.
     noise_multiplier : float
-        σ > 0: standard deviation of the independent noise over the clip norm.
+        σ > 0: standard deviation of the independent noise over the clipping norm.
     worst : GaussianProfile
         The profile of the same run without secret sampling, and without a capacity.
     overflow : float, default 0.0

@@ -22,7 +22,9 @@ AXIOMS = {
     "Classical_Prop.classic",
 }
 _NAMED_ITEM = re.compile(r"^\s*(Theorem|Definition|Fixpoint)\s+(\w+)", re.MULTILINE)
-_ARGUMENTS_LINES = re.compile(r"\nArguments [^\n]*(?:\n  [^\n]*)*\n")  #: how Coq displays a function, not what it is
+_ARGUMENTS_LINES = re.compile(
+    r"\nArguments [^\n]*(?:\n  [^\n]*)*\n"
+)  #: how Coq displays a function, not its definition
 
 
 def said(source: str) -> str:

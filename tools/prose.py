@@ -1,19 +1,24 @@
 """List prose that readers stumble over: ``python -m tools.prose [PATH …]``, by default README.md and ``docs/``.
 
-The rules know patterns, not meaning. A row is a place to look at, and the last line has the places per 1000 words.
+Paths are pages of Markdown, files of Python, whose docstrings and comments count, and folders of such files. The rules
+know patterns, not meaning. A row is a place to look at, and the last line has the places per 1000 words.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
+import io
 import re
 import sys
-from collections.abc import Iterator
+import tokenize
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 MAX_PLACES_PER_1000_WORDS = 1.5
+MAX_PLACES_PER_1000_WORDS_OF_SOURCES = 2.5
 
 #: Advice, and the pattern of the places that need it. A space stands for any white space.
 RULES = {
@@ -69,6 +74,34 @@ class Place(NamedTuple):
     advice: str
 
 
+def text_of(path: Path) -> str:
+    """A page, or the docstrings and comments of a file of Python, each in its line."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        return text
+    lines = [""] * (text.count("\n") + 2)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            docstring = ast.get_docstring(node, clean=False)
+            for number, line in enumerate((docstring or "").splitlines()):
+                lines[node.body[0].lineno - 1 + number] = line
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            lines[token.start[0] - 1] += token.string.lstrip("#: ")
+    return re.sub(r"^ *(?:>>>|\.\.\.) .*$", "", "\n".join(lines), flags=re.MULTILINE)
+
+
+def sources(folder: Path) -> list[Path]:
+    """The pages and the files of Python in a folder."""
+    return sorted(file for file in folder.rglob("*") if file.suffix in (".md", ".py"))
+
+
+def rate(texts: Iterable[str]) -> float:
+    """Places per 1000 words."""
+    found = list(texts)
+    return 1000 * sum(len(list(places(text))) for text in found) / max(sum(map(number_of_words, found)), 1)
+
+
 def prose_of(page: str) -> str:
     """The prose of a page, line by line: code, formulas, addresses and headings are blank."""
     return _HIDDEN.sub(lambda found: "X" + "\n" * found[0].count("\n"), page)
@@ -101,17 +134,16 @@ def pages() -> list[Path]:
 def main(arguments: list[str] | None = None) -> int:
     """Print the places and their number per 1000 words; the exit status is 1 above the limit."""
     parser = argparse.ArgumentParser(prog="python -m tools.prose", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="pages of Markdown")
-    texts = {path: path.read_text(encoding="utf-8") for path in parser.parse_args(arguments).paths or pages()}
-    count = 0
+    parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="pages, files of Python, folders")
+    given = parser.parse_args(arguments).paths or pages()
+    files = [file for path in given for file in (sources(path) if path.is_dir() else [path])]
+    texts = {file: text_of(file) for file in files}
     for path, text in texts.items():
         for place in sorted(places(text)):
             print(f"{path}:{place.line}: {place.words!r}: {place.advice}")
-            count += 1
-    words = sum(map(number_of_words, texts.values()))
-    rate = 1000 * count / max(words, 1)
-    print(f"{count} places in {words} words: {rate:.1f} per 1000")
-    return int(rate > MAX_PLACES_PER_1000_WORDS)
+    found, words = rate(texts.values()), sum(map(number_of_words, texts.values()))
+    print(f"{found * words / 1000:.0f} places in {words} words: {found:.1f} per 1000")
+    return int(found > MAX_PLACES_PER_1000_WORDS)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Learning curves of linear regression with the noise of a private run: the exact error, step by step.
 
-The problem is that of Figure 2 of arXiv 2310.06771 at d = 128: Gaussian inputs, eigenvalues λ_k = 1/k, no residual
+The problem is Figure 2's of arXiv 2310.06771 at d = 128: Gaussian inputs, eigenvalues λ_k = 1/k, no residual
 noise, G = ρ = 1.  A run starts at θ_0 − θ* = (1, …, 1) in the eigenbasis, with noise for T = 10⁵ steps, σ² = γ_T²/2.
 For two learning rates, for Noisy-SGD and for ν-Noisy-FTRL with ν = ημ, the records hold at t <= T
 
@@ -10,7 +10,7 @@ For two learning rates, for Noisy-SGD and for ν-Noisy-FTRL with ν = ημ, the 
 The initial error decays in the same way under any noise, and the two methods differ by what their noise adds: within
 the first steps less with independent noise, whose σ is smaller, then less with correlated noise.
 
-``simulate`` adds means over blocks of steps beside the exact means of the same blocks (kind ``simulated``), with
+``simulate`` adds means over blocks of steps to the exact means of the same blocks (kind ``simulated``), with
 standard errors from independent runs.
 
 Source: Choquette-Choo et al., arXiv 2310.06771: Section 2.3, Theorem D.11.
@@ -46,7 +46,7 @@ from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression
 
-STEPS = 100_000  #: T, for which the noise of all runs is made
+STEPS = 100_000  #: T, the length of the noise of all runs
 ONCE = Participation.single(STEPS)
 INITIAL_OFFSET = 1.0
 LEARNING_RATES = (0.02, 0.08)
@@ -92,7 +92,7 @@ def blocks(steps: int) -> NDArray[np.int64]:
 
 
 def block_means(curve: Array, starts: NDArray[np.int64]) -> Array:
-    """Means of ``curve``, whose first entry is that of t = 0, over the blocks."""
+    """Means of ``curve``, whose first entry belongs to t = 0, over the blocks."""
     return np.add.reduceat(curve[: starts[-1]], starts[:-1]) / np.diff(starts)
 
 
@@ -183,7 +183,7 @@ MARKERS: dict[str, dict[str, Any]] = {
 
 
 def crossing(data: Data, panel: str) -> float:
-    """The first step from which ν-Noisy-FTRL has the smaller error of the two."""
+    """The first of the steps at the end of the run where ν-Noisy-FTRL has the smaller error."""
     curves = {s.method: s for s in data if (s.panel, s.kind) == (panel, EXACT)}
     (behind,) = np.nonzero(curves[FTRL].y >= curves[SGD].y)
     return float(curves[FTRL].x[behind[-1] + 1 if behind.size else 0])

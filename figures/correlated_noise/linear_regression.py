@@ -1,11 +1,11 @@
 """Figure 2 of arXiv 2310.06771: linear regression against dimension, effective dimension and learning rate.
 
-Inputs are Gaussian, the Hessian has the eigenvalues λ_k = k^{−α}, there is no residual noise, and G = ρ = 1.  Around
+Inputs are Gaussian, the Hessian has the eigenvalues λ_k = k^{−α}, the residual noise is 0, and G = ρ = 1.  Around
 d = 128, α = 1, η = 0.02 one quantity is varied at a time.  For Noisy-SGD and for ν-Noisy-FTRL with ν = ημ the records
 hold
 
 * ``exact``: F_∞ = lim E F(θ_t) − F*, with the factor ½ of F;
-* ``linear part``: what remains of it without the feedback of the error on itself, a lower bound;
+* ``linear part``: its value without the feedback of the error on itself, a lower bound;
 * ``rate``: ηdG²/(4ρ) and η²G² Tr H/(4ρ), the rates of Theorem 2.2 without logarithms.  The first is an upper bound of
   Noisy-SGD for η R² <= 1, the second a lower bound of all noise;
 * ``rate with logarithm``: η²G² Tr H log²(1/ν)/(4ρ), the rate of Theorem 2.2 for ν-Noisy-FTRL;
@@ -49,7 +49,7 @@ LEARNING_RATE = 0.02
 
 SGD, FTRL, OPTIMUM = "Noisy-SGD", "nu-Noisy-FTRL", "optimum"
 
-#: What is varied in each panel, and over which settings.  The paper gives the range of the exponent only.
+#: The parameter of each panel, and its settings.  The paper gives the range of the exponent only.
 SETTINGS = {
     "dimension": np.array([8, 16, 32, 64, 128]),
     "effective dimension": np.linspace(1.0, 0.4, 7),
@@ -108,7 +108,7 @@ def data(refine: int = 4) -> Data:
 
 
 def panel_problems(panel: str, settings: Array | None = None) -> tuple[Array, list[LinearRegression]]:
-    """The horizontal axis of ``panel`` at ``settings`` (None: those of ``SETTINGS``) and the problems there."""
+    """The horizontal axis of ``panel`` at ``settings`` (None: ``SETTINGS``) and the problems there."""
     settings = SETTINGS[panel] if settings is None else settings
     if panel == "dimension":
         return settings, [problem(dimension=int(d)) for d in settings]
@@ -122,7 +122,7 @@ def panel_problems(panel: str, settings: Array | None = None) -> tuple[Array, li
 
 ESTIMATORS = ("plain", "delta")
 CHAINS = 8
-#: Recorded steps a chain: so many relaxation times, of which the errors of Noisy-SGD need more, and never fewer than
+#: Recorded steps a chain: so many relaxation times (the errors of Noisy-SGD need more), and never fewer than
 #: so many steps divided by d.
 RELAXATIONS = {SGD: 80, FTRL: 40}
 LEAST_STEPS = 4_000_000
@@ -274,7 +274,7 @@ def draw(data: Data) -> Drawing:
 
 
 def _draw_simulated(above: Axes, below: Axes, series: SimulatedSeries) -> None:
-    """Markers over the exact curve, and their deviations from it beside each other, with 95 % intervals."""
+    """Markers over the exact curve, and their deviations from it next to each other, with 95 % intervals."""
     look = {"color": STYLES[series.method, "exact"]["color"], "linestyle": "none", "marker": "o", "elinewidth": 0.9}
     look |= MARKERS[series.kind]
     above.errorbar(series.x, series.y, 1.96 * series.standard_error, **look)
@@ -302,7 +302,7 @@ def _finish_deviations(row: Sequence[Axes]) -> None:
 
 
 def _write_slope(axes: Axes, series: Series, *, above: bool, color: str) -> None:
-    """Write the slope of ``series`` beside the middle of its curve, on the free side of it."""
+    """Write the slope of ``series`` next to the middle of its curve, on the free side of it."""
     middle = np.sqrt(series.x[0] * series.x[-1])
     height = np.exp(np.interp(np.log(middle), np.log(series.x), np.log(series.y)))
     axes.annotate(
@@ -316,7 +316,7 @@ def _write_slope(axes: Axes, series: Series, *, above: bool, color: str) -> None
 
 
 def report(data: Data) -> str:
-    """The caption's slopes beside the exact and the simulated ones, and what they are made of."""
+    """The caption's slopes next to the exact and the simulated ones, and their parts."""
     curves = {(s.panel, s.method, s.kind): s for s in data}
     fitted = {key: slope(s) for key, s in curves.items() if s.x.size >= SETTINGS[s.panel].size}
     simulated = any(isinstance(s, SimulatedSeries) for s in data)

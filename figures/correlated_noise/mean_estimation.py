@@ -35,7 +35,7 @@ def error_ratio(learning_rate: float) -> float:
 
 
 def asymptotic_ratio(learning_rates: Array) -> Array:
-    """(2/π²) η log²(1/η), to which ``error_ratio`` is equivalent as η → 0; 0 at η = 1, where that is 1."""
+    """(2/π²) η log²(1/η), which ``error_ratio`` approaches as η → 0; it is 0 at η = 1, where the ratio is 1."""
     return 2 / np.pi**2 * learning_rates * np.log(learning_rates) ** 2
 
 
@@ -96,7 +96,7 @@ def draw(data: Data) -> Drawing:
 
 
 def report(_: Data) -> str:
-    """The statement of Figure 1's caption about the two ends, beside the exact ratio."""
+    """The statement of Figure 1's caption about the two ends, next to the exact ratio."""
     shown = "\n".join(
         f"  {eta:<8g} {error_ratio(eta):<14.6g} {asymptotic_ratio(np.array(eta)):.6g}"
         for eta in (1e-6, 1e-4, 1e-2, 0.1, 0.5, 0.9, 0.99, 1.0)

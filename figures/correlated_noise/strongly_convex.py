@@ -90,7 +90,7 @@ def draw(data: Data) -> Drawing:
 
 
 def report(data: Data) -> str:
-    """The bounds at κ = 10, 100 and 1000 beside the exact worst quadratic, and how they grow."""
+    """The bounds at κ = 10, 100 and 1000 next to the exact worst quadratic, and how they grow."""
     curves = {(s.panel, s.method, s.kind): s for s in data}
     shown = [kappa for kappa in (10.0, 100.0, 1000.0) if kappa in data[0].x]
     lines = []

@@ -1,9 +1,9 @@
-"""How much error a stream of little memory costs: every mechanism for finite runs, beside what no strategy can beat.
+"""The cost in error of a stream of little memory: every mechanism for finite runs, and a lower bound.
 
 The error is the root mean squared error of prefix sums at ρ = 1/2 and clip norm 1; the memory is the number of arrays
-of the size of the gradient that a stream keeps from step to step.  One panel is for one epoch, the other for four, in
-which two participations of an example are at least n/4 steps apart.  The floor is the certified optimum over all
-strategies.  In four epochs it is that of data in the same order in every epoch, which bounds any other order too.
+of the size of the gradient that a stream keeps from step to step.  One panel is for one epoch, the other for four,
+where two participations of an example are at least n/4 steps apart.  The floor is the certified optimum over all
+strategies.  In four epochs it holds for data in the same order in every epoch, which bounds any other order too.
 """
 
 import math
@@ -32,7 +32,7 @@ from corrnoise.theory.participation import Participation
 STEPS = 1024
 EPOCHS = 4
 LONG_RUN = 100_000
-LARGEST_MATRIX = 4096  #: steps up to which mechanisms that are matrices are drawn
+LARGEST_MATRIX = 4096  #: most steps of mechanisms that are matrices
 FEW_COEFFICIENTS = (2, 3, 4, 8, 16, 32, 64)  #: of noise with few coefficients
 MOST_BUFFERS = 6
 VARYING_BUFFERS = (1, 2, 4)
@@ -67,13 +67,13 @@ NAMES = {"lambda-CGD": r"$\lambda$-CGD", "nu-DP-FTRL": r"$\nu$-DP-FTRL"}
 
 
 def participations(steps: int) -> dict[str, Participation]:
-    """The promise of each panel."""
+    """The participation of each panel."""
     separation = -(-steps // EPOCHS)
     return {"one epoch": Participation.single(steps), "four epochs": Participation.min_sep(steps, separation, EPOCHS)}
 
 
 def mechanisms(who: Participation) -> Iterator[tuple[str, Mechanism]]:
-    """Every mechanism with the name of its family; those of one family follow each other with growing memory."""
+    """Every mechanism with the name of its family; members of a family follow each other with growing memory."""
     steps = who.length
     sums = PrefixSums(who.length)
     most_bands = toeplitz.most_bands(who)
@@ -121,7 +121,7 @@ def floor(who: Participation) -> float:
 
 
 def candidates(who: Participation) -> list[tuple[str, Mechanism, Sensitivity]]:
-    """Every mechanism with the name of its family and what is known of its sensitivity."""
+    """Every mechanism with the name of its family and the kind of its sensitivity."""
     return [(family, mechanism, mechanism.bracket(who)) for family, mechanism in mechanisms(who)]
 
 
@@ -165,7 +165,7 @@ def floors(data: Data) -> dict[str, float]:
 
 
 def draw_panel(ax: Axes, series: list[Series]) -> None:
-    """Draw the points of one panel by what they exceed its floor by."""
+    """Draw the points of one panel by their excess over its lower bound."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     (least,) = floors(tuple(series)).values()
@@ -236,7 +236,7 @@ STARTS = {"best Toeplitz": "BSR", "banded inverse": "damped root"}
 
 
 def unmoved(data: Data) -> list[str]:
-    """Points at which a search returned its start: a better one of that family may exist."""
+    """Points where a search returned its start: a better one of that family may exist."""
     found = {(s.panel, s.method, x): y for s in data for x, y in zip(s.x, s.y, strict=True)}
     return [
         f"- {panel}, memory {memory:.0f}: the search of {method} did not leave its start."

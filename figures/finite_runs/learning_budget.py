@@ -1,9 +1,9 @@
 """When noise that is optimal for learning uses its privacy budget, and what that does to the whole run.
 
 A run of four epochs in the same order, judged by the mean of F − F* over its second half.  Noise that is optimal for
-learning is drawn beside noise that is optimal for prefix sums: the best strategy of any form, and the best buffers.
+learning is drawn next to noise that is optimal for prefix sums: the best strategy of any form, and the best buffers.
 Panel (a) shows the budget of each step, its part of the squared sensitivity: the sum over an example's steps is 1 where
-the example is one with the largest sensitivity.  Panel (b) shows the noise of each step, panel (c) what privacy costs
+the example is one with the largest sensitivity.  Panel (b) shows the noise of each step, panel (c) the cost of privacy
 after each step.  Panel (d) judges mechanisms by prefix sums and by learning, from the floor of each.
 
 The eigenvalues are 1/k, k <= 32, and the learning rate is 1/2 over Σ λ + 2 max λ.

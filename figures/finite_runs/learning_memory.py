@@ -1,7 +1,7 @@
-"""Mechanisms for finite runs judged by what they cost in learning, on three spectra.
+"""Mechanisms for finite runs judged by their cost in learning, on three spectra.
 
-The mechanisms are those of ``error_memory``, tuned for prefix sums, and noise that is tuned for learning: buffers with
-a scale for each step, and few bands.  All are judged by the exact error of SGD on linear regression that privacy
+The mechanisms are the ones of ``error_memory``, tuned for prefix sums, and noise that is tuned for learning: buffers
+with a scale for each step, and few bands.  All are judged by the exact error of SGD on linear regression that privacy
 causes, F − F*, as the mean over the second half of the run.  It is a quadratic form of the noise, like the error of
 prefix sums, so that its least value over all strategies is certified in the same way.
 
@@ -38,7 +38,7 @@ def objective(exponent: float, steps: int) -> LearningObjective:
 
 
 def privacy_error(of: LearningObjective, squared: float) -> float:
-    """F − F* at ρ = 1 and clip norm 1, from γ² tr(W N Nᵀ)."""
+    """F − F* at ρ = 1 and clipping norm 1, from γ² tr(W N Nᵀ)."""
     return of.problem.learning_rate**2 / 4 * squared
 
 

@@ -1,7 +1,7 @@
 """Error against ε for each way of sampling and its noise, at equal (ε, δ).
 
 The error is the root mean squared error of prefix sums, relative to DP-SGD with Poisson batches of the same mean size.
-Each noise is tuned for its sampler and budget.  Multipliers are those of certified accountants; for balls in bins the
+Each noise is tuned for its sampler and budget.  Multipliers come from certified accountants; for balls in bins the
 estimate that guides the search is drawn too, which is near the truth and no guarantee.
 """
 
@@ -47,7 +47,7 @@ def panel(epochs: int) -> str:
 
 
 def data(period: int = PERIOD, epochs: Sequence[int] = EPOCHS, epsilons: Sequence[float] = EPSILONS) -> Data:
-    """The errors relative to those of DP-SGD, and the bands that are best for cyclic Poisson batches."""
+    """The errors relative to DP-SGD's, and the bands that are best for cyclic Poisson batches."""
     found: list[Series] = []
     for count in epochs:
         steps = period * count
@@ -62,7 +62,7 @@ def data(period: int = PERIOD, epochs: Sequence[int] = EPOCHS, epsilons: Sequenc
 
 
 def _errors(fixed: Optimum, period: int, epsilon: float) -> dict[str, float]:
-    """The error of each method over that of DP-SGD."""
+    """The error of each method over DP-SGD's."""
     steps = fixed.participation.length
     sums = PrefixSums(steps)
     budget = Budget(epsilon=epsilon, delta=DELTA)

@@ -1,14 +1,14 @@
-"""Table 3 of arXiv 2310.06771, measured: what each variant of DP-FTRL costs, and what it is worth.
+"""Table 3 of arXiv 2310.06771, measured: the cost and the error of each variant of DP-FTRL.
 
 The table prints orders of magnitude.  Here a run of n steps in four epochs is made with each mechanism, on arrays of a
 given size, and measured are
 
-* generation: the time to find the noise and what a stream needs of it;
-* a step: the mean time to draw one array of independent noise and to correlate it with what is kept;
+* generation: the time to find the noise and the state of its stream;
+* a step: the mean time to draw one array of independent noise and to correlate it with the state;
 * memory: the most that is held during the steps, in arrays of that size, matrices included;
 * the error of prefix sums, computed exactly.
 
-Streams are those of this package.  A matrix is inverted row by row, and the coefficients of Toeplitz noise are
+Streams come from this package.  A matrix is inverted row by row, and the coefficients of Toeplitz noise are
 multiplied with all earlier draws, in O(n); the tree merges nodes as a binary counter carries, in O(log n); bands and
 poles keep an array each.
 """
@@ -75,7 +75,7 @@ def _all_coefficients(noise: Mechanism, who: Participation) -> Mechanism:
 
 
 class Variant(NamedTuple):
-    """A row: what is printed of it, if it is in the paper, how it is made, and what a stream runs in its place."""
+    """A row: its printed values, if any, its construction, and the noise that a stream runs in its place."""
 
     printed: tuple[str, str, str]  # anytime, generation, step
     make: Callable[[Participation], Mechanism]
@@ -115,7 +115,7 @@ def _exhaust(stream: Stream, steps: int) -> None:
 def measured(variant: Variant, who: Participation, size: int) -> dict[str, float]:
     """The entries of a row by panel."""
     n = who.length
-    mechanism = variant.make(who)  # compiles what is not compiled yet
+    mechanism = variant.make(who)  # compiles the kernels
     generation = min(_seconds(lambda: variant.stream(variant.make(who), who, size, 0)) for _ in range(2))
     stream = variant.stream(mechanism, who, size, 0)
     step = _seconds(partial(_exhaust, stream, n)) / n

@@ -1,8 +1,8 @@
-"""Gradient norm against ε on real data: Algorithms 1 and 2 of Tran and Cutkosky beside descent without momentum.
+"""Gradient norm against ε on real data: Algorithms 1 and 2 of Tran and Cutkosky next to descent without momentum.
 
 The loss is the sigmoid loss of a linear classifier with a pseudo-Huber regulariser, not convex, on data that
 scikit-learn carries.  Rows are data sets; the left column has the last iterate, the right one the mean over the run,
-which is what an iterate drawn at random has and what the theorems bound.  Every algorithm is tuned on one half of its
+as an iterate drawn at random has it, and as the theorems bound it.  Every algorithm is tuned on one half of its
 repetitions and judged on the other, so its choice does not flatter it.  Bands are 95 % intervals of the mean.
 
 The records that need no simulation are the gradient norm at the start, and the bound of all gradients, G.
@@ -186,7 +186,7 @@ def draw(data: Data) -> Drawing:
 
 
 def report(data: Data) -> str:
-    """The means with their intervals, and what they say of the paper's algorithms."""
+    """The means with their intervals, and their answer about the paper's algorithms."""
     curves = {(s.panel, s.method, s.kind): s for s in data}
     head = "".join(f"{f'eps={e:g}':>17}" for e in EPSILONS)
     lines = []

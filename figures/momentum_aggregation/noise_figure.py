@@ -59,7 +59,7 @@ def toeplitz_noises(alpha: float, examples: int, epochs: int) -> dict[str, Toepl
 
 
 def tree_variances(alpha: float, participation: Participation) -> dict[str, Array]:
-    """Variances at ρ = ½ and clip norm 1 of the tree: with the published count of nodes, and with the exact one."""
+    """Variances at ρ = ½ and clipping norm 1 of the tree: with the published count of nodes, and with the exact one."""
     steps = participation.length
     decoded = alpha**2 * decoder_variance(steps, alpha)
     tree = BinaryTree(steps, decoder="binary", decay=alpha)
@@ -70,7 +70,7 @@ def tree_variances(alpha: float, participation: Participation) -> dict[str, Arra
 
 
 def variances(noises: dict[str, ToeplitzNoise], alpha: float, participation: Participation) -> dict[str, Array]:
-    """The variance of the noise in the momentum of every step, at ρ = ½ and clip norm 1."""
+    """The variance of the noise in the momentum of every step, at ρ = ½ and clipping norm 1."""
     found = tree_variances(alpha, participation)
     work = MomentumAverage(participation.length, alpha=alpha)
     for name, noise in noises.items():

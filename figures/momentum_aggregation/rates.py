@@ -1,4 +1,4 @@
-"""Where the rate of Theorem 9 beats that of Theorem 6, with constants, and where Algorithm 2 beats Algorithm 1.
+"""Where the rate of Theorem 9 beats Theorem 6's, with constants, and where Algorithm 2 beats Algorithm 1.
 
 Theorem 6 (Algorithm 1) bounds E ‖∇F(ŵ)‖ by about d^{1/4}/sqrt(ε N), Theorem 9 (Algorithm 2) by d^{1/3}/(ε N)^{2/3}.
 Every gradient is at most G = 1 long, so that a bound above 1 says nothing.
@@ -66,7 +66,7 @@ def data(log2_examples: Sequence[int] = range(8, 31, 2), points: int = 61, jobs:
 
 
 def crossing(x: Array, first: Array, second: Array) -> float:
-    """The smallest x from which the second curve is below the first, by straight lines on logarithms; inf if never."""
+    """The x where the second curve falls below the first, by straight lines on logarithms; inf if never."""
     above = np.log(second) - np.log(first)
     (late,) = np.nonzero(above >= 0)
     if late.size == 0:

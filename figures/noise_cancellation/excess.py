@@ -1,8 +1,8 @@
-"""Excess loss against its bounds: measured, exact, and what Theorems 5.2 and F.2 promise.
+"""Excess loss against its bounds: measured, exact, and the bounds of Theorems 5.2 and F.2.
 
 The losses are f_i(x; y) = ½ (x − y)² in one dimension on [−1, 1], y = 0 or 1 with probability ½ on every machine.
 While no projection is active, ``theory.papers.noise_cancellation.quadratic_runs`` gives the exact excess loss;
-simulated runs, which project, are drawn next to it.  Learning rates are those of the theorems.
+simulated runs, which project, are drawn next to it.  Learning rates follow the theorems.
 
 (a) Over the rounds T, with 5 of 10 machines and the paper's ρ = 8; (b) over ρ, T = 300; (c) over M/m, m = 5, T = 300.
 """

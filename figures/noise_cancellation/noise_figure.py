@@ -82,7 +82,7 @@ def server_panel(rounds: int) -> list[Series]:
 
 
 def machine_panels(counts: tuple[int, ...]) -> list[Series]:
-    """Panels (b) and (c): the best share and the buffers are those for the regret energy in both."""
+    """Panels (b) and (c): the best share and the buffers are tuned for the regret energy in both."""
     n = np.array(counts, dtype=float)
     held = [noises(count) for count in counts]
     series = []

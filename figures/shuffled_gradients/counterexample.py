@@ -1,8 +1,8 @@
-"""The convergence theorem of shuffled private gradients, as published and corrected, beside the exact excess risk.
+"""The convergence theorem of shuffled private gradients, as published and corrected, with the exact excess risk.
 
 n = 10 losses f_i(x) = ‖x‖²/2 in d = 50 dimensions, x_1 = x* = 0, no regulariser, noise σ = 1 at every step, learning
 rate η = 0.4/K: all that remains is the noise.  The exact excess risk falls like 1/K, the published bound like
-(log K)/K²: from some K on it is below what it should bound, and no constant can save it.  The corrected bound is above
+(log K)/K²: from some K on it is below the excess risk, and no constant can save it.  The corrected bound is above
 for every K.
 """
 

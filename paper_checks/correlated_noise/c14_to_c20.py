@@ -199,7 +199,7 @@ def theorem_c18_one_noise(
 def equation_47(
     problem: LinearRegression, noise: ToeplitzNoise, factor: float = 1.0, root: float = 1.0, F: str = "whole"
 ) -> Sides:
-    """C.18 with the integral of 1/|B|² in place of γ², in which 4πρ becomes 8π²ρ.  Both integrals by quadrature.  By Cauchy and Schwarz their product is at least that of the root of h, computed by ``optimal_error``'s rule."""
+    """C.18 with the integral of 1/|B|² in place of γ², and 4πρ becomes 8π²ρ.  Both integrals by quadrature.  By Cauchy and Schwarz their product is at least that of the root of h, computed by ``optimal_error``'s rule."""
     x = problem.rates
     over = spectral_mean(noise, -1)
     seen = float((averages_by_quadrature(noise, x) / (2 - x)).sum())  # (η/2π) ∫ |B|² h

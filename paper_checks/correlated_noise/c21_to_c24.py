@@ -278,7 +278,7 @@ def proposition_c24_dimension(
     mutants=[{"exponent": 0.501}],
 )
 def section_c6(eigenvalues: Array, angle: float, exponent: float = 0.5) -> Sides:
-    """For matrices H in a basis that is not that of the coordinates, by singular values."""
+    """For matrices H in another basis than the coordinates, by singular values."""
     d = eigenvalues.size
     skew = np.triu(np.full((d, d), math.sin(angle)), 1)
     basis = np.linalg.solve(np.eye(d) + skew - skew.T, np.eye(d) - skew + skew.T)

@@ -38,7 +38,7 @@ def driven(problem: LinearRegression, second_moments: Array) -> Array:
 
 
 def component_variances(problem: LinearRegression, noise: ToeplitzNoise, count: int) -> list[Array]:
-    """Stationary variances of θ^{(0)}, θ^{(1)}, … in the eigenbasis; what they see of the noise is integrated over frequencies."""
+    """Stationary variances of θ^{(0)}, θ^{(1)}, … in the eigenbasis; their part of the noise is integrated over frequencies."""
     x = problem.rates
     eta = problem.learning_rate
     seen = averages_by_quadrature(noise, x)
@@ -348,7 +348,7 @@ def lemma_c12_a(weights: Array, a: float, factor: float = 1.0, **inputs: Any) ->
 def lemma_c12_b(weights: Array, a: float, factor: float = 1.0, **inputs: Any) -> Sides:
     """Checked with the exact covariance of the linear system driven by the white noise of (a).
 
-    The system has the divisor 2 − ηλ_j, with which the right side is checked.  Without it the statement is sharp for random signs as ηλ_j → 1.
+    The system has the divisor 2 − ηλ_j, and so has the right side in the check.  Without it the statement is sharp for random signs as ηλ_j → 1.
     """
     problem = regression(**inputs)
     x = problem.rates

@@ -108,7 +108,7 @@ def lemma_d12(problem: LinearRegression, noise: ToeplitzNoise, tilt: float = 0.0
 def lemma_d12_trace(
     problem: LinearRegression, noise: ToeplitzNoise, slow: bool, factor: float = 1.0, two: float = 2.0
 ) -> Sides:
-    """Checked with Tr S_∞ from formula E1, the part of the privacy noise and that of the residuals each.
+    """Checked with Tr S_∞ from formula E1, the part of the privacy noise and the part of the residuals each.
 
     For Gaussian inputs 5/6 of the first bound is approached: (2 − x)/(2 (2 − 3x)) at x = 1/3, one dimension, ``slow`` noise.  With kx = 1 it
     tends to 1 as the kurtosis k grows.  The second bound is approached for random signs in one dimension.
@@ -249,7 +249,7 @@ def theorem_d13_privacy(noise: ToeplitzNoise, steps: int, rho: float, two: float
     evaluations=4,
 )
 def theorem_d13_clip_norm(seed: int, offset: float, correlated: bool, p: float, constant: float = 1.0) -> Sides:
-    """With privacy noise for the clip norm G and the smallest ρ for which η satisfies the condition of the theorem (C = 1).
+    """With privacy noise for the clip norm G and the smallest ρ where η satisfies the condition of the theorem (C = 1).
 
     No gradient comes within a hundredth of G.
     """

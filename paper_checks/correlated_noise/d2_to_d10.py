@@ -314,7 +314,7 @@ def summed(level: float, start: float, decay: float, steps: int) -> float:
 
 
 def large_scale(factor: float, **more: float) -> dict[str, float]:
-    """Arguments of D.7 and D.8 at which σ is large beside ``factor``, which only the left sides as printed see."""
+    """Arguments of D.7 and D.8 where σ is much larger than ``factor``, which only the left sides as printed see."""
     return {"steps": 2, "p": 0.5, "rate": 0.5, **more, "constant": 1.0, "scale": 1e3 * math.sqrt(1 + factor)}
 
 

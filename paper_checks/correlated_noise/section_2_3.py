@@ -1,4 +1,4 @@
-"""Section 2.3 and the displays of Appendix D: clip norms, utility in finite time, and what the proofs use."""
+"""Section 2.3 and the displays of Appendix D: clipping norms, utility in finite time, and the tools of the proofs."""
 
 import math
 from typing import Any
@@ -157,7 +157,7 @@ def equation_84(
     speed: float = 1.0,
     factor: float = 1.0,
 ) -> Sides:
-    """Checked with the exact second moments of θ̂_t, by the recursion of 𝒫, from those of θ_0'."""
+    """Checked with the exact second moments of θ̂_t, by the recursion of 𝒫, from the moments of θ_0'."""
     problem = regression(eigenvalues, share, kurtosis)
     first = np.resize(squares, eigenvalues.size)
     m = first
@@ -223,7 +223,7 @@ def equation_87(
 ) -> Sides:
     """The printed right side does not scale with ‖θ_0 − θ*‖ where ρ is large (G ~ ‖θ_0 − θ*‖ is divided by ρ), so no constant makes it true.
 
-    Checked with the exact curves of the unclipped run and ν = ημ, that of the start, that of the residuals and that of the privacy noise
+    Checked with the exact curves of the unclipped run and ν = ημ, the curve of the start, of the residuals and of the privacy noise
     each, with the constants 1, ½ and 0.058.
     """
     silent = regression(eigenvalues, **inputs)

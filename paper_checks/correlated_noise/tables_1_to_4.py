@@ -57,7 +57,7 @@ def table_1_lower(problem: LinearRegression, clip_norm: float, constant: float =
     evaluations=256,
 )
 def table_1_ftrl(problem: LinearRegression, clip_norm: float, constant: float = 0.058, most: float = math.inf) -> Sides:
-    """Checked with log(8/·), for Gaussian inputs and η R² <= 1; the constant is that of N3, sharpened.
+    """Checked with log(8/·), for Gaussian inputs and η R² <= 1; the constant is N3's, sharpened.
 
     With min{d_eff, 3} for d_eff it is false.
     """

@@ -186,7 +186,7 @@ def gaps(low: float = 1e-9) -> Axis:
     return Axis(1, value, f"[{low:g}, 2 − {low:g}]")
 
 
-NORMS = (1e-4, 1.0, 1e4)  #: largest eigenvalues: a bound in other units than those of its other side fails for some
+NORMS = (1e-4, 1.0, 1e4)  #: largest eigenvalues: a bound with two sides in different units fails for some
 
 
 def spectra(most: int = 6, condition: float = 1e6, multiplicity: int = 1, norms: tuple[float, ...] = NORMS) -> Axis:
@@ -285,7 +285,7 @@ class Domain:
     Raises
     ------
     ValueError
-        If a bound is a name, but not that of an earlier argument.
+        If a bound is a name that no earlier argument has.
     """
 
     axes: Mapping[str, Axis]

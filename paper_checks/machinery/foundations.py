@@ -1,4 +1,4 @@
-"""Foundations: which claims a claim rests on, as a graph, and what a broken one breaks.
+"""Foundations: the claims that a claim rests on, as a graph, and the effect of a broken one.
 
 A claim names what its proof uses in ``rests_on``: ``"N1"`` of the same paper, ``"corrnoise: N1"`` of another one.  If a
 foundation is not as recorded, neither is anything above it, whatever its own check found.
@@ -15,14 +15,14 @@ from corrnoise.paper_checks.machinery.verdicts import FALSE, PROOFS, UNDECIDED
 
 
 class Foundations:
-    """The graph of the claims of some papers, in which foundations are found."""
+    """The graph of the claims of some papers and their foundations."""
 
     def __init__(self, papers: Sequence[Paper]) -> None:
         self._papers = {paper.name: paper for paper in papers}
         self._listed: dict[str, dict[str, ListedClaim]] = {}
 
     def of(self, claim: Claim) -> tuple[Claim, ...]:
-        """The claims that ``claim`` names as its foundations; a ``ValueError`` if there is no claim of that name."""
+        """The claims that ``claim`` names as its foundations; a ``ValueError`` if no claim has that name."""
         return tuple(self._named(claim, name) for name in claim.rests_on)
 
     def _named(self, claim: Claim, name: str) -> Claim:
@@ -69,7 +69,7 @@ class Foundations:
                 yield f"{claim.name} is proved and rests on {foundation.name}, which is {foundation.evidence}"
 
     def applied(self, outcomes: Iterable[Outcome]) -> list[Outcome]:
-        """The outcomes, where those that rest on one that is not as recorded are not as recorded either.
+        """The outcomes, where a foundation that is not as recorded makes every claim above it fail, too.
 
         A foundation that was not checked counts as sound.
         """

@@ -1,7 +1,7 @@
 """Independence: whether the two sides of a claim come from the same code, so that an error in it would not show.
 
-The function of a claim is read, not run.  A side consists of the calls of the project's functions and methods on which
-what it returns depends, through local variables too.  If the sides share such calls, and neither makes one of its own,
+The function of a claim is read, not run.  A side consists of the calls of the project's functions and methods that its
+value depends on, through local variables too.  If the sides share such calls, and neither makes one of its own,
 then whatever these calls return, the claim compares it with itself.  Such a claim must say in ``independent`` what makes
 the comparison tell something, for instance a proof that it holds for any value of the shared quantity.
 """
@@ -40,7 +40,7 @@ def _called(call: ast.Call) -> str | None:
 
 
 def _targets(statement: ast.stmt) -> Iterator[tuple[list[str], ast.expr]]:
-    """The names that a statement sets together, and the expression on which they depend."""
+    """The names that a statement sets together, and the expression that they depend on."""
     found: list[tuple[ast.expr, ast.expr]] = []
     if isinstance(statement, ast.Assign):
         found = [(target, statement.value) for target in statement.targets]
@@ -53,7 +53,7 @@ def _targets(statement: ast.stmt) -> Iterator[tuple[list[str], ast.expr]]:
 
 
 def _computations(tree: ast.FunctionDef) -> dict[str, set[str]]:
-    """The calls on which each local name depends, as their text."""
+    """The calls that each local name depends on, as their text."""
     found: dict[str, set[str]] = {}
     statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
     for statement in sorted(statements, key=lambda node: node.lineno):
@@ -66,7 +66,7 @@ def _computations(tree: ast.FunctionDef) -> dict[str, set[str]]:
 
 
 def _depends(expression: ast.expr, known: dict[str, set[str]]) -> set[str]:
-    """The calls on which an expression depends."""
+    """The calls that an expression depends on."""
     calls: set[str] = set()
     for node in ast.walk(expression):
         if isinstance(node, ast.Call) and _called(node) is not None:
@@ -90,9 +90,9 @@ def _name(function: ast.expr) -> str:
 
 @cache
 def shared(claim: Claim) -> frozenset[str]:
-    """The calls from which both sides of a claim come, if neither makes a call of its own; otherwise empty.
+    """The calls that both sides of a claim share, if neither makes a call of its own; otherwise empty.
 
-    Sides that are written as arrays are compared entry by entry.  Of what is not a function in a file nothing is known.
+    Sides that are written as arrays are compared entry by entry.  Objects that are not functions in a file are skipped.
     """
     try:
         [tree] = ast.parse(textwrap.dedent(inspect.getsource(claim.function))).body

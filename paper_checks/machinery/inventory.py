@@ -1,7 +1,7 @@
 """The inventory of a paper: every numbered statement, table, figure, algorithm and equation, as ``inventory.csv`` lists them.
 
-The list lies beside the paper.  ``python -m tools.inventory`` extracts it from the paper's text, so that it does not
-depend on what the ledger has claims about.
+The list lies next to the paper.  ``python -m tools.inventory`` extracts it from the paper's text, so that it does not
+depend on the claims of the ledger.
 """
 
 import csv
@@ -17,7 +17,7 @@ class Entry:
     """One numbered thing of a paper.
 
     ``section`` is where it stands, ``after`` the numbered statement before it in that section, if there is one.
-    ``word`` says in a word, written by hand, why there is no claim about it.
+    ``word`` says in a word, written by hand, why the ledger has no claim about it.
     """
 
     label: str

@@ -88,11 +88,11 @@ class Outcome:
     smallest: tuple[float, ...] = ()
     medians: tuple[float, ...] = ()
     worst: Mapping[str, Any] = field(default_factory=dict)
-    #: the numbers of points evaluated, and of those that lie in the domain
+    #: the numbers of points evaluated, and of points in the domain
     tried: int = 0
     accepted: int = 0
     certificate: BoxCertificate | None = None  #: the answer of ball arithmetic, if the evidence is ``certified``
-    #: the value of the constant in question at which the worst case found is an equality; None if there is none
+    #: the value of the constant in question that makes the worst case found an equality; None if no value does
     sharp: float | None = None
     #: the interval that holds the sharp constant: one end is ``sharp``, the other the constant that is proved
     interval: Interval | None = None
@@ -244,11 +244,11 @@ class Claim(Named):
         return self.default(str(self.sharp))
 
     def default(self, name: str) -> Any:
-        """The value of a constant with which the statement is checked."""
+        """The value of a constant in the check of the statement."""
         return inspect.signature(self.function).parameters[name].default
 
     def _sharp(self, worst: Mapping[str, Any]) -> tuple[float | None, Interval | None]:
-        """The value of the constant at which the worst case found is an equality, and the interval of the sharp one."""
+        """The value of the constant that makes the worst case found an equality, and the interval of the sharp one."""
         if self.sharp is None:
             return None, None
 
@@ -261,7 +261,7 @@ class Claim(Named):
 
     @property
     def proved(self) -> float | None:
-        """The constant in question for which the statement is proved, if it is."""
+        """The constant in question that the statement is proved with, if it is."""
         if self.proved_constant is not None:
             return float(self.proved_constant)
         return (
@@ -414,6 +414,6 @@ def _shown(arguments: Mapping[str, Any]) -> str:
 
 
 def _find(module: str, number: str, part: str) -> Claim:
-    """The claim with this number and part, found through the ``PAPER`` with which its module registers it."""
+    """The claim with this number and part, found through the ``PAPER`` that its module registers."""
     found: Claim = import_module(module).PAPER.claim(module, number, part)
     return found

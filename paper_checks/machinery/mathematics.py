@@ -105,7 +105,7 @@ def _argument(tokens: Iterator[str]) -> str:
 
 
 def _atom(token: str, tokens: Iterator[str]) -> str:
-    """The text of the atom that begins with ``token``."""
+    """The text of the atom that starts with ``token``."""
     name = token[1:]
     if token == "{":
         return _group(tokens)
@@ -133,7 +133,7 @@ def _atom(token: str, tokens: Iterator[str]) -> str:
 
 
 def _script(token: str, inner: str) -> str:
-    """A superscript or subscript: Unicode letters if all of them exist, otherwise after ^ or _."""
+    """A superscript or subscript: Unicode letters if they all exist, otherwise after ^ or _."""
     small = _SUPERSCRIPT_OF if token == "^" else _SUBSCRIPT_OF
     tight = inner.replace(" ", "")
     if tight and all(letter in small for letter in tight):

@@ -53,7 +53,7 @@ def _same(word: str, typed: str, loosely: bool) -> bool:
 
 
 def begins(name: Sequence[str], typed: Sequence[str], *, loosely: bool = False) -> bool:
-    """Whether a name begins with the words that were typed; ``loosely``: each of them may be the beginning of a word.
+    """Whether a name starts with the typed words; ``loosely``: each may be the beginning of a word.
 
     >>> begins(words("Lemma C.21"), words("lemma c2")), begins(words("Equation (5)"), words("eq 5"), loosely=True)
     (False, True)

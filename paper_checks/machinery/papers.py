@@ -1,7 +1,7 @@
 """Papers: their claims, and how a claim is written.
 
-A paper is a package whose ``paper.py`` declares ``PAPER``, its modules in order, and the statements about which there
-is no claim, each with the reason.  ``claims.csv`` beside it lists the claims in the order of the paper;
+A paper is a package whose ``paper.py`` declares ``PAPER``, its modules in order, and the statements without a claim,
+each with the reason.  ``claims.csv`` next to it lists the claims in the order of the paper;
 ``python -m tools.claims`` writes it from the claims, and a test compares the two.  So a claim is found by its name without
 importing a module of the paper, and a statement that was overlooked can be distinguished from one that was left out.
 """
@@ -31,28 +31,28 @@ if TYPE_CHECKING:
 
 
 class Fields(TypedDict, total=False):
-    """The keywords with which a claim is written; only ``printed`` is required.  Texts hold LaTeX between dollars."""
+    """The keywords of a claim; only ``printed`` is required.  Texts hold LaTeX between dollars."""
 
     printed: Required[str]  #: the statement as published, word for word
     reading: str  #: the statement as it is understood, where the printed one needs it
     domain: Mapping[str, Axis]  #: an axis for each argument of the function, in order
     constants: Mapping[str, Quantifier]  #: the quantifier of each constant of the statement; see quantifiers.py
-    #: for each symbol that has several meanings in the paper those under which the statement, as corrected where it is
-    #: false, is true; the meaning in force is the first, and the default of the function's keyword
+    #: for each symbol with several meanings in the paper, the meanings that make the statement true, as corrected where it
+    #: is false; the meaning in force is the first, and the default of the function's keyword
     definitions: Mapping[str, Sequence[str]]
     probability: str  #: the argument p of a statement that holds with probability 1 − p; see margins.py
     #: by default "machine-checked" with a theorem, and "proved" with a proof; without one an identity is "exact", and an inequality "computed" where its domain
     #: has at most 64 points, otherwise "searched"
     evidence: Evidence
-    mutants: Sequence[Mapping[str, Any]]  #: false neighbours: constants with which the check must fail
+    mutants: Sequence[Mapping[str, Any]]  #: false variants: constants that must make the check fail
     sharp: str  #: the constant whose sharp value is found
-    proved_constant: float | str  #: the constant for which there is a proof or certificate, if not the stated one
-    independent: str  #: what the two sides are computed by, where they share code
-    counterexample: Mapping[str, Any] | Family  #: arguments at which the printed statement fails, or a family of them
-    #: the constants with which the function is the printed statement; by default ``printed`` or ``published`` is True
+    proved_constant: float | str  #: the constant that has a proof or certificate, if not the stated one
+    independent: str  #: the methods of the two sides, where they share code
+    counterexample: Mapping[str, Any] | Family  #: arguments that violate the printed statement, or a family of them
+    #: the constants that make the function the printed statement; by default ``printed`` or ``published`` is True
     as_printed: Mapping[str, Any]
     corrected: str  #: the true statement, where the printed one is false
-    #: the verdict where the statement as printed is neither true nor false; and why, and what is checked instead
+    #: the verdict where the statement as printed is neither true nor false; why, and the statement that is checked instead
     undecided: tuple[Undecided, str]
     transcription: str | None  #: which signs an electronic copy lost and were restored
     outside: str  #: which part of the statement's domain is left out, and the argument there

@@ -17,7 +17,7 @@ from functools import cache
 from importlib.resources import files
 
 FILE = "mutants.csv"
-#: What may become of a mutant.
+#: The fates of a mutant.
 FATES = {
     "killed": "the check finds it to be false",
     "noticed": "it is true as far as is searched, and the check disagrees with what is recorded of the claim",
@@ -125,7 +125,7 @@ def ratio(margin: float) -> float:
 
 
 def moved(margin: float, smallest: Sequence[float], ratios: Ratios | None, thorough: bool = False) -> str:
-    """Which of the smallest margins, of all and in cases, is not that of the recorded ratio; empty if all are.
+    """Which of the smallest margins, of all and in cases, differs from the recorded ratio; empty if none does.
 
     None is not compared, nor the largest ratio of all if searches spread too much to find it again.  A ``thorough`` search
     may find a larger one, and its first sample is another one.
@@ -140,7 +140,7 @@ def moved(margin: float, smallest: Sequence[float], ratios: Ratios | None, thoro
 
 
 def shifted(medians: Sequence[float], ratios: Ratios | None, thorough: bool = False) -> str:
-    """Which of the median margins is not that of the recorded ratio; see ``moved``."""
+    """Which of the median margins differs from the recorded ratio; see ``moved``."""
     return "" if ratios is None or thorough else _different("median", medians, ratios.medians)
 
 

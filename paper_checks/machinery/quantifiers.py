@@ -1,4 +1,4 @@
-"""Quantifiers: what a statement says about its constants and symbols, and when it is thereby true or false.
+"""Quantifiers: the claims of a statement about its constants and symbols, and when they make it true or false.
 
 One rule decides alike everywhere.
 
@@ -6,7 +6,7 @@ One rule decides alike everywhere.
 * An *existential* constant may be chosen, once for the whole domain.  It is a keyword of the function, whose default is
   the choice that is checked: one choice that works makes the statement true.  The statement is false only if no choice
   works, so its counterexample is a *family*: a function from the choice to arguments that violate the statement.
-* An *unspecified* constant is one of which the paper does not say what it is (a constant of O(·), "up to constants").
+* An *unspecified* constant is not given by the paper (a constant of O(·), "up to constants").
   It is read as existential, which is the weakest reading, so that a refutation survives every other reading.
 
 A symbol may have several printed *meanings*, such as a loss with and without a factor ½.  ``Paper.definitions`` has them
@@ -39,7 +39,7 @@ CHOICES = tuple(10.0**k for k in range(-9, 10, 3))
 
 
 def chosen(constants: Mapping[str, Quantifier]) -> tuple[str, ...]:
-    """The constants that may be chosen: those that are existential or unspecified."""
+    """The constants that may be chosen: existential and unspecified ones."""
     return tuple(name for name, quantifier in constants.items() if quantifier != "universal")
 
 

@@ -55,7 +55,7 @@ class Quotation:
 
 
 def placed_characters(text: str) -> Iterator[tuple[int, str]]:
-    """The characters by which texts are compared, with their positions.
+    """The characters that texts are compared by, with their positions.
 
     A hyphen is a minus between dollar signs only.  The number of an equation, in parentheses, is left out.
     """
@@ -79,7 +79,7 @@ def placed_characters(text: str) -> Iterator[tuple[int, str]]:
 
 
 def characters(text: str) -> str:
-    r"""The characters by which a text is compared.
+    r"""The characters that a text is compared by.
 
     >>> characters(r"Lemma: $\sigma_{dp}^2 \le \frac{1}{2 \rho}$ for non-trivial $B$")
     'Lemmaσdp2≤12ρfornontrivialB'

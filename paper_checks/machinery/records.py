@@ -34,7 +34,7 @@ _OUTCOME_FIELDS = ("verdict", "agrees", "reason", "margin", "tried", "accepted",
 
 
 def _described(value: Any) -> Any:
-    """A value in the terms of JSON, or as text where it has no other description."""
+    """A value in the terms of JSON, or as text where no other description fits."""
     try:
         return plain(value)
     except TypeError:

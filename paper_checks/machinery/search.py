@@ -19,7 +19,7 @@ import numpy as np
 from corrnoise.paper_checks.machinery.margins import least
 from corrnoise.theory.numerics.checks import Array
 
-ENTRIES = 8  #: of sides at most, of which each has a smallest margin of its own
+ENTRIES = 8  #: most entries of the sides with a smallest margin of their own
 _MAX_CORNERS = 2**6
 _DESCENT_STARTS = 4
 _CANDIDATE_POINTS = 2048
@@ -46,7 +46,7 @@ class Worst:
 
 
 def _corners(dimension: int, seed: int) -> Iterator[Array]:
-    """The corners of the cube; in many dimensions a random sample and those with at most one differing coordinate."""
+    """The corners of the cube; in many dimensions a random sample, and corners with at most one differing coordinate."""
     if 2**dimension <= _MAX_CORNERS:
         yield from (np.array(corner) for corner in product((0.0, 1.0), repeat=dimension))
         return
@@ -122,7 +122,7 @@ class _ClaimSearch:
         return [margins for margins in found if margins.size]
 
     def starts(self, apart: float) -> list[tuple[float, Array]]:
-        """The best points that have no better point within ``apart`` in every coordinate: one for each valley."""
+        """The best points without a better point within ``apart`` in every coordinate: one for each valley."""
         found = sorted(self.found, key=lambda entry: entry[0])[:_CANDIDATE_POINTS]
         points = np.array([point for _, point in found])
         chosen: list[tuple[float, Array]] = []

@@ -33,7 +33,7 @@ class _Meaning(NamedTuple):
 def select(papers: Sequence[Paper], names: Sequence[str]) -> Selection:
     """The claims that ``names`` mean; without names all.
 
-    A name that means nothing is a ``ValueError``, which says which names are close, or why there is no such claim.
+    A name that means nothing is a ``ValueError``, which says which names are close, or why no claim has it.
     """
     restrictions: set[Paper] = set()
     wanted = []
@@ -71,7 +71,7 @@ def papers_called(papers: Sequence[Paper], name: str) -> tuple[Paper, ...]:
 
 
 def _papers(papers: Sequence[Paper], typed: Words, loosely: bool) -> tuple[Paper, ...]:
-    """The papers whose short name, reference, title or list of authors begins with the words typed."""
+    """The papers whose short name, reference, title or list of authors starts with the typed words."""
     return tuple(
         paper
         for paper in papers
@@ -81,7 +81,7 @@ def _papers(papers: Sequence[Paper], typed: Words, loosely: bool) -> tuple[Paper
 
 
 def _claims(paper: Paper, typed: Words, loosely: bool) -> Iterator[ListedClaim]:
-    """The claims of a paper whose names begin with the words typed."""
+    """The claims of a paper whose names start with the typed words."""
     for claim in paper.listed:
         if any(begins(key, typed, loosely=loosely) for key in called(claim.name)):
             yield claim
@@ -91,7 +91,7 @@ def _meaning(papers: Sequence[Paper], name: str) -> _Meaning:
     """The meaning of a name.
 
     Whole words take precedence over beginnings of words, then papers over claims, then claims over claims of a paper
-    that the name begins with.
+    at the beginning of the name.
     """
     typed = words(name)
     for loosely in (False, True):
@@ -110,7 +110,7 @@ def _papers_meant(papers: Sequence[Paper], name: str) -> tuple[Paper, ...]:
 
 
 def _joined(papers: Sequence[Paper], names: Sequence[str]) -> list[str]:
-    """``names``, where those that make one name together are joined."""
+    """``names``, where words that make one name together are joined."""
     joined: list[str] = []
     for name in names:
         if joined and _belong_together(papers, joined[-1], name):
@@ -121,7 +121,7 @@ def _joined(papers: Sequence[Paper], names: Sequence[str]) -> list[str]:
 
 
 def _belong_together(papers: Sequence[Paper], name: str, following: str) -> bool:
-    """Whether two names are one: ``Lemma`` and ``C.21``, also if there is no such claim, but not a paper and a claim."""
+    """Whether two names are one: ``Lemma`` and ``C.21``, also if the claim does not exist, but not a paper and a claim."""
     meaning = _meaning(papers, f"{name} {following}")
     if meaning.papers:
         return True
@@ -134,7 +134,7 @@ def _belong_together(papers: Sequence[Paper], name: str, following: str) -> bool
 
 
 def _says_kind(name: str) -> bool:
-    """Whether a name begins with a kind of statement, or with two letters of it or more."""
+    """Whether a name starts with a kind of statement, or with two letters of it or more."""
     first = (*words(name), "")[0]
     return len(first) > 1 and any(kind.startswith(first) for kind in KINDS)
 

@@ -1,7 +1,7 @@
-"""Sharp constants: the value at which the worst case found is an equality, and the interval that holds the sharp one.
+"""Sharp constants: the value that makes the worst case found an equality, and the interval that holds the sharp one.
 
 The worst case that a search finds need not be the worst one, so the value found is only one end of an interval.  The
-other end is a constant for which the statement is proved.  The sharp constant lies between them.
+other end is a constant with a proof of the statement.  The sharp constant lies between them.
 """
 
 import math
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
-_RELATIVE_STEP = 1e-3  #: relative change that shows on which side of the value found the statement holds
+_RELATIVE_STEP = 1e-3  #: relative change that shows the side of the value found where the statement holds
 _SIDE_ROUNDING = 1e-9
 _SHOWN_DIGITS = 5
 
@@ -28,7 +28,7 @@ class Interval:
     above: bool
 
     def __str__(self) -> str:
-        """The ends with five digits, rounded outwards, so that what is printed is true."""
+        """The ends with five digits, rounded outwards, so that the printed interval is true."""
         low, high = outwards(self.low, -1), outwards(self.high, +1)
         if math.isinf(self.high):
             return f"at least {low}"

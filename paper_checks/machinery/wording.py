@@ -92,7 +92,7 @@ def reason(outcome: Outcome) -> str:
 
 
 def _choice(claim: Claim) -> str:
-    """The choice of constants for which the statement was checked."""
+    """The choice of constants in the check of the statement."""
     values = {name: claim.default(name) for name in chosen(claim.constants)}
     return f", with {listed(values)}" if values else ""
 
@@ -135,7 +135,7 @@ def sharp(outcome: Outcome) -> str:
 
 
 def definitions(claim: Claim) -> str:
-    """The printed meanings of the symbols of a statement, where they stand, and under which it is true."""
+    """The printed meanings of the symbols of a statement, their places, and the meanings that make it true."""
     return "; ".join(
         f"``{symbol}`` {meaning} ({place}): {'true' if meaning in claim.definitions[symbol] else 'false'}"
         for symbol, printed in claim.meanings.items()

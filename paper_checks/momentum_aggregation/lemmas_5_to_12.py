@@ -124,7 +124,7 @@ def lemma_11(
 
     As $m_0 = 0$, the error of a linear function is $(1 - \alpha)^t G$: 0.99 G against 0.2 G for α = 0.01, t = 1, and above the printed
     bound for all t up to 160.  With $m_1 = \nabla f(w_1, x)$ it is false too, for gradients ±G and $\alpha < \frac{1}{4}$.  For one order in
-    all epochs and L > 0 there is no proof.  The last term of Theorem 6 pays for what is missing here.
+    all epochs and L > 0 there is no proof.  The last term of Theorem 6 pays for the missing part.
     """
     losses: dict[str, Any] = {"examples": examples, "lipschitz": lipschitz, "smoothness": abs(curvature)}
     bound = bounds.momentum_error_upper_bound(step, **losses, **rates, published=published)

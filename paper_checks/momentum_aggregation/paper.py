@@ -1,4 +1,4 @@
-"""The paper of this package: its modules in order, and the statements about which there is no claim."""
+"""The paper of this package: its modules in order, and the statements without a claim."""
 
 from corrnoise.paper_checks.machinery.papers import Paper
 

@@ -111,7 +111,7 @@ def proposition_14_half(examples: int, load: float, gamma: float, constant: floa
     mutants=[{"constant": 1.5}],
 )
 def corollary_15(examples: int, load: float, gamma: float, index: int, constant: float = EULER) -> Sides:
-    """By Proposition 14, in which the sum is infinite."""
+    """By Proposition 14, where the sum is infinite."""
     excess = load + math.log1p(-gamma)
     exponent = epoch_exponent(examples, load)
     scale = (1 - gamma) ** (index - 1)

@@ -1,4 +1,4 @@
-"""Theorems 4, 8 and 10: the privacy of what the trees release, by exact sensitivities."""
+"""Theorems 4, 8 and 10: the privacy of the releases of the trees, by exact sensitivities."""
 
 import math
 
@@ -34,7 +34,7 @@ PRIVACY = "docs/momentum-aggregation-proofs.md#what-one-example-changes"
     evaluations=128,
 )
 def theorem_10(order: float, rho: float, adaptivity: float, factor: float = 1.0) -> Sides:
-    r"""By quadrature, for two releases of which the second changes by $\Delta \cos(c f_1)$ when the example does; V = 2, Δ = 1.
+    r"""By quadrature, for two releases where the second changes by $\Delta \cos(c f_1)$ when the example does; V = 2, Δ = 1.
 
     For $\alpha > 1$.  The proof integrates out coordinates in an order that adaptivity does not allow; from the last one to the first
     it is right.  With a bound $d_i(s)$ for each release, $\mu^2 = \max_s \sum_i d_i(s)^2 / s_i^2$ is sharper.
@@ -141,7 +141,7 @@ def theorem_4_sensitivity(
 def theorem_4_count(examples: int, epochs: int, short: float, whole: bool = True, factor: float = 1.0) -> Sides:
     r"""The smaller side is exact, for any orders.  Rounding $\frac{T}{N}$ up repairs it too.
 
-    For $N \le 24$, $T \le 4N + 2$ it is too small in 1115 of the 1149 cases in which N does not divide T, and in no other.  N = 1000,
+    For $N \le 24$, $T \le 4N + 2$ it is too small in 1115 of the 1149 cases where N does not divide T, and in no other.  N = 1000,
     T = 10: V = 0.05, and the tree has nodes with 4 of every leaf.
     """
     steps = examples * epochs - (0 if whole else min(round(short * examples), examples - 1))
@@ -240,7 +240,7 @@ def theorem_4_small_alpha(exponent: int, epochs: int, load: float, least: float 
 def theorem_4_conversion(log: float, excess: float, factor: float = 1.0) -> Sides:
     r"""The smaller side is exact for the Gaussian mechanism with this curve, $l$ = ``excess`` ε.
 
-    The factor may be $\frac{1}{8} + \frac{1}{\sqrt{2}} = 0.8321$: that of the simple conversion, which is approached at l = ε → ∞.
+    The factor may be $\frac{1}{8} + \frac{1}{\sqrt{2}} = 0.8321$: the factor of the simple conversion, which is approached at l = ε → ∞.
     ε = 10, δ = 0.5: exact is 17.04.  (Algorithm 1 itself spends less than half of its curve, which is enough there; at ε = 10, δ = 0.9 the
     noisy node of N = T = 1, α = 1 has δ(10) = 0.9918.)  The direction is right, more generally, for $l \ge 0.4268 \epsilon$.
     """

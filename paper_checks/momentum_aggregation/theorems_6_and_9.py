@@ -76,7 +76,7 @@ def theorem_6(
     published: bool = False,
     factor: float = 1.0,
 ) -> Sides:
-    r"""G = 1, l = ``excess`` ε.  The smaller side is what the corrected Lemmas 5, 11 and 12 give.
+    r"""G = 1, l = ``excess`` ε.  The smaller side follows from the corrected Lemmas 5, 11 and 12.
 
     Against the printed bound it is the truth on a ramp: a slope of length $\ell = \sqrt{\frac{T}{N}}$ with $\|\nabla F\| = 1$, a quadratic
     bottom with $L = \frac{10}{\ell}$, then constant; $R = \ell + \frac{1}{2L}$.  The T steps of length η cannot leave the slope, so the gradient
@@ -253,7 +253,7 @@ def section_5_rate(
 
 
 def large_epsilon(constant: float) -> dict[str, float]:
-    """An ε for which the printed run time is too small."""
+    """An ε where the printed run time is too small."""
     return {"examples": 100, "dimension": 1, "epsilon": (10 * max(constant, 1.0)) ** (3 / 8)}
 
 

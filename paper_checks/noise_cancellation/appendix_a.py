@@ -1,4 +1,4 @@
-"""The lemmas of Appendix A, with which Theorem 5.2 is proved."""
+"""The lemmas of Appendix A, which prove Theorem 5.2."""
 
 import math
 from itertools import product

@@ -99,7 +99,7 @@ def theorem_52_bound(factor: float = 1.0, **setting: Any) -> Sides:
     mutants=[{"four": 4.001}, {"two": 2.001}],
 )
 def theorem_52_formula(four: float = 4.0, two: float = 2.0, **setting: Any) -> Sides:
-    r"""The corrected bound is that of the published noise and learning rate; Φ adds up the waits of a machine one by one.
+    r"""The corrected bound holds for the published noise and learning rate; Φ adds up the waits of a machine one by one.
 
     $u_{n+1} = u_n + 1 + 2 \eta L \sum_{k \le n} (A_k + A_{k-1})$, $A_k = u_0 + … + u_k$.
     """

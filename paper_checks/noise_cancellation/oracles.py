@@ -24,7 +24,7 @@ def affine_losses(slopes: Array, offsets: Array, size: float, diameter: float, a
     """h and b of the gradients h x + b of 3 machines of 2 examples on [0, D], shape (3, 2).
 
     b is ``size`` times ``offsets``, and h is ``size``/D times ``slopes``.  If all machines are alike, or only
-    their means, there is no heterogeneity; if the examples of each machine are alike there is no deviation.
+    their means, the heterogeneity is 0; if the examples of each machine are alike the deviation is 0.
     """
     if alike == "means":
         signs = np.array([1.0, -1.0])

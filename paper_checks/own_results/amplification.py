@@ -48,7 +48,7 @@ def _delta(ratio: Array, mass: Array, epsilon: float, direction: str) -> float:
 def domination(
     strategy: Array, chances: Array, threshold: float, epsilon: float, direction: str, modulus: bool = True
 ) -> Sides:
-    """The adversary's δ against that of the pair.  With C in the place of |C| it is false.
+    """The adversary's δ against the δ of the pair.  With C in the place of |C| it is false.
 
     Both sides are integrated over the outputs of the two steps, and have errors of some 1e-4; 0.01 is added.  The integral
     of one step alone is compared with the curve of the normal distribution.
@@ -93,7 +93,7 @@ def domination(
 def independent_others(others: int, sigma: float, epsilon: float, direction: str, permutation: bool = False) -> Sides:
     """The law of the outputs is a mixture over the bins of the others, which the adversary does not even know.
 
-    One permutation that is cut into two equal batches is no such sampler: σ = ε = 1 gives .1172 and .0915, the pair .0592 and .0502.
+    One permutation that is cut into two equal batches does not sample so: σ = ε = 1 gives .1172 and .0915, the pair .0592 and .0502.
     """
     centre = -others / 2
     grid = np.linspace(-9 - others / (2 * sigma), 9 + others / (2 * sigma), 361)
@@ -113,7 +113,7 @@ def independent_others(others: int, sigma: float, epsilon: float, direction: str
     for own in (0, 1):
         for k in range(others + 1):
             chance = math.comb(others, k) / 2**others
-            if permutation:  # an odd number of others fills the batches, one place of which is the example's
+            if permutation:  # an odd number of others fills the batches, and one place there is the example's
                 chance = float(k == (others + 1) // 2 - (own == 0))
             where[own, k] = chance / 2
     with_it: dict[tuple[float, float], float] = {}
@@ -152,7 +152,7 @@ def independent_others(others: int, sigma: float, epsilon: float, direction: str
 def capacity_price(
     others: int, capacity: int, rate: float, sigma: float, epsilon: float, direction: str, marginal: bool = False
 ) -> Sides:
-    """Without the price, and at the rate with which an example is in the batch that is left, it is false.
+    """Without the price, and at the rate of an example in the batch that is left, it is false.
 
     20 others, B = 1, rate ½, σ = ½, ε = 1: the adversary reaches .0239 for remove, the pair of the rate .0476 gives .0056.
     """

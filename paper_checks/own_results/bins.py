@@ -72,7 +72,7 @@ def copositive_order(
     evaluations=128,
 )
 def smallest_of_all(v: Array, epsilon: float, direction: str, all_entries: bool = True) -> Sides:
-    """The smallest entry off the diagonal is no choice.
+    """The smallest entry off the diagonal does not do.
 
     The columns (1, 1.5), (0, 1) with σ = 1.5 and ε = 1 have δ_remove = .1012; with that entry K would give .1089.
     """
@@ -100,7 +100,7 @@ def smallest_of_all(v: Array, epsilon: float, direction: str, all_entries: bool 
     evaluations=128,
 )
 def one_block(v: Array, epsilon: float, direction: str, average: bool = False) -> Sides:
-    """The mean of the entries of V in the place of M is no choice."""
+    """The mean of the entries of V in the place of M does not do."""
     blocks = in_blocks(v, 2)
     assert blocks is not None
     variance = v.mean() if average else blocks[0][0, 0]
@@ -150,7 +150,7 @@ def holder_and_chernoff(v: Array, order: int, epsilon: float, largest: bool = Tr
     evaluations=128,
 )
 def geometric_mean(v: Array, epsilon: float, shift: float = 0.5) -> Sides:
-    """The curve at ε itself is no bound: the geometric mean is smaller than the arithmetic one."""
+    """The curve at ε itself does not bound it: the geometric mean is smaller than the arithmetic one."""
     at = epsilon - shift * (float(np.diagonal(v).mean()) - float(v.mean()))
     return delta_of_two(v, epsilon, "add"), float(gaussian_deltas(v.mean() / 2, at))
 

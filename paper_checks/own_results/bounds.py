@@ -51,7 +51,7 @@ def n1(
 ) -> Sides:
     """The upper bound is an equality for isotropic Gaussian inputs.  The lower one is approached as η → 0.
 
-    With R² = Tr H + 2 ‖H‖, that of Gaussian inputs, it is false for inputs of larger kurtosis.
+    With R² = Tr H + 2 ‖H‖, as for Gaussian inputs, it is false for inputs of larger kurtosis.
     """
     r2 = problem.trace + 2 * float(problem.eigenvalues.max()) if gaussian else problem.moment_bound
     upper = problem.upper_bound(noise, budget=budget(clip_norm), moment_bound=r2)

@@ -85,7 +85,7 @@ def joint_fixed_point(problem: LinearRegression, beta: Array, kurtosis: float) -
 
 
 def scaled_residuals(problem: LinearRegression, noise: FiniteNoise) -> tuple[LinearRegression, float]:
-    """The problem whose errors at σ² = ½ are those of ``problem`` divided by γ_∞², and γ_∞²."""
+    """The problem whose errors at σ² = ½ equal the errors of ``problem`` divided by γ_∞², and γ_∞²."""
     scale = noise.limiting_sensitivity()
     scaled = LinearRegression(problem.eigenvalues, problem.learning_rate, problem.residual_std / scale)
     return scaled, scale**2
@@ -151,7 +151,7 @@ def e1_instability(
     mutants=[{"shift": 1e-6}],
 )
 def e1_exception(rate: float, steps: int, shift: float = 0.0) -> Sides:
-    """y = (1, 0, 0, …): after every step the error is η² σ²/2.  σ² is that of a horizon of 10 steps."""
+    """y = (1, 0, 0, …): after every step the error is η² σ²/2.  σ² belongs to a horizon of 10 steps."""
     noise = FiniteNoise([1.0, rate - 1 + shift])
     curve = MeanEstimation(rate).learning_curve(noise, steps, participation=Participation.single(10))
     return curve[1:], rate**2 / 2 * noise.sensitivity(Participation.single(10)) ** 2 / 2

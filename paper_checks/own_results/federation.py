@@ -24,7 +24,7 @@ PAGE = "docs/federated-proofs.md"
 
 
 def _share(share: float) -> PoleNoise:
-    """Noise of which a client takes back a share."""
+    """Noise where a client takes back a share."""
     return PoleNoise([0.0], [share])
 
 
@@ -162,7 +162,7 @@ def f10_groups(share: float, clients: int, steps: int, power: float = 1.0) -> Si
 
 @cache
 def _waits(rounds: int) -> tuple[Any, Any]:
-    """Polynomials A and B of 1 − p, with positive coefficients, for which Φ(T, p, 1/(8T)) = p A + p² B; in balls.
+    """Polynomials A and B of 1 − p, with positive coefficients, such that Φ(T, p, 1/(8T)) = p A + p² B; in balls.
 
     A machine may wait for n of the T rounds from T − n + 1 rounds s on, whose s − 1 add up to (T − n + 1)(T − n)/2.
     """

@@ -35,7 +35,7 @@ SCALES = "docs/finite-runs-proofs.md#scales-for-each-step"
 TOEPLITZ = "docs/toeplitz-mechanisms.md#the-lower-bound-of-best_toeplitz"
 EPOCHS = "docs/certified-optimum.md#fixed-epochs"
 
-#: Runs of a few steps, of which brute force lists every pattern.
+#: Runs of a few steps, so that brute force lists every pattern.
 RUNS = {"steps": integers(2, 6), "min_sep": integers(1, "steps"), "most": integers(1, 4)}
 
 
@@ -226,7 +226,7 @@ def p5(
     root: float = 1.0,
     times: float = 1.0,
 ) -> Sides:
-    """The root is needed: an error of the last coefficient alone is that of all c_t, t >= b, in the majorant.
+    """The root is needed: an error of the last coefficient alone becomes the error of all c_t, t >= b, in the majorant.
 
     Only the ``last`` coefficients may have an error, and of these the ones above 1/2.  For c = 0, b = 1, k = 2 and an error of
     the last of 12 coefficients the upper end changes by 0.924 k √n ‖δ‖.

@@ -1,4 +1,4 @@
-"""Noise in a momentum: the square root mechanism is as good as any in long runs, and what the tree adds."""
+"""Noise in a momentum: the square root mechanism is as good as any in long runs; the additional noise of the tree."""
 
 import math
 from itertools import product
@@ -71,7 +71,7 @@ def m1_lower(alpha: float, steps: int, deduction: float = 1.0) -> Sides:
     r"""$\frac{\|A\|_*}{T}$ is a bound of every factorisation.  With M1 (upper) the square root is optimal up to a relative
     $O(\frac{1}{\alpha T})$.
 
-    The smaller side is $T S - \|A\|_*$, the larger one what is deducted, $\frac{1 - \alpha}{2 - \alpha}$; so an error in S counts as it
+    The smaller side is $T S - \|A\|_*$, the larger one the deduction, $\frac{1 - \alpha}{2 - \alpha}$; so an error in S counts as it
     does in long runs.
     """
     norm = float(np.linalg.svd(MomentumAverage(steps, alpha=alpha).matrix(), compute_uv=False).sum())
@@ -148,7 +148,7 @@ def m2_lower(examples: int, load: float, epochs: int, power: float, factor: floa
     mutants=[{"two": 2.001}],
 )
 def m2_formulas(examples: int, load: float, epochs: int, two: float = 2.0) -> Sides:
-    """For two epochs or more, of which one order and any are told apart."""
+    """For two epochs or more; one order and any order are told apart."""
     alpha = load / examples
     steps = examples * epochs
     a = (1 - alpha) ** examples

@@ -1,4 +1,4 @@
-"""Two bins, clients and their rounds, noise with buffers and random instances, with which the claims are compared."""
+"""Two bins, clients and their rounds, noise with buffers and random instances, for comparison with the claims."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ def gram_of_two(diagonal: Array, correlation: float) -> Array:
 
 
 def above_on_the_orthant(v: Array, more: Array, vector: Array, share: float) -> Array:
-    """V with a semidefinite and a non-negative matrix added, of which the correlation moves up by the ``share`` of its room."""
+    """V with a semidefinite and a non-negative matrix added, so that its correlation moves up by the ``share`` of its room."""
     h = v + np.outer(vector, vector) + np.diag(more)
     h[0, 1] += share * (math.sqrt(h[0, 0] * h[1, 1]) - h[0, 1])
     h[1, 0] = h[0, 1]
@@ -51,7 +51,7 @@ def delta_of_two(gram: Array, epsilon: float, direction: str) -> float:
 
 
 def arrivals_of(members: Array, rounds: int) -> list[Array]:
-    """The rounds of clients: client i takes part in round t where ``members[i, t]`` is above 1/2."""
+    """The rounds of clients: client i is asked in round t where ``members[i, t]`` is above 1/2."""
     rounds_of = (np.flatnonzero(row > 0.5).astype(float) + 1 for row in members.reshape(-1, rounds))
     return [when for when in rounds_of if when.size]
 

@@ -39,7 +39,7 @@ from corrnoise.theory.papers.shuffled_gradients.task import Regulariser
     mutants=[{"sign": -1.0}],
 )
 def lemma_g2(curvatures: Array, share: float, threshold: float, sign: float = 1.0, sigma: float | None = None) -> Sides:
-    """By sign, as D.10.  The term with B bounds what is 0: soft thresholds are Lipschitz.
+    """By sign, as D.10.  The term with B bounds 0: soft thresholds are Lipschitz.
 
     n = 4 losses x²/2, η = 10, λ → 0, σ = 0.1: in units of η σ² 164 > 40 + 46.7.
     """

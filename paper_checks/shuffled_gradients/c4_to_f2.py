@@ -43,9 +43,9 @@ def exact_sum(schedule: schedules.Schedule, place: float, rate: float) -> float:
     evaluations=2048,
 )
 def proposition_c4(order: float, delta: float, chance: float, loss: float, share: float = 1.0) -> Sides:
-    """Checked on mechanisms with two outputs, one of which has the probability p and the loss log(p/q) > 0.
+    """Checked on mechanisms with two outputs; one has the probability p and the loss log(p/q) > 0.
 
-    They attain δ up to the factor 1/α (1 − 1/α)^{α − 1} (0.945 at α = 1.01), by which the conversion of Canonne, Kamath
+    They attain δ up to the factor 1/α (1 − 1/α)^{α − 1} (0.945 at α = 1.01), as does the conversion of Canonne, Kamath
     and Steinke is sharper.
     """
     likely = math.log(chance) + (order - 1) * loss

@@ -101,7 +101,7 @@ def theorem_37(printed: bool = False, factor: float = 1.0, *, convexity: float, 
 def theorem_d14(printed: bool = False, factor: float = 1.0, **case: Any) -> Sides:
     """A run that shows its noise only (100 losses ‖x‖²/2000, ψ = ‖x‖²/2, d = 1000): exact 1.666, printed 0.351.
 
-    K = 1 holds too, where exact/bound is 1/8.  With public records the sharp factor is 1/2, that of the dissimilarity.  In the printed proof the last
+    K = 1 holds too, where exact/bound is 1/8.  With public records the sharp factor is 1/2, the factor of the dissimilarity.  In the printed proof the last
     d is that of F for G, b holds 1 + log s twice, one display lacks a factor 5, and one step rule has 20 for 10.
     """
     exact, run = exact_and_run(**case)
@@ -190,7 +190,7 @@ def lemma_d13(epochs: int, share: float, printed: bool = False, factor: float = 
     """After each epoch, at all learning rates printed, which exceed those of Theorem D.14.
 
     n = 100 losses ‖x‖²/2000, η = 0.01, ψ = ‖x‖²/2, σ = 1, d = 1000, x_1 = x* = 0, s = 10: exact 1.666, printed 0.176.  Without
-    noise and with flat losses the bound is 4 times what is needed, at η n μ = 1.
+    noise and with flat losses the bound is 4 times as large as needed, at η n μ = 1.
     """
     runs = []
     for k in range(1, epochs + 1):
@@ -227,7 +227,7 @@ def lemma_d13(epochs: int, share: float, printed: bool = False, factor: float = 
     evaluations=2048,
 )
 def corollary_d15(epochs: int, factor: float = 1.0, **case: Any) -> Sides:
-    """At all learning rates printed, 1/(2n sqrt(10 L L*)), to which Theorem D.14 needs a factor 1/sqrt(1 + log K).
+    """At all learning rates printed, 1/(2n sqrt(10 L L*)), where Theorem D.14 needs a further factor 1/sqrt(1 + log K).
 
     So it does not follow as printed, nor does the rate after it, whose step size is 2 sqrt(10) times the limit of D.14;
     but no run was found that violates the bound.

@@ -68,10 +68,10 @@ INDEX = Epoch(
 
 
 def sides(found: list[tuple[Epoch, float, float, float, float]]) -> Sides:
-    """Both sides for several epochs: each with x⁺ or its mean, what the bound has to cover, the bound, and the variance of x⁺.
+    """Both sides for several epochs: each with x⁺ or its mean, the quantity that the bound covers, the bound, and the variance of x⁺.
 
-    What has to be covered is 0 where it is negative, and within rounding.  Epochs in which rounding matters are left out:
-    there x⁺ and z are so near the iterates that their squares are small beside what cancels.
+    The quantity to cover is 0 where it is negative, and within rounding. Epochs where rounding matters are left out:
+    there x⁺ and z are so near the iterates that their squares are small against the terms that cancel.
     """
     pairs = []
     for epoch, end, left, right, variance in found:
@@ -102,7 +102,7 @@ def sides(found: list[tuple[Epoch, float, float, float, float]]) -> Sides:
 def lemma_d8(epoch: Epoch, beyond: float, factor: float = 1.0, literal: bool = False) -> Sides:
     """On paths, for η up to 1/(n sqrt(10 L̂ L̂*)).  At the counterexample 0.249 on the left, 2.5e-6 printed, 2.5 corrected.
 
-    Each of the four terms in η² is needed by an epoch that is compared.  One of them alone may be about five times smaller,
+    Each of the four terms in η² is needed by an epoch that is compared.  A single one may be about five times smaller,
     and all together 1.29 times, as far as a longer search finds.
     """
     found = []
@@ -138,8 +138,8 @@ def surrogate(epoch: Epoch, distance: float, beta: float, share: float = 1.0) ->
 def lemma_d9(epoch: Epoch, beyond: float, beta: float, share: float = 1.0, factor: float = 1.0) -> Sides:
     """On paths, with C_n the dissimilarity at z; an expectation constant, as in Assumption 3.6, does not bound paths.
 
-    Each term is needed by an epoch that is compared.  β is in units of the one at which the bound is smallest.  The four
-    terms in η² together are 3.4 times what is needed, as far as a longer search finds.
+    Each term is needed by an epoch that is compared.  β is in units of the β with the smallest bound.  The four
+    terms in η² together are 3.4 times as large as needed, as far as a longer search finds.
     """
     found = []
     for one in varied(epoch, beyond):
@@ -325,7 +325,7 @@ def jacobian(curvatures: Array, share: float, convexity: float, printed: bool = 
     mutants=[{"factor": 0.4}],
 )
 def lemma_d12_drift(curvatures: Array, share: float, factor: float = 1.0) -> Sides:
-    """5 η² (1/n) Σ L_i (i − 1) d σ², by Lemma D.11, against what the bound has beside η d σ²."""
+    """5 η² (1/n) Σ L_i (i − 1) d σ², by Lemma D.11, against the terms of the bound other than η d σ²."""
     n = curvatures.size
     eta = share * one_epoch_rate(n, curvatures.mean(), curvatures.max())
     noise, _ = noise_only(n, 1, eta, curvatures.mean(), largest=curvatures.max()).epoch_terms()

@@ -161,7 +161,7 @@ VARIED = {
 
 
 def causes(epoch: Epoch) -> list[Epoch]:
-    """Epochs in which one part of the bound alone moves the iterates, if z is the last of them.
+    """Epochs where one part of the bound alone moves the iterates, if z is the last of them.
 
     The parts are the gradients at x*, the distance of z from x*, public gradients that differ from the private ones, and
     the noise.  The last iterate is x* in the first and third epoch.  In all but the first the private losses have one
@@ -183,7 +183,7 @@ def causes(epoch: Epoch) -> list[Epoch]:
 def there_and_back(epoch: Epoch, beyond: float) -> Epoch:
     """The epoch with its last step public, and with the minimum of that loss where x⁺ is back at the start, or ``beyond``.
 
-    The iterates then are far from x⁺, for which the bound has to have room, and x⁺ is near the start.
+    The iterates then are far from x⁺, so the bound needs room for it, and x⁺ is near the start.
     """
     private = min(epoch.private, epoch.n - 1)
     epoch = replace(epoch, private=private)
@@ -196,7 +196,7 @@ def there_and_back(epoch: Epoch, beyond: float) -> Epoch:
 
 
 def varied(epoch: Epoch, beyond: float) -> list[Epoch]:
-    """The epoch, and others like it of which each needs a term of the bound: there z is the last iterate before x⁺."""
+    """The epoch, and others like it, each with need of a term of the bound: there z is the last iterate before x⁺."""
     if epoch.n == 1:
         return [epoch]
     others = [there_and_back(one, beyond) for one in (epoch, *causes(epoch))]

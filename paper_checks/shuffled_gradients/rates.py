@@ -88,7 +88,7 @@ def comparison(samples: int, dimension: int, epsilon: float, constant: float = 1
 
     With the corrected noise term, amplification over the whole run and $K = \max(n, (n \epsilon/\sqrt{d})^{3/2})$ epochs it
     is at most $13 \frac{\sqrt{d}}{n \epsilon} \sqrt{(1 + \log K) \log(1/\delta)}$ where $\sqrt{d} \le n \epsilon/2$: the rate of
-    DP-SGD.  (R = G = L = s = 1, δ = 1e-6; found by search.)  That many epochs nobody runs.
+    DP-SGD.  (R = G = L = s = 1, δ = 1e-6; found by search.)  No practical run has that many epochs.
     """
     epochs = max(samples, (samples * epsilon / math.sqrt(dimension)) ** 1.5)
     value = (

@@ -1,4 +1,4 @@
-"""The runs that claims are about, and the hypotheses that they fulfil: what is no part of a statement's formula."""
+"""The runs that claims are about, and the hypotheses that they fulfil, which are not part of a statement's formula."""
 
 import math
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from corrnoise.theory.privacy import Budget
 
 
 def nonexpansive_run(schedule: Schedule, order: str = "given", learning_rate: float = 1.0) -> ShuffledGradients:
-    """A run with convex losses and L = 1, nothing clipped, of which the last iterate is released."""
+    """A run with convex losses and L = 1, nothing clipped; the last iterate is released."""
     return ShuffledGradients(
         Budget(1.0, adjacency="replace-one"),
         ORDERS[order](schedule.samples, schedule.epochs),

@@ -21,7 +21,7 @@ from corrnoise.theory.auditing.findings import TESTS
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 
-EXCESS_OF_OPPONENT = 16.0  # times the clip norm
+EXCESS_OF_OPPONENT = 16.0  # times the clipping norm
 EXCESS_OF_CANARY = 64.0
 _BATCH_FACTOR = 2.0  # of the sensitivity, for a batch that is clipped as a whole
 MOST_RUNS = 150

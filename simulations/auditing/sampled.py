@@ -30,8 +30,8 @@ from corrnoise.theory.auditing.findings import SAMPLED_TESTS
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 
-_CANARY_LENGTH = 16.0  # times the clip norm: the length of a canary before the loop clips it
-_CLIP_MARGIN = 1e-3  # of the clip norm: clipping to slightly less is as claimed
+_CANARY_LENGTH = 16.0  # times the clipping norm: the length of a canary before the loop clips it
+_CLIP_MARGIN = 1e-3  # of the clipping norm: clipping to slightly less is as claimed
 _FEW_EXAMPLES = 2.0  # examples of a batch of the runs with few
 
 

@@ -1,7 +1,7 @@
 """The arithmetic of a run: sums that its noise covers, and noisy sums.
 
 Its level is one of three.  Sums and releases of floats are *idealised*: the guarantee holds for real numbers.  *Exact
-sums* are integers on a grid, whose sensitivity is exactly the clip norm.  Releases on the *grid* of such sums are
+sums* are integers on a grid, whose sensitivity is exactly the clipping norm.  Releases on the *grid* of such sums are
 post-processing of the Gaussian mechanism (``sums``).
 """
 

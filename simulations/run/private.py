@@ -123,7 +123,7 @@ class PrivateRun(Guarded):
         its own coordinates.  None for one process.
     sums : {"float32", "exact"}, default "float32"
         ``"exact"`` for sums that are integers on the grid of the run (``run.grid``), whose sensitivity is exactly the
-        clip norm; ``"float32"`` for sums of floats, whose rounding errors a margin of the clip norm covers.
+        clipping norm; ``"float32"`` for sums of floats, whose rounding errors a margin of the clipping norm covers.
     release : {"float", "grid"}, default "float"
         ``"grid"`` for noisy sums on the grid of exact sums, which are post-processing of the Gaussian mechanism;
         ``"float"`` for sums of floats, where this is true for real numbers only.
@@ -303,7 +303,7 @@ class PrivateRun(Guarded):
 
     @property
     def multiplier(self) -> float:
-        """Standard deviation of the independent noise in units of the clip norm."""
+        """Standard deviation of the independent noise in units of the clipping norm."""
         return self._multiplier
 
     @property

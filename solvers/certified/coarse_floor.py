@@ -28,8 +28,8 @@ _COARSE_TOLERANCE = 1e-3  # of the search in the coarse run
 def coarse_lower_bound(weights: Array, participation: Participation, *, coarse_steps: int = 256) -> float:
     """A lower bound of the squared error of all strategies.
 
-    Returns the bound, in float64: the error of the eigenvalues is taken off, that of forming the matrix is about 1e-12.
-    The participation is in fixed epochs, or single.
+    Returns the bound, in float64: the error of the eigenvalues is subtracted, the error of forming the matrix is about
+    1e-12. The participation is in fixed epochs, or single.
     """
     n = participation.length
     b = min(participation.worst.period, n)

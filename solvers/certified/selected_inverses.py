@@ -9,8 +9,8 @@ numbers:
     [(L Lᵀ + c)⁻¹]_ii = 1/(p_i + r_i),  r_0 = 0.
 
 A relative error δ of s_i becomes δ d_i/(d_i + s_i) < δ of r_{i+1}, so errors do not grow: a step adds four roundings
-and, where d and e carry two each, eight.  So the relative error of a diagonal entry is at most that of 8 n + m
-roundings.  The same holds for p.
+and, where d and e carry two each, eight.  So the relative error of a diagonal entry is at most the error of 8 n +
+m roundings.  The same holds for p.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def ring_root(diagonal: Array, links: Array, borders: Array, weighted: Array, po
     Block r of K is ``diagonal[r]``, block (r, r + 1) is −diag ``links[r]`` for 1 <= r < b − 1, and block (r, 0) is
     ``borders[r]``, which is not 0 for r = 1 and r = b − 1.  R is block diagonal with the blocks ``weighted``.  All have
     shape (b, k, k), links (b, k) with ``links[b - 1]`` = 0.  Blocks 1, …, b − 1 are eliminated in this order, block 0
-    last; then the blocks (r, r), (r, r + 1) and (r, 0) of the inverse follow from those of r + 1.
+    last; then the blocks (r, r), (r, r + 1) and (r, 0) of the inverse follow from the blocks of r + 1.
     """
     b, k, _ = diagonal.shape
     ones = np.ones(k)

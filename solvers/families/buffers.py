@@ -27,7 +27,7 @@ from corrnoise.theory.participation import Participation
 
 MAX_BUFFERS = 16  #: buffers
 _COMPLEX_STEP = 1e-100  # of the complex-step derivative: its square vanishes
-#: By whether the objective has closed forms: the gradient of the log squared error at which a search ends, iterations.
+#: By whether the objective has closed forms: the gradient of the log squared error at the end of a search, iterations.
 _SEARCH_ENDS = {True: {"gtol": 1e-7}, False: {"gtol": 1e-6, "maxiter": 200}}
 _MERGE_DISTANCE = 1e-3  # distance of the logarithms of two gaps that count as one
 _FIRST_LOG_GAP = 0.4  # −log of the largest gap at the start
@@ -39,7 +39,7 @@ def best_buffers(objective: Objective, participation: Participation, buffers: in
     """The buffered linear Toeplitz mechanism with the smallest error.
 
     Its zeros and poles interlace.  The search is local: nothing certifies that no other set of d buffers is better.
-    Of the 1 to 16 ``buffers`` fewer are kept where more do not help.
+    Fewer than the 1 to 16 ``buffers`` are kept where more do not help.
     """
     count = checks.integer("buffers", buffers, 1, largest=MAX_BUFFERS)
     for used in range(min(count, objective.steps // 2), 0, -1):  # so many have the n − 1 parameters of any strategy

@@ -15,5 +15,5 @@ class DampedRoot(FewCoefficients):
     look = "hotpink"
 
     def make(self, run: Problem, size: int) -> Mechanism:
-        count = min(size + 1, run.steps - 1)  # n coefficients are no noise of few coefficients
+        count = min(size + 1, run.steps - 1)  # n coefficients do not count as few
         return toeplitz.damped_root(run.coarse, run.start, max(count, 1))

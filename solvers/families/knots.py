@@ -1,4 +1,4 @@
-"""Knots: the steps of a run at which values are free, with linear values between them.
+"""Knots: the steps of a run with free values, with linear values between them.
 
 Knots are *graded*: in each epoch the steps at the distances 0, 1, 2, 4, 8, … from either end, and epochs likewise where
 there are many.  There are about k log₂ b of them, or log₂ k log₂ b.
@@ -16,7 +16,7 @@ from scipy import sparse
 
 from corrnoise.theory.numerics.checks import Array
 
-_MAX_EPOCHS = 32  # up to which each has knots of its own
+_MAX_EPOCHS = 32  # most epochs with knots of their own
 
 
 def graded(length: int, ratio: float) -> Array:
@@ -59,7 +59,7 @@ class Knots:
 
     @classmethod
     def of(cls, steps: int, period: int, ratio: float) -> Knots:
-        """Graded knots; a last epoch that is shorter adds those of its end."""
+        """Graded knots; a last epoch that is shorter adds the knots of its end."""
         count = -(-steps // period)
         places = graded(period, ratio)
         rest = steps - (count - 1) * period
@@ -73,13 +73,13 @@ class Knots:
 
     @property
     def at(self) -> NDArray[np.int64]:
-        """The steps of the knots; the last step for those of a last epoch that it does not have."""
+        """The steps of the knots; the last step for knots that a short last epoch lacks."""
         steps = np.add.outer(self.epochs * self.period, self.places).ravel().astype(np.int64)
         return np.minimum(steps, self.steps - 1)
 
     @cached_property
     def matrix(self) -> sparse.csr_array:
-        """Values of all steps from those of the knots, shape (steps, knots)."""
+        """Values of all steps from the values at the knots, shape (steps, knots)."""
         count = -(-self.steps // self.period)
         epochs = interpolation(np.arange(float(count)), self.epochs)
         places = interpolation(np.arange(float(self.period)), self.places)

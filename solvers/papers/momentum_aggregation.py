@@ -34,8 +34,8 @@ def best_momentum_bounds(
 ) -> tuple[BestBound, ...]:
     """Minimise the bound of ``run_bounds`` over α, η and γ for each number of epochs 1, 2, 4, ….
 
-    A local minimum for 2^j epochs is the start for 2^{j+1}, with η and γ halved.  The values are those of the
-    parameters found, so they are true bounds in any case.
+    A local minimum for 2^j epochs is the start for 2^{j+1}, with η and γ halved.  The values belong to the parameters
+    found, so they are true bounds in any case.
     """
     checks.instance("task", task, DyadicTask)
     checks.choice("algorithm", algorithm, ALGORITHMS)

@@ -1,6 +1,6 @@
 """The best share of its last noise for a machine to take back: one vector, as published, and one line that differs.
 
-Noise with more buffers, and the least of all noises, are those of ``optimise`` for the same workload.
+Noise with more buffers, and the least of all noises, come from ``optimise`` for the same workload.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ _MIN_RATE = 0.1  # the smallest rate that is compared, in units of 1/T
 def compared_rates(participation: Participation, rates: ArrayLike | None = None) -> Array:
     """The rates x = ηλ in (0, 2) that compare a form with the noise, between the ends of ``rates``, shape (n,).
 
-    Rates far below 1/T are left out, because a run of T steps averages over T steps at most.  Where those of the
-    problem are not known they reach up to 1.
+    Rates far below 1/T are left out, because a run of T steps averages over T steps at most.  Where the rates of
+    the problem are not known they reach up to 1.
     """
     steps = participation.steps
     seen = 0.0 if steps is None else _MIN_RATE / steps

@@ -7,11 +7,11 @@ as many zeros as poles, all of them real, has
 
 Any ζ_i, π_i > 0 give stable, minimum-phase, causal noise with the gaps q = 2 √ζ/(1 + √ζ) and likewise for π.  The
 logarithms of ζ and π are fitted to log |B|² on a grid in log v by least squares (Levenberg–Marquardt).  The relative
-error of |B|² bounds those of b(x) and γ_∞², which are averages of |B|² and |B|⁻² with positive weights.  The start is a
-staircase: log v is divided into cells, and if log |B|² rises by s in a cell, a zero is put s/2 before its middle and a
-pole s/2 behind it.
+error of |B|² bounds the errors of b(x) and γ_∞², which are averages of |B|² and |B|⁻² with positive weights.  The
+start is a staircase: log v is divided into cells, and if log |B|² rises by s in a cell, a zero is put s/2 before its
+middle and a pole s/2 behind it.
 
-Spectra that are smooth functions of log ω, as those for training are, are approximated to about 1e-7.  Narrow peaks and
+Spectra that are smooth functions of log ω, as for training, are approximated to about 1e-7.  Narrow peaks and
 dips between 0 and π would need complex zeros and poles.  Noise with these is cut off after finitely many coefficients.
 
 Sources: D. Marquardt, An algorithm for least-squares estimation of nonlinear parameters, 1963; K. Levenberg, A method

@@ -116,7 +116,7 @@ def strongly_convex_certificate(
     noise : ToeplitzNoise
         Correlated noise, with σ² of its γ_∞; ``inf`` is returned where that diverges.
     budget : Budget, optional
-        ρ, clip norm G and adjacency.
+        ρ, clipping norm G and adjacency.
     method : {"fast", "socp"}, default "fast"
         ``"fast"``: the certified upper bound.  Searches with ten times as many kernels improve it by less than 3e-4 for
         spectra that increase or decrease with ω and 1e-6 <= ημ <= ηL <= 1.9 (2e-3 up to 1.99), and by some per cent for

@@ -4,9 +4,25 @@ from pathlib import Path
 
 import pytest
 
-from tools.prose import MAX_PLACES_PER_1000_WORDS, OLD_SENTENCES, main, number_of_words, old_sentences, pages, places
+from tools.prose import (
+    MAX_PLACES_PER_1000_WORDS,
+    MAX_PLACES_PER_1000_WORDS_OF_SOURCES,
+    OLD_SENTENCES,
+    main,
+    number_of_words,
+    old_sentences,
+    pages,
+    places,
+    rate,
+    sources,
+    text_of,
+)
 
 ROOT = Path(__file__).parents[2]
+PACKAGES = (
+    *("theory", "solvers", "simulations", "figures", "paper_checks", "tools", "benchmarks"),
+    *("src/corrnoise/designs", "src/corrnoise/commands", "src/corrnoise/support"),
+)
 SOURCES = ("src/corrnoise", "theory", "solvers", "simulations", "figures", "paper_checks", "tools", "docs")
 
 
@@ -15,6 +31,27 @@ def test_the_pages_read_well(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     assert status == 0, printed
     assert printed.splitlines()[-1].endswith("per 1000")
+
+
+@pytest.mark.parametrize("folder", PACKAGES)
+def test_the_docstrings_and_comments_of_a_package_read_well(folder: str) -> None:
+    texts = [text_of(file) for file in sources(ROOT / folder)]
+    assert sum(map(number_of_words, texts)) > 900
+    assert rate(texts) <= MAX_PLACES_PER_1000_WORDS_OF_SOURCES, f"python -m tools.prose {folder}"
+
+
+def test_the_prose_of_a_file_is_its_docstrings_and_comments(tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(
+        '''"""The steps of which we speak.\n\n>>> beside = 1  # what is hidden\n"""\n\n'''
+        '''of = "which"  # nobody\n\n\ndef f():\n    """No thereof."""\n    return "of which"  # f\n'''
+    )
+    assert [(place.line, place.words) for place in sorted(places(text_of(file)))] == [
+        (1, "of which"),
+        (6, "nobody"),
+        (10, "thereof"),
+    ]
+    assert rate([text_of(file)]) == pytest.approx(3000 / number_of_words(text_of(file)))
 
 
 def test_old_sentences_do_not_return() -> None:

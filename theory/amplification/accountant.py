@@ -3,7 +3,7 @@
 All rest on Theorem 1 (domination by the entrywise modulus of the strategy C), which needs the hypotheses
 
 H1
-    each example is clipped to the clip norm;
+    each example is clipped to the clipping norm;
 H2
     the set of its steps has a fixed law, and is independent of the noise, the data, the outputs and of the
     participations of all other examples;

@@ -70,7 +70,7 @@ class Curve(Record, ABC):
         epsilon : float
             ε >= 0.
         noise_multiplier : float
-            σ > 0: standard deviation of the independent noise over the clip norm.
+            σ > 0: standard deviation of the independent noise over the clipping norm.
         direction : {"remove", "add"}
             ``"remove"`` or ``"add"``.
         """

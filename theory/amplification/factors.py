@@ -14,7 +14,7 @@ class Factor(Record):
     rate : float
         q, 0 < q <= 1; 1 for a Gaussian mechanism.
     norm : float
-        Δ > 0: the largest norm of the change of the output by the example, in units of the clip norm.
+        Δ > 0: the largest norm of the change of the output by the example, in units of the clipping norm.
     count : int
         T >= 1, the number of such steps.
     """

@@ -1,4 +1,4 @@
-"""The Gram matrix of the bins, in units of the squared clip norm, with an upper and a lower end for each entry.
+"""The Gram matrix of the bins, in units of the squared clipping norm, with an upper and a lower end for each entry.
 
 An example in bin i is used in the steps i, i + b, i + 2b, …  By Theorem 1 of ``docs/amplification-proofs.md`` its
 contribution is dominated by m_i, the sum of the moduli of these columns of the strategy C, and V_ij = <m_i, m_j>/σ².
@@ -33,7 +33,7 @@ class Gram(Record):
     Parameters
     ----------
     lower, upper : array of float
-        Shape (b, b), symmetric and non-negative, in units of the squared clip norm.
+        Shape (b, b), symmetric and non-negative, in units of the squared clipping norm.
     attained : bool
         Whether no entry of the strategy is negative, so that a constant gradient attains the pair of Theorem 1.
     """

@@ -28,7 +28,7 @@ from corrnoise.theory.numerics.checks import Array
 _TAIL_PROBABILITY = 1e-9  # of the binomial distribution, left out from below
 _MAX_DEVIATIONS = 39.0  # standard deviations
 _PATTERN_SHIFTS = 32  # of the pattern, which the learned filter combines
-_CLIP_MARGIN = 1e-3  # of the clip norm: clipping to slightly less is as claimed
+_CLIP_MARGIN = 1e-3  # of the clipping norm: clipping to slightly less is as claimed
 
 
 class Spread(NamedTuple):

@@ -175,7 +175,7 @@ class Audit(Record):
     sampled: bool = False
 
     def power(self, factor: float) -> float:
-        """How probably a loop is refuted that clips to ``factor`` times the clip norm.
+        """How probably a loop is refuted that clips to ``factor`` times the clipping norm.
 
         Parameters
         ----------

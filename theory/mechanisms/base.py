@@ -444,7 +444,7 @@ class Mechanism(Record, ABC):
         return self.sensitivity_upper_bound(participation) * math.sqrt(float(errors.mean()))
 
     def max_error(self, participation: Participation, workload: Workload | None = None) -> float:
-        """γ sqrt(max_t e_t), the largest standard deviation at ρ = ½ and clip norm 1; otherwise as ``mean_error``.
+        """γ sqrt(max_t e_t), the largest standard deviation at ρ = ½ and clipping norm 1; otherwise as ``mean_error``.
 
         Parameters
         ----------

@@ -134,7 +134,7 @@ class Program(Record):
         return found | {name: value for name, value in scales.items() if value is not None}
 
     def multiplier(self, budget: Budget) -> float:
-        """Standard deviation of the independent noise in units of the clip norm; never too small.
+        """Standard deviation of the independent noise in units of the clipping norm; never too small.
 
         For sampled batches the accountant gives it, or the worst case where this is smaller.  It has
         been verified by certified bounds of δ at this number.
@@ -184,7 +184,7 @@ class Program(Record):
             )
         from corrnoise.theory.amplification.curve import noise_multiplier_of
 
-        # The factor 1 + 2⁻⁵⁰ exceeds the rounding error of a later product with the clip norm.
+        # The factor 1 + 2⁻⁵⁰ exceeds the rounding error of a later product with the clipping norm.
         return noise_multiplier_of(self.curve, budget.epsilon, budget.delta) * (1 + 2.0**-50)
 
     @property
@@ -245,7 +245,7 @@ class Program(Record):
         Parameters
         ----------
         noise_multiplier : float
-            σ > 0: standard deviation of the independent noise in units of the clip norm.
+            σ > 0: standard deviation of the independent noise in units of the clipping norm.
         step : int, optional
             t >= 0: the number of steps whose noise was made; None for the whole run.
         adjacency : {"zero-out", "replace-one"}, default "zero-out"

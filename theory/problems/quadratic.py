@@ -54,7 +54,7 @@ def power_law(dimension: int, decay: float) -> Array:
 class QuadraticProblem(Quadratic, ABC):
     """A quadratic loss whose stochastic gradients have independent coordinates in the eigenbasis of its Hessian.
 
-    All errors are F − F* with the factor ½, in the units of λ θ².  The clip norm G of a budget has the units of a
+    All errors are F − F* with the factor ½, in the units of λ θ².  The clipping norm G of a budget has the units of a
     gradient; the errors due to privacy scale with G²/ρ.  The error is ``inf`` for an unstable learning rate, and for
     noise whose sensitivity diverges.
 
@@ -171,7 +171,7 @@ class QuadraticProblem(Quadratic, ABC):
         noise : ToeplitzNoise
             Correlated noise, with the σ² of its γ_∞.
         budget : Budget, optional
-            ρ, clip norm G and adjacency.
+            ρ, clipping norm G and adjacency.
 
         Returns
         -------
@@ -194,7 +194,7 @@ class QuadraticProblem(Quadratic, ABC):
         noise : ToeplitzNoise
             Correlated noise.
         budget : Budget, optional
-            ρ, clip norm G and adjacency.
+            ρ, clipping norm G and adjacency.
         participation : Participation, optional
             The run whose γ sets σ²; by default any length, γ_∞.  The limit is for an endless run with this σ²,
             which is private only for the steps of ``participation``.
@@ -218,7 +218,7 @@ class QuadraticProblem(Quadratic, ABC):
         Parameters
         ----------
         budget : Budget, optional
-            ρ, clip norm G and adjacency.
+            ρ, clipping norm G and adjacency.
 
         Returns
         -------
@@ -251,7 +251,7 @@ class QuadraticProblem(Quadratic, ABC):
         steps : int
             Number of steps, >= 0, at most those of ``participation``.
         budget : Budget, optional
-            ρ, clip norm G and adjacency.
+            ρ, clipping norm G and adjacency.
         participation : Participation, optional
             The run whose γ sets σ²; by default any length, γ_∞.
         initial_offset : array_like, default 0.0
@@ -299,7 +299,7 @@ class QuadraticProblem(Quadratic, ABC):
         noise : ToeplitzNoise, optional
             Correlated noise, with the σ² of its γ_∞; None for the bound over all noise.
         budget : Budget, optional
-            ρ, clip norm G and adjacency.
+            ρ, clipping norm G and adjacency.
 
         Returns
         -------
@@ -335,7 +335,7 @@ class QuadraticProblem(Quadratic, ABC):
         noise : ToeplitzNoise
             Correlated noise, with the σ² of its γ_∞.
         budget : Budget, optional
-            ρ, clip norm G and adjacency.
+            ρ, clipping norm G and adjacency.
         moment_bound : float, optional
             R² > 0; None for the ``moment_bound`` of the problem.
 

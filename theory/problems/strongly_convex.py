@@ -211,7 +211,7 @@ class StronglyConvex(Record):
     """Private optimisation of a smooth strongly convex loss in d dimensions, whose error is only bounded.
 
     Section 3 and Appendix E of arXiv 2310.06771.  Privacy needs the gradient of every example to have norm
-    G (the clip norm) at most: the losses are G-Lipschitz, and the strong convexity comes from a regulariser, whose
+    G (the clipping norm) at most: the losses are G-Lipschitz, and the strong convexity comes from a regulariser, whose
     gradient depends on no example.
 
     Parameters
@@ -328,7 +328,7 @@ class StronglyConvex(Record):
         Parameters
         ----------
         budget : Budget, optional
-            ρ, clip norm G and adjacency.
+            ρ, clipping norm G and adjacency.
 
         Returns
         -------
@@ -356,7 +356,7 @@ class StronglyConvex(Record):
         noise : ToeplitzNoise
             Correlated noise, with the σ² of its γ_∞.
         budget : Budget, optional
-            ρ, clip norm G and adjacency.
+            ρ, clipping norm G and adjacency.
 
         Returns
         -------

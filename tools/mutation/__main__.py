@@ -122,7 +122,7 @@ def _table(chosen: Sequence[Claim], found: Sequence[record.Kills], details: bool
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; 2 for what it cannot do."""
+    """Run the command; the exit status is 2 for a usage error."""
     arguments = _parser().parse_args(argv)
     try:
         status: int = arguments.run(arguments)

@@ -14,7 +14,7 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeGuard
 
-FROZEN = "__frozen__"  #: the name under which changed code finds the function that freezes a quantity
+FROZEN = "__frozen__"  #: the name of the function that freezes a quantity, in changed code
 FREEZING = "quantity to constant"
 #: Changes that replace a formula by an unrelated one.  The ledger's sample has none of them.
 GROSS = ("exchange an operator", "step a number")
@@ -64,7 +64,7 @@ def _power(node: ast.expr, exponent: float) -> ast.expr:
 
 
 def _name(node: ast.expr) -> str:
-    """The last name of what is called."""
+    """The last name of a call."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
@@ -201,13 +201,13 @@ class _Places(ast.NodeVisitor):
 
     def generic_visit(self, node: ast.AST) -> None:
         if isinstance(getattr(node, "ctx", None), ast.Store):
-            return  # what is assigned to
+            return  # targets of assignments
         if isinstance(node, ast.expr):
             self.found.append(node)
         super().generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        """The function that is called is no expression of its own, but the object before the dot is."""
+        """The function of a call does not count as an expression of its own; the object before the dot does."""
         if isinstance(node.func, ast.Name) and node.func.id in _WHOLE_FUNCTIONS:
             return
         self.found.append(node)

@@ -60,7 +60,7 @@ def _functions(path: str) -> Mapping[tuple[str, int], ast.FunctionDef]:
 
 
 def _bare(function: ast.FunctionDef) -> ast.FunctionDef:
-    """The function without what is no part of its code: decorators, types and defaults."""
+    """The function with its code alone, without decorators, types and defaults."""
     bare = copy.deepcopy(function)
     bare.decorator_list = []
     bare.returns = None

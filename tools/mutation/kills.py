@@ -1,19 +1,19 @@
 """The oracle of the ledger: how the mutants of a claim fare in its check.
 
 A mutant of a true inequality may be true as well.  So the fates are told apart, by the margins at points of the
-domain: a mutant is *weaker* if no margin up to 1 is smaller than that of the claim, and *equal* if none differs by
+domain: a mutant is *weaker* if no margin up to 1 is smaller than the claim's, and *equal* if none differs by
 more than the tolerance.  The others say more than the claim, or something else: they *tell*.  They are *killed* if
-the search finds a violation.  Those that are true as far as is searched are *noticed* if the rest of the check
-disagrees with what is recorded: a largest ratio of the sides or the sharp constant is another one, a false neighbour of
+the search finds a violation.  Mutants that are true as far as is searched are *noticed* if the rest of the check
+disagrees with the record: a largest ratio of the sides or the sharp constant is another one, a false neighbour of
 the claim is accepted, the counterexample is none any more, or ball arithmetic proves nothing.  They are *shifted* if
 only a median ratio of the sides is another one than recorded: so the formula is another one where the claim is far
 from an equality, and nothing is said about its truth.  A mutant of a formula that several claims run is noticed
-*elsewhere* if one of them is an identity, and its check disagrees.  The others survive.  Equal mutants are inert:
+*elsewhere* if one is an identity, and its check disagrees.  The others survive.  Equal mutants are inert:
 others are drawn in their place.
 
 Two kinds of mutants follow from the claim, and are weaker, too.  If an argument occurs only in a quantity that becomes
 a constant, and no other argument is bounded by it or bounds it, then the mutant is the claim at fixed values of that
-argument.  If the sides are those of the claim where one argument is at an end of its range, or at the opposite place in
+argument.  If the sides equal the claim's where one argument is at an end of its range, or at the opposite place in
 it, then the mutant is the claim at these other arguments.
 """
 
@@ -38,11 +38,11 @@ from tools.mutation.limits import OutOfTimeError, memory_limit, time_limit
 from tools.mutation.record import Kills, recorded, source_of
 from tools.mutation.sources import in_turn
 
-MOST = 12  #: mutants of one claim that are not inert, a seeded sample in which all kinds have equal parts
+MOST = 12  #: mutants of one claim that are not inert, a seeded sample with equal parts of all kinds
 TELLING = 6  #: more are drawn until so many tell
 DRAWN = 72  #: mutants of one claim that are compared with it, at most
 _POINT_SEARCHES = (
-    16  #: points inside of the cube at which a mutant is compared with its claim, as many on its faces, and the worst
+    16  #: points inside of the cube where a mutant is compared with its claim, as many on its faces, and the worst
 )
 _SAME_VALUE = 1e-12
 _RATIO_ROUNDING = 1e-12  #: of the searches that tell how far the largest ratio can be found again
@@ -53,13 +53,13 @@ _MAX_MUTANT_BYTES = 2**31  #: bytes; a mutant that needs more has no value
 
 
 def _names(functions: Sequence[FunctionType]) -> tuple[str, ...]:
-    """``module:name`` of functions; of a function inside another one, that of the other."""
+    """``module:name`` of functions; of a function inside another one, the outer one."""
     names = (f"{found.__module__}:{found.__qualname__.split('.<locals>')[0]}" for found in functions)
     return tuple(sorted(set(names)))
 
 
 def _points(claim: Claim) -> list[Any]:
-    """Points at which mutants are compared, a few of all kinds; fewer for claims that take long, of few evaluations."""
+    """Points where mutants are compared, a few of all kinds; fewer for claims that take long, of few evaluations."""
     points = sample_points(claim.domain.size, _POINT_SEARCHES)
     most = min(len(points), max(claim.evaluations // 2, 4))
     return [points[k] for k in np.linspace(0, len(points) - 1, most).round().astype(int)]
@@ -106,7 +106,7 @@ def is_case(claim: Claim, mutant: Mutant) -> bool:
 
 
 def is_at_others(claim: Claim, points: Sequence[Any], found: Sequence[Array]) -> bool:
-    """Whether the sides ``found`` of a mutant are those of its claim with one argument at an end, or opposite."""
+    """Whether the sides ``found`` of a mutant equal its claim's with one argument at an end, or opposite."""
     first = 0
     for axis in claim.domain.axes.values():
         place = slice(first, first + axis.size)
@@ -123,7 +123,7 @@ def is_at_others(claim: Claim, points: Sequence[Any], found: Sequence[Array]) ->
 
 
 def _sides(claim: Claim, point: Any) -> Array:
-    """Both sides at a point, in one row; nan where there is no value."""
+    """Both sides at a point, in one row; nan where a side is undefined."""
     try:
         return np.concatenate([np.ravel(side).astype(float) for side in claim.sides(claim.domain.arguments(point))])
     except Exception:

@@ -1,7 +1,7 @@
 """The record of how the mutants of claims fared, and why some survive.
 
 The record is ``claims.json``, which ``python -m tools.mutation claims --record`` writes.  A claim counts as not yet
-tried if its function, its domain, a function that mutants change, or a constant that one of them reads has changed
+tried if its function, its domain, a function that mutants change, or a constant that they read has changed
 since; their documentation may change.  Other functions are not compared.  Why a mutant survives is written by hand in
 ``claims_survivors.json``, by the identifier of the claim and the text of the mutant; and so is why fewer than half of
 the telling mutants of a claim are killed or noticed, or none.  The page of the ledger shows the numbers, from
@@ -166,7 +166,7 @@ def reasons() -> Mapping[str, Mapping[str, str]]:
 
 
 def remarks(record: Mapping[str, Kills]) -> Iterator[str]:
-    """Say what is to be done in ``claims_survivors.json``: reasons out of date, and reasons that are missing."""
+    """Say what remains to do in ``claims_survivors.json``: reasons out of date, and reasons that are missing."""
     written_down = reasons()
     for name in sorted(record):
         survivors = dict(record[name].survivors)

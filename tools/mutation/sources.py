@@ -1,6 +1,6 @@
 """The mutants of ``theory/``: files with one formula changed.
 
-A formula is the right side of an assignment, what a function returns, or what an expression stands for.  Left out is
+A formula is the right side of an assignment, the result of a function, or the value of an expression.  Left out is
 what states no formula: branches, loops, messages, checks of arguments, indices, shapes, annotations, allowances for
 rounding (multiples of the unit roundoff), and the constants at the heads of modules, which tune numerics (a finer step
 is no error).

@@ -1,6 +1,6 @@
 """The oracle of the tests: a mutant of a file is killed if a test that can reach the file fails.
 
-Each mutant runs in a copy of the repository: first the tests of its own module, then those of the rest of ``theory/``,
+Each mutant runs in a copy of the repository: first the tests of its own module, then the other tests of ``theory/``,
 the ledger of claims, and the simulations, as far as they can reach it through imports; the first failure kills it.
 Finished mutants are kept in ``.mutation/`` and not run again.  Survivors with a known reason are in
 ``tests_survivors.toml``.  A mutant that changes no value is equivalent, and no test can kill it; of the others at least
@@ -30,7 +30,7 @@ _LEFT_BEHIND = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build"
 
 
 class Workshop:
-    """A copy of the repository, in which one mutant at a time is tested; ``near``: by the tests of its module alone."""
+    """A copy of the repository for the test of one mutant at a time; ``near``: by the tests of its module alone."""
 
     def __init__(self, folder: Path, near: bool) -> None:
         self.root = folder

@@ -1,4 +1,4 @@
-"""The tutorials as notebooks: the text and the code of a page, with what the code prints."""
+"""The tutorials as notebooks: the text and the code of a page, with the output of the code."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def notebook(page: str, *, execute: bool) -> dict[str, Any]:
     page : str
         The text; each block of Python becomes a code cell.
     execute : bool
-        Whether the cells hold what the code prints.  The code runs in an empty folder, and a cell that needs a library
-        that is not installed stays without output.
+        Whether the cells hold the output of the code.  The code runs in an empty folder.  A cell stays without output
+        if it needs a library that is not installed.
 
     Returns
     -------

@@ -91,7 +91,7 @@ class MomentumPlan:
         return [np.array(numbers).reshape(-1, 1, 1) for numbers in zip(*(known[row] for row in rows), strict=True)]
 
     def bounded(self, budget: Budget) -> Budget:
-        """The budget for the gradients of this run, whose bound may be smaller than the clip norm."""
+        """The budget for the gradients of this run, whose bound may be smaller than the clipping norm."""
         return Budget(**{**budget.arguments(), "clip_norm": self.bound})
 
 
@@ -155,7 +155,7 @@ def momentum_run(
         The mean loss of the private examples and its regulariser, which is data-independent.
     budget : Budget, sequence of Budget or None
         The privacy budget of the whole run.  Gradients of examples are clipped to its clip norm, or to the bound that
-        the loss states where this is smaller.  An array of budgets has one clip norm and is broadcast with η.  None
+        the loss states where this is smaller.  An array of budgets has one clipping norm and is broadcast with η.  None
         gives a run without noise, which is not private.
     participation : Participation
         The steps T and the order of the examples, as the method asks.

@@ -36,7 +36,7 @@ def _loop(text: str) -> tuple[str, str]:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what the command takes."""
+    """Declare the arguments."""
     parser.add_argument("design", metavar="DESIGN", help="the design: a folder that corrnoise design has written")
     parser.add_argument(
         "--loop",

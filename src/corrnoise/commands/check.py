@@ -146,7 +146,7 @@ def _summary(outcomes: Sequence[Outcome]) -> str:
 
 
 def _evidence(outcomes: Sequence[Outcome]) -> str:
-    """How many claims of each verdict rest on which evidence, and the share that is proved or exact."""
+    """The number of claims by verdict and evidence, and the share that is proved or exact."""
     from corrnoise.paper_checks.machinery.verdicts import STRONG
 
     verdicts = dict.fromkeys(outcome.verdict for outcome in outcomes)
@@ -158,7 +158,7 @@ def _evidence(outcomes: Sequence[Outcome]) -> str:
 
 
 def _kinds(outcomes: Sequence[Outcome]) -> str:
-    """How many claims rest on which evidence."""
+    """The number of claims by evidence."""
     from corrnoise.paper_checks.machinery.verdicts import EVIDENCE
 
     counts = Counter(outcome.claim.evidence for outcome in outcomes)

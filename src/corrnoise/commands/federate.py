@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "enrol a client of a federation, or train on images that are dealt out to clients, as a test bench"
 EXAMPLE = "corrnoise federate --machines 100 --participants 50 --adjacency replace-one --output federation"
-EXHAUSTED = 3  #: exit status of a run in which too few clients were left for a whole round
+EXHAUSTED = 3  #: exit status of a run that ended with too few clients for a whole round
 
 NAMES = (
     "download",
@@ -46,7 +46,7 @@ NOISES = ("best-share", "two-buffers", "nothing-taken-back", "constant")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what the command takes."""
+    """Declare the arguments."""
     parser.add_argument("action", nargs="?", choices=("enrol",), help="make the folder of one client of a plan, once")
     for option, kind, text in (
         ("--plan", str, "enrol: file of the plan"),
@@ -94,7 +94,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Enrol a client; or run all rounds, or those that are left of a run that was stopped."""
+    """Enrol a client; or run all rounds, or the remaining rounds of a run that was stopped."""
     with names_as_typed(*NAMES):
         if arguments.action == "enrol":
             return _enrol(arguments)

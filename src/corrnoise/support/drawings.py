@@ -1,4 +1,4 @@
-"""Drawings of a page that has several: what they share is written once, and nothing visible is lost.
+"""Drawings of a page that has several: shared shapes are written once, and nothing visible is lost.
 
 Matplotlib defines every letter and every marker in each drawing again, writes each label letter by letter, and repeats
 the style of each line.  Here a shape, a label and a style are written once for the page, under short names, and the

@@ -16,7 +16,7 @@ def memory() -> int:
 
 
 def fits_into_memory(name: str, value: object, size: int) -> None:
-    """Refuse the argument ``name`` if what it asks for, ``size`` bytes, exceeds the memory of this machine."""
+    """Refuse the argument ``name`` if its ``size`` bytes exceed the memory of this machine."""
     there = memory()
     if size > there:
         raise ValueError(

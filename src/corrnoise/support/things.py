@@ -1,6 +1,6 @@
 """Things in JSON types and back, bit for bit: how ``support.serialise`` writes what JSON does not have.
 
-The module ``support.serialise`` says what a thing is, and has examples of the objects with ``$kind``.
+The module ``support.serialise`` defines a thing, and has examples of the objects with ``$kind``.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ MOST_DEPTH = 8  #: of lists, tuples, mappings and records in each other
 Kinds = Mapping[str, Callable[..., Any]]  #: classes; a function makes what older files name otherwise
 
 _KIND_KEY = "$kind"
-_OWN_KINDS = ("array", "float", "tuple")  # values of ``$kind`` that are no records
+_OWN_KINDS = ("array", "float", "tuple")  # values of ``$kind`` other than records
 _INFINITE_NAMES = ("inf", "-inf")
 
 
 def checked_kinds(kinds: Kinds | None) -> Kinds:
-    """The classes of records by name, which must be their own names and none of those of other things."""
+    """The classes of records by name, which must be their own names and differ from other things' names."""
     for name, kind in (kinds or {}).items():
         if name in _OWN_KINDS or (isinstance(kind, type) and name != kind.__name__):
             raise ValueError(f"kinds must have the names of their classes, got {name!r} for {kind.__name__}")

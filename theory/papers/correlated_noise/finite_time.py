@@ -155,7 +155,7 @@ class FiniteRun(Record):
     steps: int  #: T >= 1
     failure_probability: float  #: 0 < p < 1
     initial_offset: float | Array  #: θ_0 − θ* in the eigenbasis, a scalar or shape (d,)
-    #: ρ and adjacency; its clip norm G sets the noise in ``theorem_d4_bounds`` and nothing else
+    #: ρ and adjacency; its clipping norm G sets the noise in ``theorem_d4_bounds`` and nothing else
     budget: Budget = UNIT_BUDGET
 
     def __post_init__(self) -> None:
@@ -193,7 +193,7 @@ class FiniteRun(Record):
         return Participation.single(self.steps)
 
     def budget_at(self, norm: float) -> Budget:
-        """The budget of the run with another clip norm, in [1e-100, 1e100]."""
+        """The budget of the run with another clipping norm, in [1e-100, 1e100]."""
         return Budget(**{**self.budget.arguments(), "clip_norm": norm})
 
     @property
@@ -232,7 +232,7 @@ class FiniteRun(Record):
         return c * iterate * self.log_factor**3, c * r2 * (r2 * iterate + s2) * self.log_factor**5
 
     def theorem_d13_clip_norm(self, *, constant: float) -> float:
-        """Theorem D.13: the clip norm G = c R² max{D, sqrt(η R² s²/μ), s/R} ℓ^{5/2}, where ``constant`` is c > 0.
+        """Theorem D.13: the clipping norm G = c R² max{D, sqrt(η R² s²/μ), s/R} ℓ^{5/2}, where ``constant`` is c > 0.
 
         With this clip norm and a learning rate of at most ``theorem_d13_learning_rate_limit``, no gradient is clipped
         with probability 1 − p.  The proof takes c = 4 C.

@@ -2,7 +2,7 @@
 
 A function here returns the expression inside an O(·), Θ(·) or Ω(·).  It says how the privacy part of
 F_∞ = lim E F(θ_t) − F* (residual variance 0) grows with the learning rate η, the dimension d, the eigenvalues λ_j of
-the Hessian H and the budget ρ.  The tables take the clip norm G = 1 and ‖H‖₂ = 1, so that Tr H is the effective
+the Hessian H and the budget ρ.  The tables take the clipping norm G = 1 and ‖H‖₂ = 1, so that Tr H is the effective
 dimension; here both are free.  The exact errors are in ``theory.problems.quadratic``, bounds with constants in
 ``published_bounds``.
 

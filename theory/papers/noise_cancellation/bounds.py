@@ -83,7 +83,7 @@ class FederatedRun(Record):
     Parameters
     ----------
     budget : Budget
-        Of each machine, for replace-one adjacency; its clip norm is not used.  The paper's ρ is sqrt(2 ρ) of
+        Of each machine, for replace-one adjacency; its clipping norm is not used.  The paper's ρ is sqrt(2 ρ) of
         zero-concentrated differential privacy.
     family : LossClass
         G, L and D.

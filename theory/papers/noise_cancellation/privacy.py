@@ -108,7 +108,7 @@ def calibrated_scale(
     """The scale σ that keeps a machine to its budget for every schedule of at most ``participations`` rounds.
 
     Returns 2R sqrt(max_j e_j)/sqrt(2ρ), R the supremum of the half shifts, rounded up.  The budget is for replace-one
-    adjacency, and its clip norm is not used: the shifts are those of ``family``.
+    adjacency, and its clipping norm is not used: the shifts are those of ``family``.
     """
     gamma = covered_sensitivity(noise, participations)
     # R = Δ/2 with one rounding; the excess of the multiplier outweighs the rounding of the product.

@@ -72,7 +72,7 @@ class ShuffledGradients(Record):
     ----------
     budget : Budget
         The privacy budget.  Its adjacency is zero-out, which needs half the noise, or replace-one: neighbours differ in
-        one record, which a gradient of zero or another one replaces.  Its clip norm is G.
+        one record, which a gradient of zero or another one replaces.  Its clipping norm is G.
     participation : Participation
         n K steps in K epochs of n steps, one for each private record: ``fixed_epochs`` or ``reshuffled``, secret where
         the permutations are uniform and unknown.
