@@ -56,7 +56,7 @@ class DataSet:
     stand_in: str = ""
 
 
-def _scikit_learn() -> Any:
+def scikit_learn() -> Any:
     """The module ``sklearn.datasets``."""
     try:
         from sklearn import datasets
@@ -67,7 +67,7 @@ def _scikit_learn() -> Any:
 
 def _bundled(loader: str) -> DataSet:
     def read(_: str | None) -> Table:
-        bunch = getattr(_scikit_learn(), loader)()
+        bunch = getattr(scikit_learn(), loader)()
         return Table(bunch.data, bunch.target, list(bunch.feature_names))
 
     return DataSet(f"scikit-learn, {loader}", read)
@@ -78,7 +78,7 @@ def _openml(identifier: int, stand_in: str = "", *, without: tuple[str, ...] = (
 
     def read(cache: str | None) -> Table:
         logging.getLogger(__name__).info("data set %d is fetched from OpenML, if it is not in the cache", identifier)
-        bunch = _scikit_learn().fetch_openml(data_id=identifier, data_home=cache, as_frame=False, parser="liac-arff")
+        bunch = scikit_learn().fetch_openml(data_id=identifier, data_home=cache, as_frame=False, parser="liac-arff")
         names = list(bunch.feature_names)
         kept = [k for k, column in enumerate(names) if column.lower() not in without]
         features = np.asarray(bunch.data)[:, kept].astype(float)

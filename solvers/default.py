@@ -58,11 +58,11 @@ def default_noise(participation: Participation, budget: Budget | None = None) ->
     checks.instance("participation", participation, Participation)
     if budget is not None:
         checks.instance("budget", budget, Budget)
-    return _best(participation, budget if participation.sampled else None)
+    return best_of_few(participation, budget if participation.sampled else None)
 
 
 @lru_cache(maxsize=16)
-def _best(participation: Participation, budget: Budget | None) -> Mechanism:
+def best_of_few(participation: Participation, budget: Budget | None) -> Mechanism:
     """The best noise of few arrays; the budget is None unless batches are sampled."""
     if not participation.sampled:
         run = Problem(SGD(), participation)

@@ -14,7 +14,7 @@ from corrnoise.theory.objectives.workloads import LargestError, Workload
 from corrnoise.theory.recursion import Recursion
 
 _SEARCHED_GROUPS = (8, 5)  # of a linear system in a search, in short and in long runs
-_LARGEST_WHOLE = 1_000_000  # steps times groups, above which searches for Toeplitz noise use fewer groups
+LARGEST_WHOLE = 1_000_000  # steps times groups, above which searches for Toeplitz noise use fewer groups
 
 
 def grouped(system: Recursion) -> Recursion:
@@ -56,7 +56,7 @@ class GroupedObjective(Objective):
 
 def coarse(objective: Objective) -> Objective:
     """The objective of a search; the whole one evaluates what the search finds."""
-    if objective.steps * objective.groups <= _LARGEST_WHOLE:
+    if objective.steps * objective.groups <= LARGEST_WHOLE:
         return objective
     whole = objective.recursion()  # which the search does not keep
     assert whole is not None

@@ -32,7 +32,7 @@ from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 from corrnoise.theory.problems.quadratic import QuadraticProblem
 
-_MOST_RATES = 500
+MAX_RATES = 500
 
 
 @usual_float_errors
@@ -96,7 +96,7 @@ def _quadratic_optimum(problem: QuadraticProblem) -> ProductNoise:
     rates, weights = _merged(problem.rates, problem.rates * (2 - problem.rates) * problem.gains)
     if rates.size == 1:
         return NuFTRL(float(rates[0]))
-    if rates.size > _MOST_RATES:
+    if rates.size > MAX_RATES:
         # h̃ = Σ weights/|1 − x − e^{iω}|² is Σ weights/(2 − x)²/(s² cos²(ω/2) + sin²(ω/2)) with s = x/(2 − x).
         s, weights = _merged(*condensed(rates / (2 - rates), weights / (2 - rates) ** 2))
         rates = 2 * s / (1 + s)

@@ -32,9 +32,9 @@ _ALL_WARPS = 2**12  # the largest grid that tries all warps
 _WARP_VALUES = [0.0, *(sign * (1 - 2.0**-j) for j in range(1, 21) for sign in (1, -1))]
 _KEPT_WARPS = 4  # warps that are tried on larger grids
 _MAX_TAIL_NORM = 1e-12  # largest norm of the upper half of a cepstrum that is accepted
-_MAX_RELATIVE_ERROR = 8e-11  # largest relative error of |B|² at the frequencies of the check
+MAX_RELATIVE_ERROR = 8e-11  # largest relative error of |B|² at the frequencies of the check
 _NEAR_FREQUENCIES = np.geomspace(1e-9, 0.5, 400)
-_CHECKED_FREQUENCIES = np.concatenate(
+CHECKED_FREQUENCIES = np.concatenate(
     [_NEAR_FREQUENCIES, np.linspace(0.5, np.pi - 0.5, 1001)[1:-1], np.pi - _NEAR_FREQUENCIES[::-1]]
 )
 
@@ -77,7 +77,7 @@ class _Attempt:
         cepstrum = fft.dct(logarithm, type=2)[1:] / (2 * grid)
         bends = np.diff(logarithm, 2)
         warped = 2 * np.arctan2(
-            (1 + warp) * np.sin(_CHECKED_FREQUENCIES / 2), (1 - warp) * np.cos(_CHECKED_FREQUENCIES / 2)
+            (1 + warp) * np.sin(CHECKED_FREQUENCIES / 2), (1 - warp) * np.cos(CHECKED_FREQUENCIES / 2)
         )
         unseen = np.interp(warped, angles, logarithm) - checked
         roughness = max(np.abs(bends).max(), np.abs(unseen).max())
@@ -89,9 +89,9 @@ class _Attempt:
         return CepstralNoise(self.cepstrum[left > max(2 * self.tail, 1e-16)], self.warp)
 
 
-def _deviation(noise: CepstralNoise, checked: Array) -> float:
+def deviation_of(noise: CepstralNoise, checked: Array) -> float:
     """The largest relative difference of |B|² from a constant times the power spectrum, between the grid points."""
-    return float(np.expm1(np.ptp(np.log(noise.power_spectrum(_CHECKED_FREQUENCIES)) - checked)))
+    return float(np.expm1(np.ptp(np.log(noise.power_spectrum(CHECKED_FREQUENCIES)) - checked)))
 
 
 def noise_from_power_spectrum(power: PowerSpectrum) -> ToeplitzNoise:
@@ -135,15 +135,15 @@ def noise_from_power_spectrum(power: PowerSpectrum) -> ToeplitzNoise:
     owner = getattr(power, "__self__", None)
     if isinstance(owner, ProductNoise | CepstralNoise) and power == owner.power_spectrum:
         return owner
-    checked = _logarithm(power, _CHECKED_FREQUENCIES)
+    checked = _logarithm(power, CHECKED_FREQUENCIES)
     warps = _WARP_VALUES
     deviation = None
     for grid in _GRID_SIZES:
         attempts = [_Attempt.at(power, checked, warp, grid) for warp in warps]
         settled = [attempt.noise() for attempt in attempts if attempt.tail <= _MAX_TAIL_NORM]
         for noise in sorted(settled, key=lambda noise: (noise.warp != 0, noise.cepstrum.size)):
-            deviation = _deviation(noise, checked)
-            if deviation <= _MAX_RELATIVE_ERROR:
+            deviation = deviation_of(noise, checked)
+            if deviation <= MAX_RELATIVE_ERROR:
                 return noise
         if grid >= _ALL_WARPS:
             attempts.sort(key=lambda attempt: attempt.roughness)

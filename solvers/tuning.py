@@ -48,7 +48,7 @@ _BOUND_SPACING = 2.0  # as _GRID_SPACING, for bounds
 _BOUND_WIDTH = 1e-2  # as _FINAL_WIDTH, for bounds
 _MAX_LOGIT = 6.0  # logit of the largest share of the stability limit that is tried
 _MIN_DECREASE = 1e-12  # smallest relative decrease of the error that is not rounding
-_LONG_WORK = 1e6  # steps × dimension above which the search uses shorter sums
+LONG_WORK = 1e6  # steps × dimension above which the search uses shorter sums
 _FEW_FACTORS = 40  # noise with more factors is replaced by noise with poles
 _SUM_TOLERANCE = 1e-12  # of that replacement
 _SENSITIVITY_BUDGET = Budget(0.5)  # a draw has the variance γ²
@@ -280,8 +280,8 @@ def best_learning_rate(
         curve = tuned.learning_curve(made, steps, budget=budget, participation=participation, initial_offset=offset)
         return float(curve[-1])
 
-    shortens = _Shortened.applies(problem, steps, offset)
-    shortened = _Shortened(problem, participation, offset, budget) if shortens else None
+    shortens = ShortenedProblem.applies(problem, steps, offset)
+    shortened = ShortenedProblem(problem, participation, offset, budget) if shortens else None
     limit = stability_limit(problem)
 
     def learning_rate(place: float) -> float:
@@ -350,7 +350,7 @@ def _cascade_series(zeros, poles, series):  # type: ignore[no-untyped-def]
         series[t] = value
 
 
-class _Shortened:
+class ShortenedProblem:
     """The error after T steps by shorter sums, for a search over learning rates."""
 
     def __init__(self, problem: QuadraticProblem, participation: Participation, offset: Array, budget: Budget) -> None:
@@ -363,11 +363,11 @@ class _Shortened:
     @staticmethod
     def applies(problem: QuadraticProblem, steps: int, offset: Array) -> bool:
         """Whether the sums are long, and the eigendirections differ in their eigenvalues only."""
-        return steps * problem.eigenvalues.size > _LONG_WORK and offset.ndim == 0 and np.ndim(problem.kurtosis) == 0
+        return steps * problem.eigenvalues.size > LONG_WORK and offset.ndim == 0 and np.ndim(problem.kurtosis) == 0
 
     def error(self, tuned: QuadraticProblem, noise: ToeplitzNoise) -> float:
         """½ Σ v_j after T steps on ``tuned`` with ``noise``, with a relative error of about 1e-10."""
-        coefficients, sensitivity = self._series(noise)
+        coefficients, sensitivity = self.series_of(noise)
         if not math.isfinite(sensitivity):
             return math.inf
         return float(
@@ -383,7 +383,7 @@ class _Shortened:
             )
         )
 
-    def _series(self, noise: ToeplitzNoise) -> tuple[Array, float]:
+    def series_of(self, noise: ToeplitzNoise) -> tuple[Array, float]:
         """β_0, …, β_{T−1} and the sensitivity, with relative errors of about 1e-10."""
         steps = self.participation.length
         if isinstance(noise, ProductNoise) and noise.gaps.size > _FEW_FACTORS:

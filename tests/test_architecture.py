@@ -242,3 +242,42 @@ def test_a_class_name_has_one_home() -> None:
     assert not found & {"Run", "Plan", "Point", "Objective", "Spectrum", "Bound", "Progress"}
     planted = f"{modules['theory.privacy']}\nclass _Plan:\n    pass\n"
     assert several_homes(modules | {"theory.privacy": planted}) == found | {"Plan"}
+
+
+#: Private names that subclasses and hosts outside of a module use, too.
+PROTECTED = {"_check", "_repr_html_", "_replace", "_set"}
+
+
+def private_names(source: str) -> set[str]:
+    """The private names of functions, classes, variables and attributes that a source defines."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.id if isinstance(node, ast.Name) else node.attr)
+    return {name for name in found if re.match("_[A-Za-z]", name)} - PROTECTED
+
+
+def private_uses(source: str, defined: set[str]) -> set[str]:
+    """The private names of other files that a test imports, reads, or names in a string to replace them."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.ImportFrom):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value.rpartition(".")[2])
+    return found & defined - private_names(source)
+
+
+def test_few_tests_touch_private_members() -> None:
+    """Tests use what a module offers: an algorithm with tests of its own is a public function of its module."""
+    defined = set().union(*map(private_names, sources().values()))
+    tests = {path: path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__)}
+    found = {path for path, source in tests.items() if private_uses(source, defined)}
+    assert len(found) <= 40
+    for line in ("run._durable", "from corrnoise.simulations.run.folder import _state_folder", "'folder._make_marks'"):
+        assert private_uses(line, defined)
+    assert not private_uses("class A:\n    def f(self):\n        self._durable = 1\nA()._durable", defined)

@@ -284,7 +284,7 @@ def _scaled_erfc(y: arb) -> arb:
     return (y * y).exp() * y.erfc() if y < 2**20 else (y * y).hypgeom_u(half, half) / arb.pi().sqrt()
 
 
-def _gaussian_curve(rho: float, epsilon: float) -> arb:
+def gaussian_curve(rho: float, epsilon: float) -> arb:
     """δ(ε) = ½ (erfc(x) − e^{y² − x²} erfc(y)) with x, y = ε/(2 sqrt(ρ)) ∓ sqrt(ρ)/2.
 
     This is Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) at μ = sqrt(2ρ), and y² − x² = ε.
@@ -321,7 +321,7 @@ def gaussian_deltas(budgets: Array, epsilon: ArrayLike, *, upper: bool = True) -
 
 def _is_private(rho: float, epsilon: float, delta: float) -> bool:
     """Whether the Gaussian mechanism is certainly (ε, δ)-DP."""
-    return _at_most(lambda: _gaussian_curve(rho, epsilon), delta)
+    return _at_most(lambda: gaussian_curve(rho, epsilon), delta)
 
 
 @usual_float_errors
@@ -354,7 +354,7 @@ def gaussian_delta(rho: float, epsilon: float) -> float:
     rho = checks.real("rho", rho, "(0, inf)")
     epsilon = checks.real("epsilon", epsilon, "[0, inf)")
     # The exact δ is in (0, 1); clamping to it decides the cases that no precision would decide.
-    delta = _decided(lambda: _gaussian_curve(rho, epsilon), lambda x: min(max(rounded_up(x), _MIN_FLOAT), 1.0))
+    delta = _decided(lambda: gaussian_curve(rho, epsilon), lambda x: min(max(rounded_up(x), _MIN_FLOAT), 1.0))
     return float(delta)
 
 
@@ -442,19 +442,19 @@ def uncut_delta(delta: float, overflow: float) -> float:
 # Along this curve ρ and ε fall in a as long as ρ > 0, so bisection finds the a that belongs to a given ρ or ε.
 
 
-def _best_rho(a: arb, delta: float) -> arb:
+def best_rho(a: arb, delta: float) -> arb:
     """The ρ with the best order α = 1 + a."""
     return -(arb(delta).log() + a.log1p()) / (a * a)
 
 
 def _best_epsilon(a: arb, delta: float) -> arb:
     """The ε with the best order α = 1 + a."""
-    return (1 + 2 * a) * _best_rho(a, delta) - (1 / a).log1p()
+    return (1 + 2 * a) * best_rho(a, delta) - (1 / a).log1p()
 
 
-def _gain(a: arb, delta: float) -> arb:
+def gain_of(a: arb, delta: float) -> arb:
     """The difference α ρ − ε at the order α = 1 + a."""
-    return (1 / a).log1p() - a * _best_rho(a, delta)
+    return (1 / a).log1p() - a * best_rho(a, delta)
 
 
 @usual_float_errors
@@ -487,8 +487,8 @@ def zcdp_to_approx_dp(rho: float, delta: float) -> float:
     """
     rho = checks.real("rho", rho, "(0, inf)")
     delta = checks.real("delta", delta, "(0, 1)")
-    a, _ = _switch(lambda a: _at_most(lambda: _best_rho(arb(a), delta), rho))
-    epsilon = _decided(lambda: (1 + arb(a)) * rho - _gain(arb(a), delta), lambda x: max(rounded_up(x), 0.0))
+    a, _ = _switch(lambda a: _at_most(lambda: best_rho(arb(a), delta), rho))
+    epsilon = _decided(lambda: (1 + arb(a)) * rho - gain_of(arb(a), delta), lambda x: max(rounded_up(x), 0.0))
     return float(epsilon)
 
 
@@ -524,5 +524,5 @@ def approx_dp_to_zcdp(epsilon: float, delta: float) -> float:
     epsilon = checks.real("epsilon", epsilon, "[0, inf)")
     delta = checks.real("delta", delta, "(0, 1)")
     a, _ = _switch(lambda a: _at_most(lambda: _best_epsilon(arb(a), delta), epsilon))
-    minus_rho = _decided(lambda: -(epsilon + _gain(arb(a), delta)) / (1 + arb(a)), lambda x: min(rounded_up(x), 0.0))
+    minus_rho = _decided(lambda: -(epsilon + gain_of(arb(a), delta)) / (1 + arb(a)), lambda x: min(rounded_up(x), 0.0))
     return abs(float(minus_rho))

@@ -21,11 +21,11 @@ from corrnoise.simulations.run import normals as host
 
 _LOW_WORD = 0xFFFFFFFF
 _BLOCK_PAIRS = 1024
-_ROUND_MULTIPLIERS = tuple(int(each) for each in host._ROUND_MULTIPLIERS)
-_KEY_INCREMENTS = tuple(int(each) for each in host._KEY_INCREMENTS)
-_ROOT_HALF = int(host._ROOT_HALF)
+_ROUND_MULTIPLIERS = tuple(int(each) for each in host.ROUND_MULTIPLIERS)
+_KEY_INCREMENTS = tuple(int(each) for each in host.KEY_INCREMENTS)
+_ROOT_HALF = int(host.ROOT_HALF)
 _ATANH_COEFFICIENTS, _SINE_COEFFICIENTS, _COSINE_COEFFICIENTS = (
-    each.tolist() for each in (host._ATANH_COEFFICIENTS, host._SINE_COEFFICIENTS, host._COSINE_COEFFICIENTS)
+    each.tolist() for each in (host.ATANH_COEFFICIENTS, host.SINE_COEFFICIENTS, host.COSINE_COEFFICIENTS)
 )
 
 
@@ -39,21 +39,21 @@ def normals(xp: Any, seed: Any, index: Any, nu: Any) -> Any:
     place = index & (2 * _BLOCK_PAIRS - 1)
     radial, angular = _philox(seed, (index >> 11) * _BLOCK_PAIRS + (place & (_BLOCK_PAIRS - 1)))
     squared = _logarithms(xp, radial, nu)
-    return _turned(xp, _root(squared, xp.sqrt(squared), nu), angular, place >= _BLOCK_PAIRS, nu)
+    return _turned(xp, root_of(squared, xp.sqrt(squared), nu), angular, place >= _BLOCK_PAIRS, nu)
 
 
 def _philox(seed: Any, counter: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     """Two words of 64 bits of each counter, as halves (low, high)."""
     k0, k1, c2, c3 = seed[0], seed[1], seed[2], seed[3]
     c0, c1 = counter & _LOW_WORD, counter >> 32
-    for _ in range(host._PHILOX_ROUNDS):
+    for _ in range(host.PHILOX_ROUNDS):
         p0, p1 = c0 * _ROUND_MULTIPLIERS[0], c2 * _ROUND_MULTIPLIERS[1]
-        c0, c1, c2, c3 = _high(p1) ^ c1 ^ k0, p1 & _LOW_WORD, _high(p0) ^ c3 ^ k1, p0 & _LOW_WORD
+        c0, c1, c2, c3 = high_words(p1) ^ c1 ^ k0, p1 & _LOW_WORD, high_words(p0) ^ c3 ^ k1, p0 & _LOW_WORD
         k0, k1 = (k0 + _KEY_INCREMENTS[0]) & _LOW_WORD, (k1 + _KEY_INCREMENTS[1]) & _LOW_WORD
     return (c0, c1), (c2, c3)
 
 
-def _high(product: Any) -> Any:
+def high_words(product: Any) -> Any:
     """The upper 32 bits of a product that may have wrapped."""
     return (product >> 32) & _LOW_WORD
 
@@ -82,11 +82,11 @@ def _logarithms(xp: Any, word: tuple[Any, Any], nu: Any) -> Any:
     tail = _ATANH_COEFFICIENTS[10]
     for k in range(9, 0, -1):
         tail = (z * tail + nu) + _ATANH_COEFFICIENTS[k]
-    rest = (s * z * tail + nu) + (exponent * host._LOG2_LOW + nu)
-    return -2.0 * (exponent * host._LOG2_HIGH + (2.0 * s + rest))  # both products are exact
+    rest = (s * z * tail + nu) + (exponent * host.LOG2_LOW + nu)
+    return -2.0 * (exponent * host.LOG2_HIGH + (2.0 * s + rest))  # both products are exact
 
 
-def _root(x: Any, s: Any, nu: Any) -> Any:
+def root_of(x: Any, s: Any, nu: Any) -> Any:
     """The correctly rounded root of positive numbers x, from roots s with an error of a unit in the last place."""
     spread = s * (2.0**27 + 1) + nu
     high = spread - (spread - s)
@@ -101,7 +101,7 @@ def _turned(xp: Any, radius: Any, word: tuple[Any, Any], sines: Any, nu: Any) ->
     low, high = word
     angle = low | (high << 32)
     quarter = ((angle + 2**61) >> 62) & 3
-    x = _real(xp, angle - (quarter << 62), nu) * host._WORD_RADIANS + nu
+    x = _real(xp, angle - (quarter << 62), nu) * host.WORD_RADIANS + nu
     z = x * x
     sine = _SINE_COEFFICIENTS[7]
     for k in range(6, 0, -1):

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from corrnoise.simulations.extras import extra_module
 
-_MAX_WHOLE_BYTES = 2**30  # bytes of an array that are all read
+MAX_WHOLE_BYTES = 2**30  # bytes of an array that are all read
 _SAMPLED_ROWS = 256  # of a larger one, or of examples that are read one by one
 _DIGEST_BYTES = 16  # of a digest
 _SIMPLE_TYPES = (bool, int, float, str, type(None))
@@ -30,7 +30,7 @@ def of_arrays(arrays: tuple[Any, ...]) -> dict[str, Any]:
     """Types, shapes, and a digest of arrays: of all numbers up to 1 GiB an array, and beyond of 256 rows."""
     hashed = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     for each in arrays:
-        large = int(np.prod(each.shape)) * each.dtype.itemsize > _MAX_WHOLE_BYTES
+        large = int(np.prod(each.shape)) * each.dtype.itemsize > MAX_WHOLE_BYTES
         _feed(hashed, each[_some(len(each))] if large else each)
     return {"data": ", ".join(_described(each) for each in arrays), "data digest": hashed.hexdigest()}
 

@@ -123,7 +123,7 @@ def noisy_gradient(
     if (sizes := {len(each) for each in jax.tree.leaves(batch)}) != {expected}:
         found_sizes = ", ".join(map(str, sorted(sizes)))
         raise ValueError(f"batch must be arrays of the {expected} examples of the step, got {found_sizes}")
-    made = _looped if engine_for(leaves, engine, chunk_size).kind == "loop" else _vmapped
+    made = looped_sum if engine_for(leaves, engine, chunk_size).kind == "loop" else vmapped_sum
     total, kept = made(run, loss, parameters, batch, chunk_size)
     noisy_sum: Any = run.add_noise(np.asarray(total) if run.device is None else total)
     cut = [each for each in map(sharding_of, leaves) if each is not None]
@@ -140,13 +140,13 @@ def _on_host(parts: list[tuple[Any, NDArray[np.bool_]]]) -> NDArray[np.float64]:
     return np.concatenate([np.zeros(0), *(np.asarray(each, float).reshape(-1)[counts] for each, counts in parts)])
 
 
-def _vmapped(
+def vmapped_sum(
     run: PrivateRun, loss: Callable[..., Any], parameters: Any, batch: tuple[Any, ...], chunk_size: int | None
 ) -> tuple[Any, list[tuple[Any, Any, NDArray[np.bool_]]]]:
     """The sum of the clipped gradients of a batch; losses and norms of its chunks, and which of them count."""
     jax = extra_module("jax", "jax")
     size = filled_up(run.size, run.device)
-    clipped = _clipped_sum(loss, run.budget.clip_norm, run.grid, size, run.device)
+    clipped = clipped_sum(loss, run.budget.clip_norm, run.grid, size, run.device)
     with in_64_bits(run.device) as jnp:
         dtype = jnp.result_type("float32", *jax.tree.leaves(parameters)) if run.grid is None else run.grid.dtype
         total = jnp.zeros(size, dtype, device=run.device)
@@ -160,7 +160,7 @@ def _vmapped(
     return total, kept
 
 
-def _looped(
+def looped_sum(
     run: PrivateRun, loss: Callable[..., Any], parameters: Any, batch: tuple[Any, ...], chunk_size: int | None
 ) -> tuple[Any, list[tuple[Any, Any, NDArray[np.bool_]]]]:
     """The same for one example after another, in one set of arrays, which stays in the cache of a CPU."""
@@ -168,7 +168,7 @@ def _looped(
     jax = extra_module("jax", "jax")
     jnp = jax.numpy
     leaves = jax.tree.leaves(parameters)
-    add = _add_clipped(loss, run.budget.clip_norm, run.grid)
+    add = clipped_addition(loss, run.budget.clip_norm, run.grid)
     with in_64_bits(None):
         sums = [
             jnp.zeros(leaf.shape, jnp.promote_types(leaf.dtype, "float32") if run.grid is None else run.grid.dtype)
@@ -225,7 +225,7 @@ class _Clipped(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def _clipped_sum(loss: Callable[..., Any], clip_norm: float, grid: Grid | None, size: int, device: Any) -> Any:
+def clipped_sum(loss: Callable[..., Any], clip_norm: float, grid: Grid | None, size: int, device: Any) -> Any:
     """The compiled function that sums the clipped gradients of the examples of a batch, in floats or on a grid.
 
     The sum is a vector of a size, filled up with zeros, on the device of a run.  The loss is differentiated on the mesh
@@ -257,7 +257,7 @@ def _clipped_sum(loss: Callable[..., Any], clip_norm: float, grid: Grid | None, 
 
 
 @lru_cache(maxsize=16)
-def _add_clipped(loss: Callable[..., Any], clip_norm: float, grid: Grid | None) -> Any:
+def clipped_addition(loss: Callable[..., Any], clip_norm: float, grid: Grid | None) -> Any:
     """The compiled function that adds the clipped gradient of one example to sums, which it uses up.
 
     It returns sums, loss and norm.  Norm and sum use the same numbers.

@@ -94,25 +94,10 @@ class JaxRun(DataRun):
     def gradient(self, batch: ArrayLike, *, unprotected: bool = False) -> Any:
         """The mean of the clipped gradients of a batch, with the noise of its step: a tree like ``parameters``.
 
-        Parameters
-        ----------
-        batch : array of int
-            The numbers of the examples, as the run has handed them out.
-        unprotected : bool
-            Whether the mean loss, the norms and the share of clipped gradients are returned, too, which are not
-            private.
-
         Returns
         -------
         tree of arrays
             The gradient; ``(gradient, Unprotected(loss, norms, clipped))`` with ``unprotected``.
-
-        Raises
-        ------
-        ValueError
-            The batch does not belong to the step, or the parameters have other shapes or types than at the beginning.
-        RuntimeError
-            No batch was handed out for this step, or the run is over.
         """
         gradient, found = self._noisy_mean(batch)
         if not unprotected:

@@ -138,12 +138,12 @@ def clipped(
     (number,) = rows
     tensors = [each.b if isinstance(each, Factors) else each for each in gradients]
     device = tensors[0].device
-    with _without_autocast(tensors):
+    with without_autocast(tensors):
         wholes = [each if isinstance(each, Factors) else _at_least_float32(each) for each in gradients]
         squares = torch.zeros(number, dtype=torch.float64, device=device)
         for each in wholes:
             if not isinstance(each, Factors):
-                squares += _squared_norms(_rows(each)).to(device)
+                squares += squared_norms(_rows(each)).to(device)
         some = [each for each in wholes if isinstance(each, Factors)]
         kept = torch.from_numpy(np.ones(number, bool) if counts is None else counts).to(device)
         factors, norms = torch_factors.clip_factors(some, squares, clip_norm, blocks, kept)
@@ -189,10 +189,10 @@ def _integers(gradients: Any, factors: Any, grid: Grid) -> Any:
     if gradients.device.type == "cpu":
         add_truncated(_rows(gradients).contiguous().numpy(), scaled.numpy(), total.view(-1).numpy())
         return total
-    return _by_operations(gradients, scaled, total, compiled=torch_normals.compiles(gradients.device))
+    return sum_by_operations(gradients, scaled, total, compiled=torch_normals.compiles(gradients.device))
 
 
-def _by_operations(gradients: Any, factors: Any, total: Any, *, compiled: bool = False) -> Any:
+def sum_by_operations(gradients: Any, factors: Any, total: Any, *, compiled: bool = False) -> Any:
     """The same on any device; compiled for all examples at once, which reads them once and keeps nothing."""
     rows = len(gradients) if compiled else max(TRUNCATED_AT_ONCE // max(total.numel(), 1), 1)
     add = torch_normals.program(_truncated_sum, compiled)
@@ -221,7 +221,7 @@ def check_products() -> None:
         raise ValueError(f"torch.set_float32_matmul_precision must be 'highest' for clipping, got {precision!r}")
 
 
-def _without_autocast(tensors: Iterable[Any]) -> ExitStack:
+def without_autocast(tensors: Iterable[Any]) -> ExitStack:
     """A block where operations on the devices of tensors keep the type of their arguments."""
     torch = extra_module("torch", "torch")
     block = ExitStack()
@@ -230,7 +230,7 @@ def _without_autocast(tensors: Iterable[Any]) -> ExitStack:
     return block
 
 
-def _squared_norms(rows: Any) -> Any:
+def squared_norms(rows: Any) -> Any:
     """Squared norms of the rows of a matrix, float64, with a relative error below 6.2e-5 each."""
     torch = extra_module("torch", "torch")
     even = rows.shape[1] // NORM_BLOCK * NORM_BLOCK

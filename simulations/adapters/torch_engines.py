@@ -97,7 +97,7 @@ class Engine:
             return _one_by_one(model, loss, rows, trained)
         with unchanged(model):
             if self.uses:
-                return _all_at_once(model, loss, rows, trained, self.uses)
+                return gradients_at_once(model, loss, rows, trained, self.uses)
             return _in_passes(model, loss, rows, trained)
 
 
@@ -270,7 +270,7 @@ def Factored(weights: Mapping[int, str], shift: Callable[[str, Use, Any], Any]) 
     functions: dict[Any, Callable[..., _Bound | None]] = {
         torch.nn.functional.linear: _linear,
         torch.addmm: _addmm,
-        torch.nn.functional.embedding: _embedding,
+        torch.nn.functional.embedding: embedding_use,
     }
     mode = extra_module("torch.overrides", "torch").TorchFunctionMode
 
@@ -316,7 +316,7 @@ def _addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, o
     return _Bound("transposed", mat2, mat1, (input, mat1)) if beta == alpha == 1 and out is None else None
 
 
-def _embedding(
+def embedding_use(
     input: Any,
     weight: Any,
     padding_idx: int | None = None,
@@ -325,6 +325,7 @@ def _embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> _Bound | None:
+    """The use of a weight by an embedding; None where its gradient is no sum over positions."""
     if max_norm is not None or scale_grad_by_freq or sparse:
         return None
     padding = None if padding_idx is None else padding_idx % len(weight)
@@ -355,12 +356,12 @@ def _in_passes(model: Any, loss: Loss, rows: Any, trained: dict[str, Any]) -> Gr
         samples = [merged(*pair) for pair in zip(found.samples, more.samples, strict=True)]
         return Gradients(merged(found.losses, more.losses), samples, reads=True)
 
-    found, _ = in_passes(count_of(rows), lambda live: _all_at_once(model, loss, rows, trained, {}, live), merge)
+    found, _ = in_passes(count_of(rows), lambda live: gradients_at_once(model, loss, rows, trained, {}, live), merge)
     gradients: Gradients = found
     return gradients
 
 
-def _all_at_once(
+def gradients_at_once(
     model: Any, loss: Loss, rows: Any, trained: dict[str, Any], uses: Mapping[str, Any], live: Live | None = None
 ) -> Gradients:
     """The gradients of all rows by ``vmap``; a model with branches needs ``live``."""

@@ -114,10 +114,10 @@ def norms_of(factors: Factors) -> Norms:
     if not positions:
         zero = factors.b.new_zeros(rows, dtype=torch.float64)
         return Norms(zero, zero, zero + 1)
-    short = _norms_in(factors, "float32")
+    short = norms_in(factors, "float32")
     precise = ~(short.squares - short.least <= PRECISE_SHARE * short.squares)
     if bool(precise.any()):
-        long = _norms_in(factors, "float64")
+        long = norms_in(factors, "float64")
         squares = torch.where(precise, long.squares, short.squares)
         return Norms(squares, torch.where(precise, long.kappa_squares, short.kappa_squares), short.largest)
     return Norms(short.squares, short.kappa_squares, short.largest)
@@ -130,7 +130,7 @@ class _Computed(NamedTuple):
     least: Any  #: N̂
 
 
-def _norms_in(factors: Factors, dtype: str) -> _Computed:
+def norms_in(factors: Factors, dtype: str) -> _Computed:
     """Bounds with Gram matrices that were formed in float32, or in float64."""
     torch = extra_module("torch", "torch")
     a, b = factors.a, factors.b.to(getattr(torch, dtype))

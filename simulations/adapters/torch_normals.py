@@ -22,7 +22,7 @@ from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run import normals as host
 from corrnoise.simulations.run.spans import Spans
 
-_EAGER_COORDINATES = 2**21  # coordinates whose intermediate results are kept
+EAGER_COORDINATES = 2**21  # coordinates whose intermediate results are kept
 _COMPILED_COORDINATES = 2**24  # coordinates, which are kept, and no intermediate result
 
 
@@ -73,7 +73,7 @@ def fill_by_elements(values: Any, seed: NDArray[np.uint32], spans: Spans, each: 
     rows = torch.from_numpy(spans).to(values.device)
     ends = rows[:, 1].cumsum(0)
     shifts = rows.sum(1) - ends
-    at_once = _EAGER_COORDINATES if each is normals else _COMPILED_COORDINATES
+    at_once = EAGER_COORDINATES if each is normals else _COMPILED_COORDINATES
     for first in range(0, len(values), at_once):
         place = torch.arange(first, min(first + at_once, len(values)), device=values.device)
         one = shifts[0] if len(rows) == 1 else shifts[torch.searchsorted(ends, place, right=True)]

@@ -133,24 +133,10 @@ class TorchRun(DataRun):
     def gradient(self, batch: ArrayLike, *, unprotected: bool = False) -> Unprotected | None:
         """Set the gradients of the model to the mean of the clipped gradients of a batch, with the noise of its step.
 
-        Parameters
-        ----------
-        batch : array of int
-            The numbers of the examples, as the run has handed them out.
-        unprotected : bool
-            Whether the mean loss, the norms and the share of clipped gradients are returned, which are not private.
-
         Returns
         -------
         Unprotected or None
-            These numbers, if asked for.
-
-        Raises
-        ------
-        ValueError
-            The step has another batch, or the model or the loss is refused.
-        RuntimeError
-            No batch was handed out for this step, or the run is over.
+            The numbers that are not private, if asked for.
         """
         found = self._noisy_mean(batch)
         if not unprotected:

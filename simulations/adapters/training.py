@@ -198,27 +198,42 @@ class DataRun(PrivateRun):
             **further,
         )
 
-    def step(self, batch: ArrayLike, *, unprotected: bool = False) -> Unprotected | None:
-        """Make the gradient of ``gradient``, and take a step of the optimizer along it.
+    @abstractmethod
+    def gradient(self, batch: ArrayLike, *, unprotected: bool = False) -> Any:
+        """The mean of the clipped gradients of a batch, with the noise of its step.
 
         Parameters
         ----------
         batch : array of int
             The numbers of the examples, as the run has handed them out.
-        unprotected : bool
+        unprotected : bool, default False
             Whether the mean loss, the norms and the share of clipped gradients are returned, which are not private.
 
         Returns
         -------
-        Unprotected or None
-            These numbers, if asked for.
+        object
+            As the library says.
 
         Raises
         ------
         ValueError
-            If another batch was handed out, as for ``gradient``.
+            The step has another batch, or model, parameters or loss are refused.
         RuntimeError
-            If the run is over, as for ``gradient``.
+            No batch was handed out for this step, or the run is over.
+        """
+
+    def step(self, batch: ArrayLike, *, unprotected: bool = False) -> Unprotected | None:
+        """Make the gradient of ``gradient``, and take a step of the optimizer along it.
+
+        Parameters
+        ----------
+        batch, unprotected : array of int, bool
+            As for ``gradient``, which also raises the same errors.
+
+        Returns
+        -------
+        Unprotected or None
+            The numbers that are not private, if asked for.
         """
         found = self._stepped(batch)
         if not unprotected:
@@ -236,16 +251,11 @@ class DataRun(PrivateRun):
         Parameters
         ----------
         batch : array_like
-            The numbers of the examples of the batch.
+            The numbers of the examples of the batch; another batch is a ``ValueError``.
 
         Returns
         -------
         tuple
-
-        Raises
-        ------
-        ValueError
-            If another batch was handed out.
         """
         return self.data.rows(self.mine(batch))
 

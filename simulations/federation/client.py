@@ -62,7 +62,7 @@ class ClientState:
     data: str = ""  #: a digest of the examples of the first participation, if the contribution has one
 
 
-_KINDS = by_name(ClientState)
+STATE_KINDS = by_name(ClientState)
 
 
 def linear_contribution(loss: LinearLoss, features: Array, targets: Array) -> Corrections:
@@ -141,7 +141,7 @@ def enrol(plan: Plan, name: str, folder: str | os.PathLike[str], *, examples: in
     with unfinished_folder(home.parent) as staging:
         made = staging / "client"
         made.mkdir(mode=0o700)
-        save(state, made / STATE, _KINDS, most_bytes=LARGE, secret=True)
+        save(state, made / STATE, STATE_KINDS, most_bytes=LARGE, secret=True)
         public = keys.make(made)
         made.rename(home)
         sync_folder(home.parent)
@@ -182,7 +182,7 @@ class FederatedClient:
         lock = owned.locked(self.folder / _LOCK_FILE, f"{self.folder} is in use by another process", _LOCK_SECONDS)
         try:
             owned.check_file(path)
-            yield load(path, _KINDS, most_bytes=LARGE, check=self._checked)
+            yield load(path, STATE_KINDS, most_bytes=LARGE, check=self._checked)
         finally:
             lock.release()
 
@@ -232,7 +232,7 @@ class FederatedClient:
         with self._locked() as state:
             answer, new = self._answer(state, request)
             if new is not None:
-                save(new, self.folder / STATE, _KINDS, most_bytes=LARGE, secret=True)
+                save(new, self.folder / STATE, STATE_KINDS, most_bytes=LARGE, secret=True)
             return answer
 
     def signature(self, answer: Reply | Refusal | Presence) -> str | None:

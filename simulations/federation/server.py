@@ -55,7 +55,7 @@ class ServerState:
     rejected: int = 0  #: replies that were not taken
 
 
-_KINDS = by_name(ServerState)
+STATE_KINDS = by_name(ServerState)
 
 
 class FederatedServer:
@@ -99,7 +99,7 @@ class FederatedServer:
             path = self.folder / STATE
             if path.exists():
                 owned.check_file(path)
-            held = load(path, _KINDS, most_bytes=LARGE, check=self._checked) if path.exists() else None
+            held = load(path, STATE_KINDS, most_bytes=LARGE, check=self._checked) if path.exists() else None
             self.state = self._beginning(start) if held is None else held
         except BaseException:
             self._lock.release()
@@ -133,7 +133,7 @@ class FederatedServer:
 
     def _save(self, state: ServerState) -> None:
         """Write a state, which becomes the state of the server once it is on the disk."""
-        save(state, self.folder / STATE, _KINDS, most_bytes=LARGE, secret=True)
+        save(state, self.folder / STATE, STATE_KINDS, most_bytes=LARGE, secret=True)
         self.state = state
 
     def close(self) -> None:

@@ -63,13 +63,13 @@ def derived(secret: Key, purpose: bytes, *parts: bytes, size: int = 16) -> bytes
     return keyed(secret, size, text).digest()
 
 
-def _seed(secret: Key, step: int, draw: int, nonce: bytes) -> bytes:
+def seed_of(secret: Key, step: int, draw: int, nonce: bytes) -> bytes:
     """The key of Philox and the upper half of its counter, 16 bytes that give the draws: no frame keeps them."""
     place = step.to_bytes(8, "little") + draw.to_bytes(8, "little")
     return keyed(secret, 16, b"draws" + place + nonce).digest()
 
 
-def _halves(seed: bytes) -> tuple[np.uint64, np.uint64]:
+def halves_of(seed: bytes) -> tuple[np.uint64, np.uint64]:
     """The key of Philox, and the upper half of its counter."""
     low, high = np.frombuffer(seed, "<u8").astype(np.uint64)
     return low, high
@@ -79,7 +79,7 @@ def filler(secret: Key, step: int, spans: NDArray[np.int64], nonce: bytes = b"")
     """A function of a vector and the number of a draw that fills it with normals of a step in spans (first, length)."""
 
     def draw(values: NDArray[Any], number: int = 0) -> None:
-        fill_spans(values, *_halves(_seed(secret, step, number, nonce)), spans)
+        fill_spans(values, *halves_of(seed_of(secret, step, number, nonce)), spans)
 
     return draw
 
@@ -97,7 +97,7 @@ def seeds(
     if len(of_steps) != len(places):
         raise ValueError(f"nonces must be one for each of the {len(places)} steps, got {len(of_steps)}")
     number = checks.integer("draw", draw, 0, largest=_MAX_NUMBER)
-    table = b"".join(_seed(secret, step, number, nonce) for step, nonce in zip(places, of_steps, strict=True))
+    table = b"".join(seed_of(secret, step, number, nonce) for step, nonce in zip(places, of_steps, strict=True))
     return np.frombuffer(table, "<u4").reshape(-1, 4).astype(np.uint32)
 
 
@@ -151,7 +151,7 @@ def normals(
     if values.dtype not in (np.float32, np.float64):
         raise ValueError(f"dtype must be float32 or float64, got {values.dtype}")
     place = (checks.integer("step", step, 0, largest=_MAX_NUMBER), checks.integer("draw", draw, 0, largest=_MAX_NUMBER))
-    fill(values, *_halves(_seed(secret, *place, nonce)), start)
+    fill(values, *halves_of(seed_of(secret, *place, nonce)), start)
     return values
 
 
@@ -159,5 +159,5 @@ def words(secret: Key, purpose: bytes, step: int, count: int, *, attempt: int = 
     """Uniform integers of 64 bits of the first ``count`` examples at a step, for a purpose, bytes without a zero."""
     place = step.to_bytes(8, "little") + attempt.to_bytes(8, "little")
     halves = np.empty((2, -(-count // 2)), np.uint64)
-    philox(*_halves(keyed(secret, 16, purpose + b"\0" + place).digest()), np.uint64(0), halves[0], halves[1])
+    philox(*halves_of(keyed(secret, 16, purpose + b"\0" + place).digest()), np.uint64(0), halves[0], halves[1])
     return halves.T.reshape(-1)[:count].copy()

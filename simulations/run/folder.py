@@ -55,8 +55,8 @@ FORMAT = "corrnoise run 2"  #: of the folder
 
 _HASH_BYTES = 32  # bytes at the end of a checkpoint and of a release
 _CHUNK_BYTES = 2**22
-_MAX_FILE_BYTES = 2**38  # of a checkpoint, whose arrays are read one by one
-_MAX_HEAD_BYTES = 2**26  # before the arrays
+MAX_FILE_BYTES = 2**38  # of a checkpoint, whose arrays are read one by one
+MAX_HEAD_BYTES = 2**26  # before the arrays
 _SETTINGS_FILE, _MARKER_FILE, _LOCK_FILE = "settings.json", "beginning", "lock"
 _MARKER_CONTENT = b"corrnoise run 2 is begun here\n"
 _FIRST_FILES = frozenset({"key", "order", "noise.npz", "journal", "mark", "checkpoint-0"})  # before the settings
@@ -196,7 +196,7 @@ class Sealed:
         text = json.dumps({"head": head, "arrays": described}).encode() + b"\n"
         size = len(text) + sum(array.nbytes for array in members.values()) + _HASH_BYTES
         with guarded(f"{self.path / name} is not written, which"):
-            if len(text) > _MAX_HEAD_BYTES or size > _MAX_FILE_BYTES:
+            if len(text) > MAX_HEAD_BYTES or size > MAX_FILE_BYTES:
                 raise ValueError(f"it has {len(members)} arrays of {size} bytes, whose names take {len(text)}")
             check_json(text)
 
@@ -231,11 +231,11 @@ class Sealed:
     @contextmanager
     def _verified(self, path: Path) -> Iterator[tuple[BinaryIO, dict[str, Any], int]]:
         """A file whose keyed hash is right, at its first array; its description, and the bytes of its arrays."""
-        with owned.stream(path, _MAX_FILE_BYTES) as (stream, size):
+        with owned.stream(path, MAX_FILE_BYTES) as (stream, size):
             if not self._is_whole(stream, path.name):
                 raise ValueError("its keyed hash is wrong")
             stream.seek(0)
-            text = stream.readline(_MAX_HEAD_BYTES)
+            text = stream.readline(MAX_HEAD_BYTES)
             yield stream, json_value(text), size - _HASH_BYTES - len(text)
 
     def read(self, path: Path, *needed: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -18,23 +18,21 @@ import numpy as np
 from corrnoise.support.kernels import kernel
 
 _BLOCK_PAIRS = 1024  # pairs whose intermediate results stay in the first-level cache
-_WORD_RADIANS = 2 * math.pi * 2.0**-64
+WORD_RADIANS = 2 * math.pi * 2.0**-64
 _LOW_WORD = np.uint64(0xFFFFFFFF)
-_ROUND_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
-_KEY_INCREMENTS = (np.uint64(0x9E3779B9), np.uint64(0xBB67AE85))
-_PHILOX_ROUNDS = 10
-_ROOT_HALF = np.int64(np.float64(math.sqrt(0.5)).view(np.int64))  # the bits of sqrt(½)
-_LOG2_HIGH = float.fromhex("0x1.62e42feep-1")  # 32 bits of log 2: its multiples by exponents are exact
-_LOG2_LOW = 1.9082149292705877e-10  # log 2 − _LOG2_HIGH
-_ATANH_COEFFICIENTS = np.array(
-    [2.0 / (2 * k + 1) for k in range(11)]
-)  # 2 artanh(s) = Σ _ATANH_k s^{2k+1}, s² <= 0.0295
-_SINE_COEFFICIENTS = np.array([(-1.0) ** k / math.factorial(2 * k + 1) for k in range(8)])  # up to x¹⁵, |x| <= π/4
-_COSINE_COEFFICIENTS = np.array([(-1.0) ** k / math.factorial(2 * k) for k in range(9)])  # up to x¹⁶
+ROUND_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
+KEY_INCREMENTS = (np.uint64(0x9E3779B9), np.uint64(0xBB67AE85))
+PHILOX_ROUNDS = 10
+ROOT_HALF = np.int64(np.float64(math.sqrt(0.5)).view(np.int64))  # the bits of sqrt(½)
+LOG2_HIGH = float.fromhex("0x1.62e42feep-1")  # 32 bits of log 2: its multiples by exponents are exact
+LOG2_LOW = 1.9082149292705877e-10  # log 2 − LOG2_HIGH
+ATANH_COEFFICIENTS = np.array([2.0 / (2 * k + 1) for k in range(11)])  # 2 artanh(s) = Σ _ATANH_k s^{2k+1}, s² <= 0.0295
+SINE_COEFFICIENTS = np.array([(-1.0) ** k / math.factorial(2 * k + 1) for k in range(8)])  # up to x¹⁵, |x| <= π/4
+COSINE_COEFFICIENTS = np.array([(-1.0) ** k / math.factorial(2 * k) for k in range(9)])  # up to x¹⁶
 
 
 @kernel
-def _logarithms(words, radii):  # type: ignore[no-untyped-def]
+def logarithms(words, radii):  # type: ignore[no-untyped-def]
     """−2 log((w + ½)/2⁶⁴): with 2^k m and sqrt(½) <= m < sqrt(2), log m = 2 artanh((m − 1)/(m + 1))."""
     fraction = np.empty(words.size)
     bits = fraction.view(np.int64)
@@ -42,7 +40,7 @@ def _logarithms(words, radii):  # type: ignore[no-untyped-def]
     for j in range(words.size):
         fraction[j] = (np.float64(words[j]) + 0.5) * 2.0**-64
     for j in range(words.size):
-        k = (bits[j] - _ROOT_HALF) >> np.int64(52)
+        k = (bits[j] - ROOT_HALF) >> np.int64(52)
         exponent[j] = np.float64(k)
         bits[j] -= k << np.int64(52)
     for j in range(words.size):
@@ -50,27 +48,27 @@ def _logarithms(words, radii):  # type: ignore[no-untyped-def]
         excess = -missing if exponent[j] == 0.0 else fraction[j] - 1.0
         s = excess / (2.0 + excess)
         z = s * s
-        tail = _ATANH_COEFFICIENTS[10]
+        tail = ATANH_COEFFICIENTS[10]
         for k in (9, 8, 7, 6, 5, 4, 3, 2, 1):
-            tail = tail * z + _ATANH_COEFFICIENTS[k]
-        log = exponent[j] * _LOG2_HIGH + (2.0 * s + (s * z * tail + exponent[j] * _LOG2_LOW))
+            tail = tail * z + ATANH_COEFFICIENTS[k]
+        log = exponent[j] * LOG2_HIGH + (2.0 * s + (s * z * tail + exponent[j] * LOG2_LOW))
         radii[j] = -2.0 * log
 
 
 @kernel
-def _turned(radii, words, cosines, sines):  # type: ignore[no-untyped-def]
+def turned(radii, words, cosines, sines):  # type: ignore[no-untyped-def]
     """The roots of ``radii`` times cosine and sine: of the nearest quarter turn, and of the rest in [−π/4, π/4]."""
     for j in range(words.size):
         quarter = (words[j] + np.uint64(1 << 61)) >> np.uint64(62)
-        x = np.float64(np.int64(words[j] - (quarter << np.uint64(62)))) * _WORD_RADIANS
+        x = np.float64(np.int64(words[j] - (quarter << np.uint64(62)))) * WORD_RADIANS
         z = x * x
-        sine = _SINE_COEFFICIENTS[7]
+        sine = SINE_COEFFICIENTS[7]
         for k in (6, 5, 4, 3, 2, 1):
-            sine = sine * z + _SINE_COEFFICIENTS[k]
+            sine = sine * z + SINE_COEFFICIENTS[k]
         sine = x + x * z * sine
-        cosine = _COSINE_COEFFICIENTS[8]
+        cosine = COSINE_COEFFICIENTS[8]
         for k in (7, 6, 5, 4, 3, 2):
-            cosine = cosine * z + _COSINE_COEFFICIENTS[k]
+            cosine = cosine * z + COSINE_COEFFICIENTS[k]
         cosine = 1.0 - (0.5 * z - z * z * cosine)
         swapped = (quarter & np.uint64(1)) != np.uint64(0)
         one = sine if swapped else cosine
@@ -93,15 +91,15 @@ def philox(key, number, first, radial, angular):  # type: ignore[no-untyped-def]
         c3 = number >> np.uint64(32)
         k0 = key & _LOW_WORD
         k1 = key >> np.uint64(32)
-        for _ in range(_PHILOX_ROUNDS):
-            p0 = c0 * _ROUND_MULTIPLIERS[0]
-            p1 = c2 * _ROUND_MULTIPLIERS[1]
+        for _ in range(PHILOX_ROUNDS):
+            p0 = c0 * ROUND_MULTIPLIERS[0]
+            p1 = c2 * ROUND_MULTIPLIERS[1]
             c0 = (p1 >> np.uint64(32)) ^ c1 ^ k0
             c1 = p1 & _LOW_WORD
             c2 = (p0 >> np.uint64(32)) ^ c3 ^ k1
             c3 = p0 & _LOW_WORD
-            k0 = (k0 + _KEY_INCREMENTS[0]) & _LOW_WORD
-            k1 = (k1 + _KEY_INCREMENTS[1]) & _LOW_WORD
+            k0 = (k0 + KEY_INCREMENTS[0]) & _LOW_WORD
+            k1 = (k1 + KEY_INCREMENTS[1]) & _LOW_WORD
         radial[j] = c0 | (c1 << np.uint64(32))
         angular[j] = c2 | (c3 << np.uint64(32))
 
@@ -129,8 +127,8 @@ def fill(values, key, number, first):  # type: ignore[no-untyped-def]
             end = high - _BLOCK_PAIRS
         pairs = end - start
         philox(key, number, np.uint64(block * _BLOCK_PAIRS + start), radial[:pairs], angular[:pairs])
-        _logarithms(radial[:pairs], radii[:pairs])
-        _turned(radii[:pairs], angular[:pairs], cosines[:pairs], sines[:pairs])
+        logarithms(radial[:pairs], radii[:pairs])
+        turned(radii[:pairs], angular[:pairs], cosines[:pairs], sines[:pairs])
         if low < _BLOCK_PAIRS:
             here = min(high, _BLOCK_PAIRS) - low
             values[done : done + here] = cosines[low - start : low - start + here]

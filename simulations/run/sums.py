@@ -109,7 +109,7 @@ def add_truncated(gradients, factors, total):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _release(total, noise, unit, noisy):  # type: ignore[no-untyped-def]
+def release_of(total, noise, unit, noisy):  # type: ignore[no-untyped-def]
     """H (S + ⌊y/h + ½⌋), without rounding y/h + ½; the largest |y/h|."""
     farthest = 0.0
     inverse = 1.0 / unit
@@ -128,7 +128,7 @@ def released(total: NDArray[Any], noise: NDArray[Any], grid: Grid) -> NDArray[An
     Noise that is too large for its grid, whatever the data are, is a ``RuntimeError``.
     """
     noisy = np.empty(noise.shape, np.float32)
-    check_farthest(_release(total, noise, grid.unit, noisy), grid)
+    check_farthest(release_of(total, noise, grid.unit, noisy), grid)
     return noisy
 
 

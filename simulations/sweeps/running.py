@@ -55,12 +55,12 @@ class SweepOutcome:
     seconds: float  #: how long it took when it was computed
 
 
-def _store(directory: Path, outcome: SweepOutcome) -> None:
+def store_outcome(directory: Path, outcome: SweepOutcome) -> None:
     result = {"simulation": vars(outcome.simulation), "seconds": outcome.seconds}
     keep(directory, outcome.point.description(), result)
 
 
-def _stored(directory: Path, point: SweepPoint) -> SweepOutcome | None:
+def stored_outcome(directory: Path, point: SweepPoint) -> SweepOutcome | None:
     """The finished point, or None without one; a damaged or foreign file does not count."""
     try:
         result = kept(directory, point.description())
@@ -82,7 +82,7 @@ def _simulation(record: dict[str, Any]) -> Simulation:
 # -- running -----------------------------------------------------------------------------------------------------------
 
 
-def _run(index: int, point: SweepPoint, noise: ToeplitzNoise, version: str) -> Result:
+def run_point(index: int, point: SweepPoint, noise: ToeplitzNoise, version: str) -> Result:
     """Run one point in one thread, with ``noise``, the rational form of its noise; called on the workers."""
     start = perf_counter()
     simulation, error = None, None
@@ -101,8 +101,8 @@ def told(fault: BaseException) -> str:
     return f"{type(fault).__name__}: {' '.join(str(fault).split())}"
 
 
-def _task(index: int, point: SweepPoint) -> tuple[int, SweepPoint, ToeplitzNoise, str]:
-    """The arguments of ``_run``."""
+def task_of(index: int, point: SweepPoint) -> tuple[int, SweepPoint, ToeplitzNoise, str]:
+    """The arguments of ``run_point``."""
     return index, point, _rational(point), __version__
 
 
@@ -123,9 +123,9 @@ def _in_processes(points: list[SweepPoint], jobs: int) -> Iterator[Result]:
         while left:
             index, point = left.popleft()
             running[index] = point
-            yield _task(index, point)
+            yield task_of(index, point)
 
-    parallel = partial(results, _run, ordered=False, batch_size=1, max_nbytes=None)
+    parallel = partial(results, run_point, ordered=False, batch_size=1, max_nbytes=None)
     while left:
         with suppress(BrokenProcessPool), parallel(tasks(), jobs) as found:
             for result in found:
@@ -133,7 +133,7 @@ def _in_processes(points: list[SweepPoint], jobs: int) -> Iterator[Result]:
                 yield result
     for index, point in list(running.items()):
         try:
-            with parallel([_task(index, point)], 2) as found:  # one job would run in this process
+            with parallel([task_of(index, point)], 2) as found:  # one job would run in this process
                 yield from found
         except BrokenProcessPool:
             yield index, None, "the process that ran it died", 0.0
@@ -144,7 +144,9 @@ def _on_cluster(points: list[SweepPoint], address: str) -> Iterator[Result]:
     with client_of(address) as client:
         from distributed import as_completed
 
-        futures = {client.submit(_run, *_task(index, point), pure=False): index for index, point in enumerate(points)}
+        futures = {
+            client.submit(run_point, *task_of(index, point), pure=False): index for index, point in enumerate(points)
+        }
         for future in as_completed(list(futures), loop=client.loop):
             try:
                 yield future.result()
@@ -157,7 +159,7 @@ def _results(points: list[SweepPoint], jobs: int, cluster: str | None) -> Genera
     if cluster is not None:
         yield from _on_cluster(points, cluster)
     elif process_count(jobs) == 1:
-        yield from (_run(*_task(index, point)) for index, point in enumerate(points))
+        yield from (run_point(*task_of(index, point)) for index, point in enumerate(points))
     else:
         yield from _in_processes(points, jobs)
 
@@ -190,7 +192,7 @@ def sweep(
     if directory is not None:
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        found = {key: outcome for key, point in missing.items() if (outcome := _stored(directory, point))}
+        found = {key: outcome for key, point in missing.items() if (outcome := stored_outcome(directory, point))}
     _warn_of_heavy_tails(missing.values())
     left = [point for key, point in missing.items() if key not in found]
     failed = 0
@@ -200,7 +202,7 @@ def sweep(
         for done, (index, simulation, error, seconds) in enumerate(finished if left else (), 1):
             outcome = found[left[index].key] = SweepOutcome(left[index], simulation, error, seconds)
             if directory is not None and simulation is not None:
-                _store(directory, outcome)
+                store_outcome(directory, outcome)
             failed += error is not None
             show("points" + f", {failed} failed" * (failed > 0), done, len(left))
     outcomes = [(point, found[point.key]) for point in points]

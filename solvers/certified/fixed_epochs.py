@@ -75,7 +75,7 @@ class EpochFactors(NamedTuple):
         return full
 
 
-class _Ring(NamedTuple):
+class StepRing(NamedTuple):
     """(AᵀA)⁻¹ of prefix sums in class order, for ``ring_root``.
 
     It is 2 on the diagonal, 1 at step 0, and −1 next to it in the order of the steps: class r is linked to class r + 1
@@ -87,7 +87,7 @@ class _Ring(NamedTuple):
     borders: Array
 
     @classmethod
-    def of(cls, places: Places, steps: int) -> _Ring:
+    def of(cls, places: Places, steps: int) -> StepRing:
         b, k = places.shape
         inside = (places < steps).astype(np.float64)
         diagonal = (1 + inside)[:, :, np.newaxis] * np.eye(k)
@@ -110,7 +110,7 @@ class Roots(NamedTuple):
     blocks: Array
 
 
-def _roots_of_prefix_sums(ring: _Ring, factors: EpochFactors, places: Places, steps: int) -> Roots:
+def _roots_of_prefix_sums(ring: StepRing, factors: EpochFactors, places: Places, steps: int) -> Roots:
     weights = factors.weights()
     gram = np.maximum(steps - np.maximum(places[:, :, np.newaxis], places[:, np.newaxis, :]), 0)
     least = np.linalg.eigvalsh(weights + np.where(gram == 0, 1.0, 0.0) * np.eye(places.shape[1]))[:, 0].min()
@@ -141,7 +141,7 @@ def in_fixed_epochs(participation: Participation) -> Order:
     return Participation.fixed_epochs(n, period=b)
 
 
-def _places(participation: Participation) -> Places:
+def places_of(participation: Participation) -> Places:
     """The step e b + r of place (r, e), shape (b, k); numbers from n on are no steps."""
     b = participation.length if participation.once else min(participation.worst.period, participation.length)
     return np.arange(b)[:, np.newaxis] + b * np.arange(participation.worst.count)
@@ -203,9 +203,9 @@ def fixed_epochs_bounds(
     n = objective.steps
     matrix = np.empty((n, 0)) if fast else full_rank_matrix(objective)
     rows = matrix.shape[0]
-    places = _places(participation)
+    places = places_of(participation)
     inside = places < n
-    ring = _Ring.of(places, n)
+    ring = StepRing.of(places, n)
 
     def roots_of(factors: EpochFactors) -> Roots:
         if fast:
@@ -233,7 +233,7 @@ def fixed_epochs_strategy(objective: Objective, participation: Participation, ce
     say.
     """
     n = dense_size(objective)
-    places = _places(participation)
+    places = places_of(participation)
     factor = EpochFactors(np.asarray(certificate.arrays[0])).matrix(places)[:n, :n]
     _, values, right = np.linalg.svd(objective.matrix() @ factor, full_matrices=False)
     half = np.linalg.solve(factor.T, right.T * np.sqrt(values))

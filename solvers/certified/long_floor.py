@@ -31,13 +31,13 @@ from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.recursion import Recursion
 
-_LEAF_STEPS = (128, 256)  # steps of the smallest blocks, in any run and in one with the same step everywhere
-_JOINED_BLOCKS = 24  # blocks that are joined to a larger one
-_MAX_DEGREE = 12  # polynomials on a block, at most
-_SHORT_STEPS = 512  # of the short run
-_MOST_EPOCHS = 512  # with rows of their own in L
-_EXACT_STEPS = 128  # the most steps that are all steps of the short run
-_WEIGHT_SHARE = 1e-3  # of weights that may be made smaller
+LEAF_STEPS = (128, 256)  # steps of the smallest blocks, in any run and in one with the same step everywhere
+JOINED_BLOCKS = 24  # blocks that are joined to a larger one
+MAX_DEGREE = 12  # polynomials on a block, at most
+SHORT_STEPS = 512  # of the short run
+MOST_EPOCHS = 512  # with rows of their own in L
+EXACT_STEPS = 128  # the most steps that are all steps of the short run
+WEIGHT_SHARE = 1e-3  # of weights that may be made smaller
 _MAX_ITERATIONS = 20
 _ROUNDING_FACTOR = 1 - 1e-7  # for the rounding errors of float64
 _CANCELLATION_SHARE = 1e-15  # share of a squared response that is left by rounding when others are taken off
@@ -80,7 +80,7 @@ def _square_roots(values: Array) -> Array:
     return np.sqrt(np.maximum(values - 8 * values.size * UNIT_ROUNDOFF * values[-1], 0.0))
 
 
-def _details(gram: Array, basis: Array, rest: Array) -> float:
+def details_of(gram: Array, basis: Array, rest: Array) -> float:
     """|P A V_1|_* from the Gram matrix of a block without what its first state causes.
 
     V_0 is ``basis``, V_1 ``rest``.
@@ -93,13 +93,13 @@ def _details(gram: Array, basis: Array, rest: Array) -> float:
     return float(_square_roots(np.linalg.eigvalsh(rest.T @ gram @ rest - explained @ explained.T)).sum())
 
 
-def _share(weights: Array, others: Array) -> float:
-    """The largest c with ``weights`` >= c ``others``, if these are so but for ``_WEIGHT_SHARE``; otherwise 0."""
+def share_of(weights: Array, others: Array) -> float:
+    """The largest c with ``weights`` >= c ``others``, if these are so but for ``WEIGHT_SHARE``; otherwise 0."""
     if ((others == 0) & (weights > 0)).any():
         return 0.0
     ratios = np.divide(weights, others, out=np.empty_like(weights), where=others > 0)[others > 0]
     least = float(ratios.min(initial=np.inf))
-    return (1.0 if math.isinf(least) else least) if least >= (1 - _WEIGHT_SHARE) * ratios.max(initial=0.0) else 0.0
+    return (1.0 if math.isinf(least) else least) if least >= (1 - WEIGHT_SHARE) * ratios.max(initial=0.0) else 0.0
 
 
 class PolynomialBlocks:
@@ -113,7 +113,7 @@ class PolynomialBlocks:
         self.run = run
         self.count = count
         self._steady = len(run.transition) == len(run.input) == 1
-        self._leaf = _LEAF_STEPS[self._steady]
+        self._leaf = LEAF_STEPS[self._steady]
         self._known: dict[int, tuple[Array, Block]] = {}  # the last that was made, and its weights, by its length
 
     def of(self, first: int, end: int) -> Block:
@@ -121,7 +121,7 @@ class PolynomialBlocks:
         weights = self.run.weights[first:end]
         if self._steady and end - first in self._known:
             others, block = self._known[end - first]
-            share = _share(weights, others)
+            share = share_of(weights, others)
             if share > 0:
                 return block._replace(gram=share * block.gram, details=math.sqrt(share) * block.details)
         block = self._made(first, end)
@@ -133,14 +133,14 @@ class PolynomialBlocks:
         if size <= self._leaf:
             sizes, parts, inner = (1,) * size, self._steps(first, end), 0.0
         else:
-            number = min(_JOINED_BLOCKS, -(-size // self._leaf))
+            number = min(JOINED_BLOCKS, -(-size // self._leaf))
             edges = [first + i * size // number for i in range(number + 1)]
             blocks = [self.of(start, stop) for start, stop in pairwise(edges)]
             sizes = tuple(stop - start for start, stop in pairwise(edges))
             parts, inner = stacked(blocks, self.count), math.fsum(block.details for block in blocks)
         basis = _of_parts(sizes, self.count)
         whole, transition, inputs, gram = joined(*parts, basis, True)
-        return Block(transition, inputs, gram, inner + _details(whole, basis, _others(sizes, self.count)))
+        return Block(transition, inputs, gram, inner + details_of(whole, basis, _others(sizes, self.count)))
 
     def _steps(self, first: int, end: int) -> Parts:
         """Steps as blocks, each with its noise as input."""
@@ -225,10 +225,10 @@ def long_run_lower_bound(run: Recursion, participation: Participation, *, tolera
     """
     epochs = in_fixed_epochs(participation)
     n, b, k = run.steps, min(epochs.period, run.steps), epochs.count
-    together = -(-k // _MOST_EPOCHS)  # epochs that share one row of L: then only constants enter, once an epoch
+    together = -(-k // MOST_EPOCHS)  # epochs that share one row of L: then only constants enter, once an epoch
     k = -(-k // together)
-    count = 1 if together > 1 or n <= _EXACT_STEPS else max(1, min(_MAX_DEGREE, _SHORT_STEPS // (2 * k)))
-    number = 1 if together > 1 else min(b, max(1, _SHORT_STEPS // (count * k)) if n > _EXACT_STEPS else b)
+    count = 1 if together > 1 or n <= EXACT_STEPS else max(1, min(MAX_DEGREE, SHORT_STEPS // (2 * k)))
+    number = 1 if together > 1 else min(b, max(1, SHORT_STEPS // (count * k)) if n > EXACT_STEPS else b)
     length = b * together
     edges = np.array([0, length]) if together > 1 else _edges(b, n % b, number)
     starts = edges[:-1, np.newaxis] + length * np.arange(k)

@@ -92,14 +92,14 @@ def _roots_of_prefix_sums(v: Array, u: Array) -> _RootDiagonals:
     return _RootDiagonals(diagonal, diagonal[::-1], linear.relative_error())
 
 
-class _Banded(NamedTuple):
+class BandedInverse(NamedTuple):
     """F = A⁻¹ in bands, shape (p, n), for workloads that a recursion undoes, and the diagonal of AᵀA."""
 
     inverse: Array
     squares: Array
 
     @classmethod
-    def of(cls, inverse: Array) -> _Banded:
+    def of(cls, inverse: Array) -> BandedInverse:
         one = np.ones(1)
         return cls(inverse, banded_root(_squared(inverse), 0 * one, one))
 
@@ -129,7 +129,8 @@ def _squared(bands: Array) -> Array:
     return product
 
 
-def _roots_of_matrix(matrix: Array, v: Array, u: Array) -> _RootDiagonals:
+def roots_of_matrix(matrix: Array, v: Array, u: Array) -> _RootDiagonals:
+    """The diagonals of the roots of a whole matrix."""
     left, values, right = _decomposed(matrix, v, u)
     return _RootDiagonals(np.square(right.T) @ values, np.square(left) @ values, 0.0)
 
@@ -169,12 +170,12 @@ def single_participation_bounds(
     fast = objective.precise
     long = not largest and objective.steps > LARGEST_DECOMPOSED
     inverse = objective.inverse_bands() if long and not fast else None
-    banded = None if inverse is None else _Banded.of(inverse)
+    banded = None if inverse is None else BandedInverse.of(inverse)
     matrix = np.empty((0, 0)) if fast or banded else full_rank_matrix(objective)
     n = objective.steps
     rows = n if fast or banded else matrix.shape[0]
 
-    roots_of = _roots_of_prefix_sums if fast else partial(_roots_of_matrix, matrix)
+    roots_of = _roots_of_prefix_sums if fast else partial(roots_of_matrix, matrix)
 
     def weights(logarithms: Array) -> tuple[Array, Array]:
         v = _normalised(logarithms[:n])

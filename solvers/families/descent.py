@@ -15,7 +15,7 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.inlined import dot
 
 _MAX_PAIRS = 60  # of steps and changes of the gradient
-_MAX_HALVINGS = 20
+MAX_HALVINGS = 20
 _MIN_DECREASE = 1e-10  # at which a descent ends
 
 
@@ -52,7 +52,7 @@ class Descent:
         _direction(self._gradient, self._scales, self._steps, self._changes, self._pairs, direction)
         slope = float(self._gradient @ direction)
         length = 1.0 if self._pairs else 1 / max(1.0, float(np.abs(self._gradient).max()))
-        for _ in range(_MAX_HALVINGS):
+        for _ in range(MAX_HALVINGS):
             value, gradient = self._function(self.at + length * direction)
             if value <= self.value + 1e-4 * length * slope:
                 break

@@ -37,9 +37,9 @@ from corrnoise.theory.participation import FixedEpochs, MinSep, Order, Participa
 from corrnoise.theory.recursion import Recursion
 
 MAX_BUFFERS = 16  #: buffers
-_SHORT_STEPS = 512  # steps of the shortest run that others start from
-_SHORT_EPOCH = 4  # steps of an epoch of it
-_LENGTH_RATIO = 4  # how many times longer the next is
+SHORT_STEPS = 512  # steps of the shortest run that others start from
+SHORT_EPOCH = 4  # steps of an epoch of it
+LENGTH_RATIO = 4  # how many times longer the next is
 _COARSE_RATIO = 4.0  # the ratio of knots
 _FINER_RATIOS = (2.0, 1.25)  # ratios of further knots
 _MAX_FINE_STEPS = 4096  # steps up to which there are further knots
@@ -53,9 +53,9 @@ _MAX_START_STEPS = 30_000  # steps above which searches begin at the best starts
 _THREADED_WORK = (1000, 200_000)  # work between which searches run beside each other: threads share Python and memory
 _NORM_POWERS = (8.0, 32.0, 128.0, 512.0)  # of the norms for the largest error
 _MAX_LOG_RATE = 6.0  # logarithm of −log θ
-_KEPT_POINTS = 3  # points of each run with which the next one begins
+KEPT_POINTS = 3  # points of each run with which the next one begins
 _DIFFERENT_RATES = (0.1, 0.5)  # rates of minima that are not one, in the shortest run and in longer ones
-_SLOW_BUFFERS = 3  # buffers that may be the slowest where others are equally spaced
+SLOW_BUFFERS = 3  # buffers that may be the slowest where others are equally spaced
 _RATE_SPACING = 0.25  # rates of these
 _START_WEIGHT = 0.5  # of a buffer, times the root of its gap
 _MAX_START_RATE = 1.0  # rate at the start, at most
@@ -85,7 +85,7 @@ def merged(system: Recursion, period: int, shorter: int) -> Recursion:
 # -- the error and its gradient ----------------------------------------------------------------------------------------
 
 
-class _BufferPoint(NamedTuple):
+class BufferPoint(NamedTuple):
     """The variables."""
 
     rates: Array  # log(−log θ), shape (d,)
@@ -110,16 +110,16 @@ class _BufferSearch:
         self.iterations = _SEARCH_ITERATIONS[1]
         self.work = _work(system)
 
-    def mechanism(self, point: _BufferPoint) -> TimeVaryingBuffers:
+    def mechanism(self, point: BufferPoint) -> TimeVaryingBuffers:
         numbers, columns = self.strategy(point)
         return TimeVaryingBuffers(*numbers, 1 / columns)
 
-    def strategy(self, point: _BufferPoint) -> tuple[Numbers, Array]:
+    def strategy(self, point: BufferPoint) -> tuple[Numbers, Array]:
         """The numbers and the columns."""
         numbers = self._numbers(point)
         return numbers, self.saturation.columns(numbers, point.columns)[0]
 
-    def _numbers(self, point: _BufferPoint) -> Numbers:
+    def _numbers(self, point: BufferPoint) -> Numbers:
         halves = np.empty((2, self.knots.steps, point.rates.size))
         for k, half in enumerate(np.hsplit(point.values, 2)):
             halves[k] = self.knots.matrix @ half
@@ -127,7 +127,7 @@ class _BufferSearch:
         theta = np.exp(-np.exp(np.minimum(point.rates, _MAX_LOG_RATE)))
         return theta, halves[0], halves[1]
 
-    def __call__(self, point: _BufferPoint) -> tuple[float, _BufferPoint]:
+    def __call__(self, point: BufferPoint) -> tuple[float, BufferPoint]:
         """The value, and the gradient in the variables."""
         numbers = self._numbers(point)
         columns, gradient = self.saturation.columns(numbers, point.columns)
@@ -138,7 +138,7 @@ class _BufferSearch:
         kept = np.empty((segments, d, d)), np.empty((segments, groups, d, m))
         value, slopes = self._value(mine, kept)
         if slopes is None:
-            return value, _BufferPoint(*(np.zeros_like(one) for one in point))
+            return value, BufferPoint(*(np.zeros_like(one) for one in point))
         of_numbers = np.empty(d), *np.empty((2, n, d))
         of_scales = np.empty(n)
         time_varying_errors.error_gradient(self.system, mine, slopes, kept, (*of_numbers, of_scales))
@@ -148,9 +148,9 @@ class _BufferSearch:
             of_numbers[k][:] *= numbers[k]
             of_values.append(self.knots.transposed @ of_numbers[k])
         of_rates = -of_numbers[0] * numbers[0] * np.exp(point.rates)
-        return value, _BufferPoint(of_rates, np.hstack(of_values), of_columns)
+        return value, BufferPoint(of_rates, np.hstack(of_values), of_columns)
 
-    def value(self, point: _BufferPoint) -> float:
+    def value(self, point: BufferPoint) -> float:
         """The value, in less than half of the time of both."""
         numbers, columns = self.strategy(point)
         d, (groups, m) = numbers[0].size, self.system[1].shape[1:]
@@ -165,7 +165,7 @@ class _BufferSearch:
             return _LARGE_LOG_ERROR, None
         return _logarithm(errors, self.power)
 
-    def descent(self, start: _BufferPoint) -> Descent:
+    def descent(self, start: BufferPoint) -> Descent:
         """The descent from a point."""
 
         def function(flat: Array) -> tuple[float, Array]:
@@ -183,14 +183,14 @@ def _work(system: Recursion) -> float:
     return steps * (groups + 3) / 4
 
 
-def _flat(point: _BufferPoint) -> Array:
+def _flat(point: BufferPoint) -> Array:
     return np.concatenate([one.ravel() for one in point])
 
 
-def _like(point: _BufferPoint, flat: Array) -> _BufferPoint:
+def _like(point: BufferPoint, flat: Array) -> BufferPoint:
     """The variables of ``flat``, in the shapes of a point."""
     parts = np.split(flat, np.cumsum([one.size for one in point])[:-1])
-    return _BufferPoint(*(part.reshape(one.shape) for part, one in zip(parts, point, strict=True)))
+    return BufferPoint(*(part.reshape(one.shape) for part, one in zip(parts, point, strict=True)))
 
 
 def _logarithm(errors: Array, power: float | None) -> tuple[float, Array]:
@@ -207,7 +207,7 @@ def _logarithm(errors: Array, power: float | None) -> tuple[float, Array]:
 # -- the search --------------------------------------------------------------------------------------------------------
 
 
-class _LadderStage(NamedTuple):
+class LadderStage(NamedTuple):
     """A run of the ladder from short to long."""
 
     system: Recursion
@@ -227,12 +227,12 @@ class _LadderStage(NamedTuple):
         return found
 
 
-def _ladder(whole: _LadderStage) -> list[_LadderStage]:
+def stages_of(whole: LadderStage) -> list[LadderStage]:
     """Runs of increasing length, which end with the given one."""
     found = [whole]
-    shortest = math.ceil(max(_SHORT_STEPS * whole.period / whole.system.steps, _SHORT_EPOCH))
+    shortest = math.ceil(max(SHORT_STEPS * whole.period / whole.system.steps, SHORT_EPOCH))
     while found[0].period > shortest:
-        shorter = max(shortest, math.ceil(found[0].period / _LENGTH_RATIO))
+        shorter = max(shortest, math.ceil(found[0].period / LENGTH_RATIO))
         found.insert(0, whole._replace(system=merged(whole.system, whole.period, shorter), period=shorter))
     return found
 
@@ -247,7 +247,7 @@ def _of_gaps(rates: Array) -> Array:
     return 0.5 * math.log(_START_WEIGHT) + rates / 4
 
 
-def _with_more(point: _BufferPoint, rates: Array) -> _BufferPoint:
+def _with_more(point: BufferPoint, rates: Array) -> BufferPoint:
     """Further buffers of these rates, whose weights are in proportion to the roots of their gaps."""
     d = point.rates.size
     values = np.tile(_of_gaps(rates), (len(point.values), 1))
@@ -255,31 +255,31 @@ def _with_more(point: _BufferPoint, rates: Array) -> _BufferPoint:
     return point._replace(rates=np.append(point.rates, rates), values=values)
 
 
-def _equally_spaced(buffers: int, search: _BufferSearch) -> list[_BufferPoint]:
+def _equally_spaced(buffers: int, search: _BufferSearch) -> list[BufferPoint]:
     """Points whose rates are equally spaced but for up to two more that are the slowest, and one of equal weights."""
     steps, period, start = search.knots.steps, search.knots.period, search.saturation.start()
     slowest = -0.5 * math.log(steps) if buffers == 1 else min(-0.75 * math.log(steps), -2.0)
     equal = np.tile(np.full(buffers, 0.5 * math.log(_START_WEIGHT / buffers)), (search.knots.size, 2))
-    found = [_BufferPoint(np.linspace(slowest, -1.0, buffers), equal, start)]
-    for slow in range(min(buffers, _SLOW_BUFFERS)):
+    found = [BufferPoint(np.linspace(slowest, -1.0, buffers), equal, start)]
+    for slow in range(min(buffers, SLOW_BUFFERS)):
         rates = _middles(period, buffers - slow)
         rates = np.append(rates, rates[-1] + _RATE_SPACING * np.arange(1, slow + 1))
-        found.append(_with_more(_BufferPoint(np.empty(0), np.empty((search.knots.size, 0)), start), rates))
+        found.append(_with_more(BufferPoint(np.empty(0), np.empty((search.knots.size, 0)), start), rates))
     return found
 
 
-def _spread(point: _BufferPoint, period: int) -> list[_BufferPoint]:
+def _spread(point: BufferPoint, period: int) -> list[BufferPoint]:
     """Points with one, two or three of its slowest buffers, which take one of equal parts, and one in each other."""
     d, order = point.rates.size, np.argsort(point.rates)
     found = []
-    for slow in range(1, min(d, _SLOW_BUFFERS + 1)):
+    for slow in range(1, min(d, SLOW_BUFFERS + 1)):
         kept = order[:slow]
         slowest = point._replace(rates=point.rates[kept], values=point.values[:, np.append(kept, kept + d)])
         found.append(_with_more(slowest, _middles(period, d - slow + 1)[:-1]))
     return found
 
 
-def _with_another(point: _BufferPoint, steps: int) -> _BufferPoint:
+def _with_another(point: BufferPoint, steps: int) -> BufferPoint:
     """A weak buffer more, whose decay lies in the widest gap between the others."""
     d = point.rates.size
     ends = np.concatenate([[-math.log(steps) - 0.5], np.sort(point.rates), [0.0]])
@@ -289,7 +289,7 @@ def _with_another(point: _BufferPoint, steps: int) -> _BufferPoint:
     return point._replace(rates=np.append(point.rates, ends[widest : widest + 2].mean()), values=values)
 
 
-def _carried(point: _BufferPoint, old: _BufferSearch, new: _BufferSearch) -> _BufferPoint:
+def _carried(point: BufferPoint, old: _BufferSearch, new: _BufferSearch) -> BufferPoint:
     """The point of a longer run, or of other knots.
 
     The slowest decay has the gap of as many steps less, others in proportion, and weights o i are those of a root.
@@ -299,7 +299,7 @@ def _carried(point: _BufferPoint, old: _BufferSearch, new: _BufferSearch) -> _Bu
     values = old.knots.carried(point.values, new.knots) + np.tile(stretch * rates, 2) / 4
     free, others = np.split(point.columns, [old.saturation.free.size])
     columns = np.append(old.saturation.free.carried(free, new.saturation.free), others)
-    return _BufferPoint(rates * (1 + stretch), values, columns)
+    return BufferPoint(rates * (1 + stretch), values, columns)
 
 
 def _apart(descents: Sequence[Descent], rates: Callable[[Descent], Array], least: float) -> list[Descent]:
@@ -311,7 +311,7 @@ def _apart(descents: Sequence[Descent], rates: Callable[[Descent], Array], least
     return found
 
 
-def _lowest(search: _BufferSearch, starts: Sequence[_BufferPoint], pool: Executor, kept: int) -> list[_BufferPoint]:
+def lowest_points(search: _BufferSearch, starts: Sequence[BufferPoint], pool: Executor, kept: int) -> list[BufferPoint]:
     """The local minima of different decays with the least values, at most so many, the least one first."""
     each = pool.map if _THREADED_WORK[0] <= search.work <= _THREADED_WORK[1] else map
     buffers = starts[0].rates.size
@@ -320,46 +320,46 @@ def _lowest(search: _BufferSearch, starts: Sequence[_BufferPoint], pool: Executo
             starts = sorted(starts, key=search.value)[:kept]
     found = sorted(each(search.descent, starts), key=attrgetter("value"))
     third = search.iterations // 3
-    rates = _DIFFERENT_RATES[search.knots.steps > 2 * _SHORT_STEPS]
+    rates = _DIFFERENT_RATES[search.knots.steps > 2 * SHORT_STEPS]
     for some in (third, search.iterations - third):
         found = sorted(each(Descent.go_on, found, repeat(some)), key=attrgetter("value"))
         found = _apart(found, lambda one: np.sort(one.at[:buffers]), rates)[:kept]
     return [_like(starts[0], one.at) for one in found]
 
 
-def _shortest(
-    run: _LadderStage, most: int, pool: Executor, others: Iterable[_BufferPoint] = ()
-) -> Iterator[list[_BufferPoint]]:
+def shortest_stage(
+    run: LadderStage, most: int, pool: Executor, others: Iterable[BufferPoint] = ()
+) -> Iterator[list[BufferPoint]]:
     """The best points of a short run with 1, 2, …, ``most`` buffers; each search starts from one of ``others``, too."""
     search, others = run.search(_COARSE_RATIO), iter(others)
-    found: list[_BufferPoint] = []
+    found: list[BufferPoint] = []
     for buffers in range(1, most + 1):
         starts = [*_equally_spaced(buffers, search), *islice(others, 1)]
         starts += [_with_another(point, search.knots.steps) for point in found]
-        found = _lowest(search, starts, pool, _KEPT_POINTS + 1)
+        found = lowest_points(search, starts, pool, KEPT_POINTS + 1)
         yield found
 
 
-def _of_another_order(run: _LadderStage, most: int, pool: Executor) -> Iterator[_BufferPoint]:
+def _of_another_order(run: LadderStage, most: int, pool: Executor) -> Iterator[BufferPoint]:
     """Points for these runs from the best buffers for another order of steps."""
     if run.order in (FixedEpochs, MinSep):
         another = run._replace(order=MinSep if run.order is FixedEpochs else FixedEpochs)
         search, here = another.search(_COARSE_RATIO), run.search(_COARSE_RATIO).saturation
-        for point, *_ in _shortest(another, most, pool):
+        for point, *_ in shortest_stage(another, most, pool):
             yield point._replace(columns=here.close_to(*search.strategy(point)))
 
 
 def _in_longer_runs(
-    points: list[_BufferPoint], searches: Sequence[_BufferSearch], pool: Executor, progress: Callable[[str], None]
-) -> list[_BufferPoint]:
+    points: list[BufferPoint], searches: Sequence[_BufferSearch], pool: Executor, progress: Callable[[str], None]
+) -> list[BufferPoint]:
     """The best points of the last search, from the points of the first one, each search for a longer run."""
-    kept = [_KEPT_POINTS] * (len(searches) - 2) + [1]
+    kept = [KEPT_POINTS] * (len(searches) - 2) + [1]
     work = [one.knots.steps * one.iterations * k for one, k in zip(searches[1:], kept, strict=False)]
     for k, (search, following) in enumerate(pairwise(searches)):
         starts = [_carried(one, search, following) for one in points]
         starts += _spread(starts[0], following.knots.period)
         began = time.monotonic()
-        points = _lowest(following, starts, pool, kept[k])
+        points = lowest_points(following, starts, pool, kept[k])
         left = (time.monotonic() - began) * sum(work[k + 1 :]) / work[k]
         if left >= 1:
             progress(f"{following.knots.steps} steps of {searches[-1].knots.steps}, about {left:.0f} s left")
@@ -401,7 +401,7 @@ def time_varying_buffers(
     who = participation.worst
     most = _QUICK_ITERATIONS if _work(system) > _LONG_WORK else _SEARCH_ITERATIONS[1]
     period, order = (who.length, Single) if who.once else (who.period, type(who))
-    runs = _ladder(_LadderStage(system, period, order, who.count, most=most))
+    runs = stages_of(LadderStage(system, period, order, who.count, most=most))
     shortest = runs[0]._replace(share=_SHORT_SHARE)
     searches = [run.search(_COARSE_RATIO) for run in runs]
     finer = [runs[-1].search(ratio) for ratio in _FINER_RATIOS if system.steps <= _MAX_FINE_STEPS]
@@ -410,12 +410,12 @@ def time_varying_buffers(
         finer += [runs[-1].search(ratio, power) for power in _NORM_POWERS]
     buffers = max(memories, default=0)
     with ThreadPoolExecutor() as pool:
-        for points in _shortest(shortest, buffers, pool, _of_another_order(shortest, buffers, pool)):
+        for points in shortest_stage(shortest, buffers, pool, _of_another_order(shortest, buffers, pool)):
             if points[0].rates.size in memories:
                 search = searches[-1]
                 point, *_ = _in_longer_runs(points, searches, pool, progress)
                 for following in finer:
-                    (point,) = _lowest(following, [_carried(point, search, following)], pool, 1)
+                    (point,) = lowest_points(following, [_carried(point, search, following)], pool, 1)
                     search = following
                 yield search.mechanism(point)
 

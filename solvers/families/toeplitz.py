@@ -61,7 +61,7 @@ _SEARCH_STARTS = 24  # of searches over one variable
 _MAX_RESTARTS = 10
 _MIN_DECREASE = 1e-9  # decrease of the logarithm of the squared error at which no search starts again
 _DIVERGED_LOG_ERROR = 1e5  # of noise beyond the range of floats; finite, so that a line search continues
-_BLOCK_ROWS = 256  # rows of a matrix that are handled at once
+BLOCK_ROWS = 256  # rows of a matrix that are handled at once
 _CERTIFIED_OPERATIONS = 4e9  # n² p, up to which a certificate takes seconds
 #: Ends of searches, by whether the objective has closed forms.
 _OF_NOISE = {True: {"gtol": _MIN_DECREASE}, False: {"gtol": 1e-6, "maxiter": 200}}
@@ -334,8 +334,8 @@ def _gamma_of_mean(strategy: Array, steps: int) -> Array:
     diagonals = np.zeros((count, steps))
     row = noising[0] * sums
     rows = np.zeros((0, steps))  # of Y, the last p − 1 ones and then a block
-    for first in range(0, steps, _BLOCK_ROWS):
-        block = np.empty((min(_BLOCK_ROWS, steps - first), steps))
+    for first in range(0, steps, BLOCK_ROWS):
+        block = np.empty((min(BLOCK_ROWS, steps - first), steps))
         for i in range(block.shape[0]):
             if first + i > 0:
                 row = noising[first + i] * sums + np.concatenate([[0.0], row[:-1]])

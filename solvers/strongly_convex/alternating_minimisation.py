@@ -31,7 +31,7 @@ from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 from corrnoise.theory.problems.strongly_convex import Criterion, StronglyConvex, frequency_condition
 
 _SETTLED_CHANGE = 1e-9
-_MAX_ROUNDS = 60
+MAX_ROUNDS = 60
 _POLE_CLEARANCES = (
     1e-4,
     0.1,
@@ -103,12 +103,12 @@ def minimise_strongly_convex_bound(
     unresolved: ArithmeticError | None = None
     for program in _programs(slow, fast, criterion):
         starts = _starts(program.frequencies, slow, fast, criterion)
-        runs = [_alternate(program, start, unit, problem.gradient_noise_std**2) for start in starts]
+        runs = [alternate(program, start, unit, problem.gradient_noise_std**2) for start in starts]
         chosen = min(runs, key=lambda run: run.limit)
         if not _feasible(chosen.multiplier):
             continue  # the slack is negative between the frequencies of the grid
         try:
-            noise = _noise(chosen.multiplier)
+            noise = noise_of(chosen.multiplier)
             break
         except ArithmeticError as error:
             unresolved = error
@@ -122,7 +122,7 @@ def minimise_strongly_convex_bound(
     agree = max(limits) <= (1 + _MAX_DIFFERENCE) * min(limits)
     reason = f"the last of {len(chosen.history)} rounds lowered the bound by less than 1e-9"
     if not chosen.settled:
-        reason = f"{_MAX_ROUNDS} rounds did not settle the bound to 1e-9"
+        reason = f"{MAX_ROUNDS} rounds did not settle the bound to 1e-9"
     if not agree:
         reason += f", but the {len(runs)} starts differ by up to {max(limits) / min(limits) - 1:.1e}"
     history = tuple(half * value for value in chosen.history)
@@ -150,11 +150,11 @@ def _starts(frequencies: Array, slow: float, fast: float, criterion: Criterion) 
     return [np.ones(frequencies.size), ftrl, 1 / np.sqrt(envelope)]
 
 
-def _alternate(program: MultiplierProgram, spectrum: Array, unit: float, extra: float) -> _SocpRun:
+def alternate(program: MultiplierProgram, spectrum: Array, unit: float, extra: float) -> _SocpRun:
     """Alternate from ``spectrum`` on, with ``unit`` = d G²/(2ρ) and ``extra`` = σ_sgd²."""
     history: list[float] = []
     q = program.quadrature
-    while len(history) < _MAX_ROUNDS and not _settled(history):
+    while len(history) < MAX_ROUNDS and not _settled(history):
         drive = unit * float(q @ (1 / spectrum)) * spectrum + extra
         gains, multiplier = program.best(drive)
         value = unit * float(q @ np.sqrt(gains)) ** 2 + extra * float(q @ gains)
@@ -167,7 +167,7 @@ def _settled(history: list[float]) -> bool:
     return len(history) > 1 and history[-2] - history[-1] <= _SETTLED_CHANGE * history[-1]
 
 
-def _noise(multiplier: Multiplier) -> ToeplitzNoise:
+def noise_of(multiplier: Multiplier) -> ToeplitzNoise:
     """The minimum-phase noise with |B|² = ξ^{−1/2}."""
     from corrnoise.solvers.spectral_factorisation import noise_from_power_spectrum
 

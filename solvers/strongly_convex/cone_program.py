@@ -36,8 +36,8 @@ from corrnoise.solvers.strongly_convex.multipliers import Multiplier, taps
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.strongly_convex import Criterion, circle_multiplier
 
-_GAP_TOLERANCES = (1e-10, 1e-8)  # of gap and feasibility; the second is tried if the first is not reached
-_MAX_ITERATIONS = 400
+GAP_TOLERANCES = (1e-10, 1e-8)  # of gap and feasibility; the second is tried if the first is not reached
+MAX_ITERATIONS = 400
 
 
 class ConeProgramError(ArithmeticError):
@@ -119,7 +119,7 @@ class ConeProgram:
         across = [multiply(2 / size, real), multiply(2 / size, imaginary)]
         cones = cp.SOC(u + v, vstack([*across, u - v]), axis=0)
         self._weights = cp.Parameter(x.size, nonneg=True)
-        self._problem = cp.Problem(cp.Minimize(self._weights @ self._gains), [cones])
+        self.cone_problem = cp.Problem(cp.Minimize(self._weights @ self._gains), [cones])
 
     def solve(self, spectrum: Array) -> ConeSolution:
         """The coefficients c >= 0 and gains that minimise Σ quadrature × spectrum × ξ, by CLARABEL.
@@ -135,7 +135,7 @@ class ConeProgram:
         total = float(weights.sum())
         with self._lock:
             self._weights.value = weights / total
-            for tolerance in _GAP_TOLERANCES:
+            for tolerance in GAP_TOLERANCES:
                 status, data, raw = self._run(tolerance)
                 if status == cp.OPTIMAL:
                     break
@@ -155,13 +155,13 @@ class ConeProgram:
         import cvxpy as cp
 
         options: dict[str, float] = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), tolerance)
-        options["max_iter"] = _MAX_ITERATIONS
-        data, chain, inverse = self._problem.get_problem_data(cp.CLARABEL, solver_opts=options)
-        raw = chain.solve_via_data(self._problem, data, solver_opts=options)
+        options["max_iter"] = MAX_ITERATIONS
+        data, chain, inverse = self.cone_problem.get_problem_data(cp.CLARABEL, solver_opts=options)
+        raw = chain.solve_via_data(self.cone_problem, data, solver_opts=options)
         if str(raw.status) != "Solved":  # cvxpy would warn of inaccurate answers, and raise for others
             return str(raw.status), data, raw
-        self._problem.unpack_results(raw, chain, inverse)
-        return self._problem.status, data, raw
+        self.cone_problem.unpack_results(raw, chain, inverse)
+        return self.cone_problem.status, data, raw
 
     def _advice(self, status: str) -> str:
         return (

@@ -108,7 +108,7 @@ class MultiplierProgram:
         table = 1 - further.transforms(self.frequencies)
         return np.asarray(by_a @ table.real + by_b @ table.imag) * c.sum() / at.value
 
-    def _root_of_hessian(self, at: ProgramValue, w: Array) -> Array:
+    def root_of_hessian(self, at: ProgramValue, w: Array) -> Array:
         """Y with YᵀY = ∇²f: two rows a frequency, sqrt(2w/(δu)) (∇X − X ∇u/u) for X = X₁ and X₂."""
         k = self._condition
         x1, x2 = (2 * x / at.slack for x in k.cone(at.a, at.b))
@@ -185,7 +185,7 @@ class MultiplierProgram:
 
     def _newton_step(self, at: ProgramValue, w: Array, slope: Array, z: Array, y: Array, target: float) -> Array | None:
         """Relative step dz/z for the perturbed optimality conditions ∇f = y, y z = target; None if the system fails."""
-        root = self._root_of_hessian(at, w)
+        root = self.root_of_hessian(at, w)
         matrix = root.T @ root * np.outer(z, z)
         matrix[np.diag_indices_from(matrix)] += y * z
         try:

@@ -21,7 +21,7 @@ from corrnoise.theory.numerics.quadrature import DISC, NODES, WEIGHTS, gauss_err
 from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 
 _PANEL_ERROR = 1e-12  # largest proved error of a panel, relative to its part of the mean
-_MOST_PANELS = 2**15
+MAX_PANELS = 2**15
 _MIN_WIDTH = 2.0**-40  # least width of a panel, relative to its place; rounding would move the nodes of narrower ones
 _FLAT_WIDTH = 1e-9  # relative to ημ or 2 − ηL: the gain is flat so near to a singularity of the drive
 _NEAR_PI = 1e-10  # least distance of the panels from π, because their nodes are rounded
@@ -94,7 +94,7 @@ def prove(multiplier: Multiplier, drive: Drive, edges: Array) -> Proof:
         half = (high - low) / 2
         gains = multiplier.on_discs(middle, DISC * half)
         panels += low.size
-        if panels > _MOST_PANELS or not (gains.slack > 0).all() or (half < _MIN_WIDTH * high).any():
+        if panels > MAX_PANELS or not (gains.slack > 0).all() or (half < _MIN_WIDTH * high).any():
             return nothing
         drives, largest = drive.on_discs(middle, DISC * half)
         with np.errstate(over="ignore"):

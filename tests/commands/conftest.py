@@ -5,5 +5,5 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def no_lines_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_FIRST_SECONDS", "_PAUSE_SECONDS"):
+    for name in ("FIRST_SECONDS", "PAUSE_SECONDS"):
         monkeypatch.setattr(f"corrnoise.support.progress.{name}", 1e6)

@@ -440,7 +440,7 @@ def test_termination_ends_a_command_as_an_interrupt_does(mutant: tuple[str, ...]
 def test_long_commands_write_their_first_line_soon(
     words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("corrnoise.support.progress._FIRST_SECONDS", 0.0)
+    monkeypatch.setattr("corrnoise.support.progress.FIRST_SECONDS", 0.0)
     assert command_line.main([*words, "--output", str(tmp_path / "new")]) == 0
     assert re.match(r"corrnoise: \d\d:\d\d:\d\d \w+", capsys.readouterr().err)
 

@@ -212,21 +212,21 @@ def test_what_could_not_be_read_is_not_written(thing: Any, tmp_path: Path) -> No
 
 def test_limits_are_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutants with ten times the limit let the same things pass."""
-    storage._require_small(nested(3))
-    storage._require_small(BinaryTree(10**6))
+    storage.require_small(nested(3))
+    storage.require_small(BinaryTree(10**6))
     large = MatrixNoise(np.eye(5))
     for kind, thing in ((BinaryTree, BinaryTree(10**6 + 1)), (object, Participation.single(10**7 + 1))):
         with pytest.raises(ValueError, match="steps must be at most"):
-            storage._require_small(thing)
+            storage.require_small(thing)
         monkeypatch.setitem(storage.MOST_STEPS, kind, storage.MOST_STEPS[kind] * 10)
-        storage._require_small(thing)
+        storage.require_small(thing)
     monkeypatch.setitem(storage.MOST_STEPS, MatrixNoise, 4)
     with pytest.raises(ValueError, match="steps must be at most 4 for MatrixNoise"):
-        storage._require_small({"a": [large]})
+        storage.require_small({"a": [large]})
     with pytest.raises(ValueError, match="nested at most 3 deep"):
-        storage._require_small(nested(4))
-    monkeypatch.setattr(storage, "_MAX_NESTED_MECHANISMS", 30)
-    storage._require_small(nested(4))
+        storage.require_small(nested(4))
+    monkeypatch.setattr(storage, "MAX_NESTED_MECHANISMS", 30)
+    storage.require_small(nested(4))
 
 
 def test_a_tree_of_many_steps_is_read(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.Mon
         raise AssertionError("too late")
 
     with monkeypatch.context() as broken:
-        broken.setattr(storage, "_stated", fail)
+        broken.setattr(storage, "stated_claims", fail)
         with pytest.raises(AssertionError):
             save(made("tree"), tmp_path, overwrite=True)
         with pytest.raises(AssertionError):

@@ -43,7 +43,7 @@ def test_every_stand_in_is_bundled():
 
 def test_nothing_is_fetched_without_leave(monkeypatch):
     server = Fetched()
-    monkeypatch.setattr(datasets, "_scikit_learn", lambda: server)
+    monkeypatch.setattr(datasets, "scikit_learn", lambda: server)
     for name, entry in DATA_SETS.items():
         if entry.downloaded:
             with pytest.raises(ValueError, match=f"download must be True for '{name}', which is fetched from OpenML"):
@@ -55,7 +55,7 @@ def test_nothing_is_fetched_without_leave(monkeypatch):
 
 def test_columns_that_are_not_wanted_go_first_and_then_rows_with_gaps(monkeypatch):
     server = Fetched()
-    monkeypatch.setattr(datasets, "_scikit_learn", lambda: server)
+    monkeypatch.setattr(datasets, "scikit_learn", lambda: server)
     features, targets, columns = load("Crime", download=True, cache="here")
     assert (features.tolist(), targets.tolist(), columns) == ([[1.0, 2.0], [5.0, 7.0]], ["a", "c"], ["x", "y"])
     assert (server.asked[0]["data_id"], server.asked[0]["data_home"]) == (42730, "here")
@@ -69,7 +69,7 @@ def test_an_unreachable_server_is_reported_with_the_stand_in(monkeypatch):
         def fetch_openml(**_: object) -> None:
             raise ConnectionError("no route")
 
-    monkeypatch.setattr(datasets, "_scikit_learn", lambda: Offline)
+    monkeypatch.setattr(datasets, "scikit_learn", lambda: Offline)
     with pytest.raises(
         OSError, match=r"MNIST could not be fetched from OpenML \(no route\); its bundled stand-in is 'digi"
     ):

@@ -104,9 +104,9 @@ def test_a_search_is_made_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> 
     assert all(one is found[0] for one in found)
     assert search.call_count == 1
     assert default_noise(sampled, BUDGET) is default_noise(sampled, BUDGET)
-    before = default._best.cache_info().misses
+    before = default.best_of_few.cache_info().misses
     default_noise(sampled, Budget(epsilon=1.0, delta=1e-5))
-    assert default._best.cache_info().misses == before + 1
+    assert default.best_of_few.cache_info().misses == before + 1
 
 
 def test_bad_arguments() -> None:

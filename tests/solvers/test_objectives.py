@@ -107,7 +107,7 @@ def test_the_old_name_warns_until_it_goes() -> None:
 @pytest.mark.parametrize("most", [1, 10**6])
 def test_what_a_search_finds_is_judged_by_all_modes(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search may take fewer groups; errors are those of the objective of learning itself."""
-    monkeypatch.setattr("corrnoise.solvers.objectives._LARGEST_WHOLE", most)
+    monkeypatch.setattr("corrnoise.solvers.objectives.LARGEST_WHOLE", most)
     what = LearningObjective(LinearRegression(0.8 ** np.arange(100.0), 0.1), 40, weights="second half")
     rng = np.random.default_rng(0)
     outputs, inputs = rng.uniform(0.05, 0.2, (2, 40, 2))

@@ -201,7 +201,7 @@ def test_many_rates_are_condensed_without_loss(kurtosis, monkeypatch):
     spectrum = 10 ** np.random.default_rng(3).uniform(-8, 0, 900)
     problem = LinearRegression(spectrum, 1.2 / spectrum.sum(), kurtosis=kurtosis)
     condensed = optimal_noise(problem)
-    monkeypatch.setattr(module, "_MOST_RATES", 1000)
+    monkeypatch.setattr(module, "MAX_RATES", 1000)
     full = optimal_noise(problem)
     assert condensed.gaps.size < 0.4 * full.gaps.size == 0.4 * 1799
     np.testing.assert_allclose(condensed.coefficients(500), full.coefficients(500), rtol=1e-12)

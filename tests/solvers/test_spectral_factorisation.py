@@ -154,13 +154,13 @@ def test_other_methods_of_noise_are_functions_like_any():
 @pytest.mark.parametrize("place", [0, 5, 20])
 def test_a_cepstrum_that_is_off_by_a_millionth_is_rejected(place):
     power = of(NuFTRL(0.01))
-    checked = np.log(power(spectral_factorisation._CHECKED_FREQUENCIES))
+    checked = np.log(power(spectral_factorisation.CHECKED_FREQUENCIES))
     noise = noise_from_power_spectrum(power)
-    assert spectral_factorisation._deviation(noise, checked) < 1e-12
+    assert spectral_factorisation.deviation_of(noise, checked) < 1e-12
     c = noise.cepstrum.copy()
     c[place] *= 1 + 1e-6
     mutant = CepstralNoise(c, noise.warp)
-    assert spectral_factorisation._deviation(mutant, checked) > spectral_factorisation._MAX_RELATIVE_ERROR
+    assert spectral_factorisation.deviation_of(mutant, checked) > spectral_factorisation.MAX_RELATIVE_ERROR
     assert deviation(mutant, power) > 1e-10
 
 

@@ -12,8 +12,8 @@ from corrnoise.solvers import tuning
 from corrnoise.solvers.optimal_noise import optimal_noise
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_certificate
 from corrnoise.solvers.tuning import (
+    ShortenedProblem,
     TunedRun,
-    _Shortened,
     best_learning_rate,
     stability_limit,
     stationary_damping,
@@ -254,7 +254,7 @@ def test_no_learning_rate_of_a_dense_grid_is_better(noise, steps):
     ids=["1/k", "1/k^2", "repeated"],
 )
 def test_shorter_sums_are_exact_to_1e_9(problem, steps, noise, offset):
-    shortened = _Shortened(problem, once(steps), np.asarray(offset), Budget(0.1, clip_norm=2.0))
+    shortened = ShortenedProblem(problem, once(steps), np.asarray(offset), Budget(0.1, clip_norm=2.0))
     assert shortened.eigenvalues.size < problem.eigenvalues.size
     limit = stability_limit(problem)
     for share in (0.99, 0.3, 0.01, 1e-4):
@@ -279,7 +279,7 @@ def test_long_runs_are_searched_by_shorter_sums(noise, monkeypatch):
     problem = LinearRegression(1 / np.arange(1.0, 201), 0.02)
     found = []
     for long in (0.0, math.inf):
-        monkeypatch.setattr(tuning, "_LONG_WORK", long)
+        monkeypatch.setattr(tuning, "LONG_WORK", long)
         found.append(best_learning_rate(problem, once(1000), noise, initial_offset=0.3, budget=Budget(0.1)))
     shorter, exact = found
     assert shorter.learning_rate == pytest.approx(exact.learning_rate, rel=1e-4)
@@ -292,11 +292,11 @@ def test_long_runs_are_searched_by_shorter_sums(noise, monkeypatch):
 def test_directions_that_differ_are_not_summed_up():
     long = 10**6
     spectrum = np.array([1.0, 0.5])
-    assert _Shortened.applies(LinearRegression(spectrum, 0.1), long, np.asarray(0.3))
-    assert not _Shortened.applies(LinearRegression(spectrum, 0.1), 100, np.asarray(0.3))
-    assert not _Shortened.applies(LinearRegression(spectrum, 0.1), long, np.array([0.3, 0.4]))
-    assert not _Shortened.applies(LinearRegression(spectrum, 0.1, kurtosis=[1.0, 2.0]), long, np.asarray(0.3))
-    unstable = _Shortened(LinearRegression(spectrum, 0.1), once(200), np.asarray(0.3), Budget(1.0))
+    assert ShortenedProblem.applies(LinearRegression(spectrum, 0.1), long, np.asarray(0.3))
+    assert not ShortenedProblem.applies(LinearRegression(spectrum, 0.1), 100, np.asarray(0.3))
+    assert not ShortenedProblem.applies(LinearRegression(spectrum, 0.1), long, np.array([0.3, 0.4]))
+    assert not ShortenedProblem.applies(LinearRegression(spectrum, 0.1, kurtosis=[1.0, 2.0]), long, np.asarray(0.3))
+    unstable = ShortenedProblem(LinearRegression(spectrum, 0.1), once(200), np.asarray(0.3), Budget(1.0))
     assert unstable.error(LinearRegression(spectrum, 50.0), DPSGD()) == math.inf
 
 
@@ -339,7 +339,7 @@ def test_shortened_sums_take_the_sensitivity_of_their_participation():
     problem = LinearRegression(1 / np.arange(1.0, 61), 0.01)
     noise = optimal_noise(problem)
     for who in (once(200), Participation.min_sep(200, 50), Participation.reshuffled(200, period=50)):
-        _, found = _Shortened(problem, who, np.asarray(0.3), Budget(1.0))._series(noise)
+        _, found = ShortenedProblem(problem, who, np.asarray(0.3), Budget(1.0)).series_of(noise)
         assert found == pytest.approx(noise.sensitivity_upper_bound(who), rel=1e-8)
     assert found > noise.sensitivity_upper_bound(Participation.min_sep(200, 50)) * 1.01
 

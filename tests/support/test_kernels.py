@@ -20,7 +20,7 @@ def half(x):
 
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    kernels._log_missing_cache.cache_clear()
+    kernels.log_missing_cache.cache_clear()
     caplog.set_level(logging.WARNING, "corrnoise")
     return caplog
 
@@ -38,7 +38,7 @@ def test_options_are_those_of_numba(log: pytest.LogCaptureFixture) -> None:
 def test_a_missing_cache_is_logged_once(
     home: bool, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernels, "_has_cache_home", lambda: home)
+    monkeypatch.setattr(kernels, "has_cache_home", lambda: home)
     njit = numba.njit
 
     def without_locators(*arguments: Any, cache: bool = False, **options: Any) -> Any:
@@ -68,9 +68,9 @@ def test_other_faults_of_a_kernel_are_raised(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_home_folder_is_an_absolute_path(home: str, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numba.config, "CACHE_DIR", "")
     monkeypatch.setattr("os.path.expanduser", lambda _: home)
-    assert kernels._has_cache_home() == expected
+    assert kernels.has_cache_home() == expected
     monkeypatch.setattr(numba.config, "CACHE_DIR", "/cache")
-    assert kernels._has_cache_home()
+    assert kernels.has_cache_home()
 
 
 SILENT = """

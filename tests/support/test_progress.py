@@ -106,7 +106,7 @@ def test_a_log_has_its_first_line_soon_also_while_one_part_takes_long(
 
 def test_short_work_writes_no_line(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     lines(monkeypatch, False)
-    monkeypatch.setattr(progress, "_FIRST_SECONDS", 1e6)
+    monkeypatch.setattr(progress, "FIRST_SECONDS", 1e6)
     caplog.set_level(logging.INFO, "corrnoise")
     before = set(threading.enumerate())
     with progress_line() as show:

@@ -104,10 +104,10 @@ def test_limits_of_json(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MOST_COMMAS", 100)
     monkeypatch.setattr(reading, "MAX_JSON_BYTES", 1000)
     for limit, good, bad, reason in (
-        ("_MAX_JSON_DEPTH", b"[" * 32 + b"]" * 32, b"[" * 33 + b"]" * 33, "nested more than 32 levels"),
-        ("_MAX_JSON_DEPTH", b'{"a":' * 32 + b"1" + b"}" * 32, b'{"a":' * 33 + b"1" + b"}" * 33, "more than 32 levels"),
-        ("_MAX_DIGITS", b"1" * 64, b"1" * 65, "a number of more than 64 digits"),
-        ("_MAX_DIGITS", b"[-0." + b"1" * 64 + b"]", b"[-0." + b"1" * 65 + b"]", "a number of more than 64 digits"),
+        ("MAX_JSON_DEPTH", b"[" * 32 + b"]" * 32, b"[" * 33 + b"]" * 33, "nested more than 32 levels"),
+        ("MAX_JSON_DEPTH", b'{"a":' * 32 + b"1" + b"}" * 32, b'{"a":' * 33 + b"1" + b"}" * 33, "more than 32 levels"),
+        ("MAX_DIGITS", b"1" * 64, b"1" * 65, "a number of more than 64 digits"),
+        ("MAX_DIGITS", b"[-0." + b"1" * 64 + b"]", b"[-0." + b"1" * 65 + b"]", "a number of more than 64 digits"),
         ("MAX_JSON_BYTES", b'"' + b"1a" * 499 + b'"', b'"' + b"1a" * 500 + b'"', "has 1002 bytes, more than 1000"),
         ("MOST_COMMAS", b"[" + b"0," * 100 + b"0]", b"[" + b"0," * 101 + b"0]", "more than 100 commas or brackets"),
         ("MOST_COMMAS", b"[]" * 100, b"[]" * 101, "more than 100 commas or brackets"),

@@ -179,19 +179,19 @@ def test_precision_of_the_caller_is_neither_used_nor_changed() -> None:
 
 # -- mutants -----------------------------------------------------------------------------------------------------------
 
-_curve, _gain, _best_rho = privacy._gaussian_curve, privacy._gain, privacy._best_rho
+_curve, gain_of, best_rho = privacy.gaussian_curve, privacy.gain_of, privacy.best_rho
 GAUSSIAN, ZCDP = CHECKS[:3], CHECKS[3:]
 MUTANTS: dict[str, tuple[str, Callable, list]] = {
-    "mu = sqrt(rho)": ("_gaussian_curve", lambda rho, epsilon: _curve(rho / 2, epsilon), GAUSSIAN),
-    "mu = 2 sqrt(rho)": ("_gaussian_curve", lambda rho, epsilon: _curve(2 * rho, epsilon), GAUSSIAN),
-    "relative error 1e-15": ("_gaussian_curve", lambda rho, epsilon: _curve(rho, epsilon) * (1 + arb(1e-15)), GAUSSIAN),
+    "mu = sqrt(rho)": ("gaussian_curve", lambda rho, epsilon: _curve(rho / 2, epsilon), GAUSSIAN),
+    "mu = 2 sqrt(rho)": ("gaussian_curve", lambda rho, epsilon: _curve(2 * rho, epsilon), GAUSSIAN),
+    "relative error 1e-15": ("gaussian_curve", lambda rho, epsilon: _curve(rho, epsilon) * (1 + arb(1e-15)), GAUSSIAN),
     "no (1 - 1/alpha)^alpha": (
-        "_gain",
-        lambda a, delta: _gain(a, delta) - (1 + 1 / a) * (1 / a).log1p(),
+        "gain_of",
+        lambda a, delta: gain_of(a, delta) - (1 + 1 / a) * (1 / a).log1p(),
         ZCDP,
     ),
-    "power alpha - 1": ("_gain", lambda a, delta: _gain(a, delta) - (1 / a).log1p() / a, ZCDP),
-    "order 0.1% from the best": ("_best_rho", lambda a, delta: _best_rho(a, delta) * arb(1.002), ZCDP),
+    "power alpha - 1": ("gain_of", lambda a, delta: gain_of(a, delta) - (1 / a).log1p() / a, ZCDP),
+    "order 0.1% from the best": ("best_rho", lambda a, delta: best_rho(a, delta) * arb(1.002), ZCDP),
     "rounding to nearest": ("rounded_up", float, [CHECKS[0], *ZCDP]),
     "rounding up twice": ("rounded_up", lambda x: following(float(x)) if x > 0 else 0.0, [CHECKS[0]]),
 }

@@ -149,14 +149,14 @@ def dispersion(values: NDArray[Any], trials: NDArray[Any], chances: NDArray[Any]
     for value, number, chance in zip(values.tolist(), trials.tolist(), chances.tolist(), strict=True):
         if number and 0 < chance < 1:
             square = (value - number * chance) ** 2 / (number * chance * (1 - chance))
-            logs += _BET_EXPONENTS * square - _logs_of_means(int(number), float(chance))
+            logs += _BET_EXPONENTS * square - logs_of_means(int(number), float(chance))
             squares.append(square)
     mean = float(logsumexp(logs)) - math.log(logs.size)
     return evidence(float(np.mean(squares)) if squares else 1.0, math.exp(-max(mean, 0.0)))
 
 
 @lru_cache(maxsize=4096)
-def _logs_of_means(number: int, chance: float) -> NDArray[np.float64]:
+def logs_of_means(number: int, chance: float) -> NDArray[np.float64]:
     """Log E exp(λ z²) of a binomial number, for each λ."""
     values = np.arange(number + 1)
     squares = (values - number * chance) ** 2 / (number * chance * (1 - chance))

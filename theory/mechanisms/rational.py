@@ -56,7 +56,7 @@ _SMALLEST_GAP = 1e-60  # of a factor with a fractional exponent
 # -- from factors to many poles ----------------------------------------------------------------------------------------
 
 
-def _heights(exponents: Array) -> tuple[Array, Array, Array]:
+def heights_of(exponents: Array) -> tuple[Array, Array, Array]:
     """Whole powers h_k − h_{k−1}, as few as possible, the heights E_k in [0, 1], and sin(π E_k).
 
     The sine is that of π (e_1 + … + e_k − nearest integer), which keeps its digits where E_k is close to 1.
@@ -78,7 +78,7 @@ def _heights(exponents: Array) -> tuple[Array, Array, Array]:
     return powers, heights, sines
 
 
-def _mixture(gaps: Array, heights: Array, sines: Array) -> tuple[Array, Array]:
+def mixture_of(gaps: Array, heights: Array, sines: Array) -> tuple[Array, Array]:
     """Gaps and weights of poles whose sum is G(z) to rounding, for factors with ascending ``gaps``."""
     from corrnoise.theory.numerics.discrete_measures import condensed  # here, as few runs need it
 
@@ -211,12 +211,12 @@ class _PoleGroup:
         a = 2 - gaps if mirrored else gaps
         powers = np.rint(exponents).astype(int)
         fractional = np.flatnonzero(np.abs(exponents - powers) > _INTEGER_TOLERANCE)[:: -1 if mirrored else 1]
-        powers[fractional], heights, sines = _heights(exponents[fractional])
+        powers[fractional], heights, sines = heights_of(exponents[fractional])
         self.zeros = np.repeat(a, np.maximum(powers, 0))
         self.poles = np.repeat(a, np.maximum(-powers, 0))
         self.sizes = np.empty(0)
         if fractional.size:
-            self.gaps, self.weights = _mixture(a[fractional], heights, sines)
+            self.gaps, self.weights = mixture_of(a[fractional], heights, sines)
             # |G| at frequencies of about q.  Half the gaps are used because they need the fewest poles.
             exponents = np.append(0.0, heights[:-1]) - heights
             modulus = np.exp(np.log(self.gaps[:, np.newaxis] + a[fractional] / 2) @ exponents)

@@ -15,9 +15,9 @@ from scipy import fft
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 
-_DIRECT_OPERATIONS = 2e7
+DIRECT_OPERATIONS = 2e7
 _DOUBLE_DOUBLE_UNIT = 2.0**-100
-_DIRECT_COEFFICIENTS = 128  #: up to which sums of products are faster than Fourier transforms
+DIRECT_COEFFICIENTS = 128  #: up to which sums of products are faster than Fourier transforms
 
 
 def newton_reciprocal(coefficients: Array, terms: int) -> Array:
@@ -61,7 +61,7 @@ def reciprocal(coefficients: Array, terms: int) -> tuple[Array, float]:
     from corrnoise.theory.numerics import double_double_series
 
     coefficients = np.trim_zeros(coefficients[:terms], "b")
-    direct = coefficients.size * terms <= _DIRECT_OPERATIONS
+    direct = coefficients.size * terms <= DIRECT_OPERATIONS
     if direct:
         series = np.empty(terms)
         double_double_series.reciprocal_series(coefficients, series)
@@ -97,7 +97,7 @@ def reciprocal(coefficients: Array, terms: int) -> tuple[Array, float]:
 def divided(values: Array, coefficients: Array) -> Array:
     """The power series ``values`` divided by the series with ``coefficients``, to as many terms as ``values``."""
     coefficients = coefficients[: values.size]
-    if coefficients.size <= _DIRECT_COEFFICIENTS:
+    if coefficients.size <= DIRECT_COEFFICIENTS:
         from scipy import signal  # takes a second to import
 
         return np.asarray(signal.lfilter([1.0], coefficients, values))
@@ -107,7 +107,7 @@ def divided(values: Array, coefficients: Array) -> Array:
 def multiplied(one: Array, other: Array) -> Array:
     """The product of two power series, to as many terms as ``one``."""
     other = other[: one.size]
-    if min(one.size, other.size) <= _DIRECT_COEFFICIENTS:
+    if min(one.size, other.size) <= DIRECT_COEFFICIENTS:
         return np.convolve(one, other)[: one.size]
     from scipy import signal  # takes a second to import
 
@@ -116,7 +116,7 @@ def multiplied(one: Array, other: Array) -> Array:
 
 def correlated(one: Array, other: Array, lags: int) -> Array:
     """Σ_t one_t other_{t−j} for j = 0, …, lags − 1; both have the same length."""
-    if lags <= _DIRECT_COEFFICIENTS:
+    if lags <= DIRECT_COEFFICIENTS:
         return np.array([one[j:] @ other[: other.size - j] for j in range(lags)])
     from scipy import signal  # takes a second to import
 

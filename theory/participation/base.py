@@ -289,10 +289,8 @@ class Order(Participation):
 
         Parameters
         ----------
-        first : int
-            A step, counted from 0.
-        second : int
-            Another step, counted from 0.
+        first, second : int
+            Steps, counted from 0.
 
         Returns
         -------

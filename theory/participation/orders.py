@@ -233,15 +233,11 @@ class Reshuffled(Order, door="reshuffled"):
 
     Parameters
     ----------
-    steps : int
-        As for ``FixedEpochs``.
-    period, epochs : int, optional
+    steps, period, epochs, members : int
         As for ``FixedEpochs``.
     secret : bool, default False
         As for ``FixedEpochs``.
     unit : {"example", "user"}, default "example"
-        As for ``FixedEpochs``.
-    members : int, default 1
         As for ``FixedEpochs``.
     count : int, optional
         k >= 1: the largest number of epochs that use an example; None for all.

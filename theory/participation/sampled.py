@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import KW_ONLY
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,9 +97,7 @@ class CyclicPoisson(Sampled, door="cyclic_poisson"):
 
     Parameters
     ----------
-    steps : int
-        As for ``Poisson``.
-    capacity, examples : int, optional
+    steps, capacity, examples : int
         As for ``Poisson``.
     period : int
         b >= 1: the number of groups.
@@ -149,42 +147,45 @@ class CyclicPoisson(Sampled, door="cyclic_poisson"):
 
 
 @record
-class BallsInBins(Sampled, door="balls_in_bins"):
-    """Each epoch uses an example once, in a bin that the example draws uniformly, once.
-
-    Parameters
-    ----------
-    steps : int
-        As for ``Poisson``.
-    capacity, examples : int, optional
-        As for ``Poisson``.
-    period : int
-        b >= 1: the number of bins, and of steps of an epoch.
-    """
+class _Bins(Sampled):
+    """Each epoch uses an example once, in one of ``period`` bins."""
 
     _: KW_ONLY
     period: int
-
-    label = "balls in bins"
-    any_bands = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check(period=1)
 
     @property
-    def worst(self) -> Order:
-        return FixedEpochs(self.steps, period=self.period)
-
-    @property
     def sampling_rate(self) -> float:
         return 1 / self.period
 
-    def leading(self, steps: int) -> BallsInBins:
+    def leading(self, steps: int) -> Self:
         return self._cut(steps)
 
     def mean_batch(self, examples: int) -> float:
         return examples / self.period
+
+
+@record
+class BallsInBins(_Bins, door="balls_in_bins"):
+    """Each epoch uses an example once, in a bin that the example draws uniformly, once.
+
+    Parameters
+    ----------
+    steps, capacity, examples : int
+        As for ``Poisson``.
+    period : int
+        b >= 1: the number of bins, and of steps of an epoch.
+    """
+
+    label = "balls in bins"
+    any_bands = True
+
+    @property
+    def worst(self) -> Order:
+        return FixedEpochs(self.steps, period=self.period)
 
     def crowd(self, examples: int) -> tuple[int, int, float]:
         """The batches of one epoch, since all epochs have the same."""
@@ -204,39 +205,20 @@ class BallsInBins(Sampled, door="balls_in_bins"):
 
 
 @record
-class RedrawnBins(Sampled, door="redrawn_bins"):
+class RedrawnBins(_Bins, door="redrawn_bins"):
     """Each epoch uses an example once, in a bin that the example draws uniformly in each epoch.
 
     Parameters
     ----------
-    steps, period : int
-        As for ``BallsInBins``.
-    capacity, examples : int, optional
+    steps, period, capacity, examples : int
         As for ``BallsInBins``.
     """
 
-    _: KW_ONLY
-    period: int
-
     label = "redrawn bins"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check(period=1)
 
     @property
     def worst(self) -> Order:
         return Reshuffled(self.steps, period=self.period)
-
-    @property
-    def sampling_rate(self) -> float:
-        return 1 / self.period
-
-    def leading(self, steps: int) -> RedrawnBins:
-        return self._cut(steps)
-
-    def mean_batch(self, examples: int) -> float:
-        return examples / self.period
 
     def crowd(self, examples: int) -> tuple[int, int, float]:
         return self.steps, examples - 1, math.nextafter(1 / self.period, 2.0)

@@ -20,7 +20,7 @@ import numpy as np
 
 from corrnoise.theory.numerics.checks import Array
 
-_LARGEST_DIMENSION = 500
+LARGEST_DIMENSION = 500
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,8 @@ class _Change(NamedTuple):
     quartic: Array
 
 
-def _change(rates: Array, inputs: InputMoments) -> _Change:
+def change_of(rates: Array, inputs: InputMoments) -> _Change:
+    """The change of the fourth moments of the iterates in one step."""
     k = inputs.fourth
     m6 = inputs.sixth
     m8 = inputs.eighth
@@ -107,7 +108,7 @@ def _change(rates: Array, inputs: InputMoments) -> _Change:
     return change
 
 
-def _inflow(change: _Change, diagonal: Array, sums: Array) -> Array:
+def inflow_of(change: _Change, diagonal: Array, sums: Array) -> Array:
     """The terms of ``change`` but the decay, shape (d, d), from the diagonal M_ii and the row sums R_i."""
     half = change.own * diagonal[:, np.newaxis] + change.rows * sums[:, np.newaxis]
     return np.asarray(half + half.T + change.total * sums.sum() + change.quartic * diagonal.sum())
@@ -131,7 +132,7 @@ def _fixed_point(change: _Change) -> Array:
     d = np.outer(scaled.total.sum(axis=1), ones) + scaled.rows.T + np.diag(scaled.rows.sum(axis=1))
     right = np.concatenate([np.diag(source), source.sum(axis=1)])
     diagonal, sums = np.split(np.linalg.solve(np.eye(2 * size) - np.block([[a, b], [c, d]]), right), 2)
-    return source + _inflow(scaled, diagonal, sums)
+    return source + inflow_of(scaled, diagonal, sums)
 
 
 def fourth_moments_are_finite(rates: Array, inputs: InputMoments) -> bool:
@@ -148,6 +149,6 @@ def fourth_moments_are_finite(rates: Array, inputs: InputMoments) -> bool:
         return False
     lumped = np.maximum(rates, 1e-60).tolist()  # the squares of smaller rates would underflow
     heapq.heapify(lumped)
-    while len(lumped) > _LARGEST_DIMENSION:
+    while len(lumped) > LARGEST_DIMENSION:
         heapq.heappush(lumped, heapq.heappop(lumped) + heapq.heappop(lumped))
-    return bool((_fixed_point(_change(np.array(lumped), inputs)) > 0).all())
+    return bool((_fixed_point(change_of(np.array(lumped), inputs)) > 0).all())

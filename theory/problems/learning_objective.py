@@ -30,7 +30,7 @@ from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 from corrnoise.theory.recursion import Recursion
 
 _SIZE_INTERVAL = "[-1e100, 1e100]"  # squares of these stay finite
-_MAX_EXACT_MODES = 64  # the most eigenvalues that are a mode each
+MAX_EXACT_MODES = 64  # the most eigenvalues that are a mode each
 _MAX_SLOW_RATE = 0.5  # up to this rate x few stand for many in Σ (1 − x)^t, for any t
 _NO_ROWS = np.empty((0, 0))
 
@@ -149,7 +149,7 @@ class LearningObjective(Objective):
         Modes
         """
         every = self._directions()
-        if every.counts.size <= _MAX_EXACT_MODES or np.ndim(self.problem.kurtosis):
+        if every.counts.size <= MAX_EXACT_MODES or np.ndim(self.problem.kurtosis):
             return every
         slow = every.rates <= _MAX_SLOW_RATE
         different, often = np.unique(every.eigenvalues[slow], return_counts=True)

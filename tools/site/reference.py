@@ -91,6 +91,8 @@ def _first(item: Any) -> str:
 def _entry(room: str, name: str, item: Any) -> str:
     kind = "class" if inspect.isclass(item) else "function" if callable(item) else "data"
     title = f"{room.replace('corrnoise', 'cn', 1)}.{name}"
+    if kind == "class" and item.__name__ != name:
+        return f"{title}\n{'=' * len(title)}\n\nAnother name of :doc:`{room}.{item.__name__}`.\n"
     options = "   :members:\n   :inherited-members: object\n" if kind == "class" else ""
     if room != "corrnoise" and getattr(cn, name, None) is item:
         options += "   :no-index:\n"  # its own page is the one of ``cn``

@@ -39,7 +39,7 @@ from corrnoise.theory.privacy import Budget
 MOMENTUM = ("published tree", "exact tree", "square root", "no noise")
 REDUCED = ("Algorithm 2 published", "Algorithm 2'")
 ALGORITHMS = ("DP-GD", "DP-SGD", *MOMENTUM, *REDUCED)
-_RUN_BYTES = 2**29  #: bytes that the runs of a candidate may keep from step to step
+RUN_BYTES = 2**29  #: bytes that the runs of a candidate may keep from step to step
 JUDGED = ("last iterate", "random iterate")
 
 
@@ -117,7 +117,7 @@ def _budgets_together(risk: EmpiricalRisk, candidate: MomentumCandidate, repetit
     if candidate.algorithm not in REDUCED:
         return 10**6
     settings = len(candidate.paths) * len(candidate.gammas)
-    return max(1, _RUN_BYTES // (24 * len(risk.examples) * risk.loss.dimension * settings * repetitions))
+    return max(1, RUN_BYTES // (24 * len(risk.examples) * risk.loss.dimension * settings * repetitions))
 
 
 def _run_of(candidate: MomentumCandidate, n: int) -> tuple[Participation, MomentumMethod]:

@@ -144,7 +144,7 @@ def design(
             found.append(optimise(wanted, poisson, **options))
         others = [each for one in found for each in (one, *one.alternatives) if each is not best]
         optimum = replace(best, alternatives=tuple(replace(one, certificate="", alternatives=()) for one in others))
-    return Design(budget, optimum.participation, light(optimum), wanted, tuple(notes), _digest_of(arguments))
+    return Design(budget, optimum.participation, light(optimum), wanted, tuple(notes), digest_of_search(arguments))
 
 
 def _stable(argument: object) -> object:
@@ -154,7 +154,7 @@ def _stable(argument: object) -> object:
     return stable_fields(argument) if isinstance(argument, Participation) else argument
 
 
-def _digest_of(arguments: tuple[object, ...]) -> str | None:
+def digest_of_search(arguments: tuple[object, ...]) -> str | None:
     """A digest of the arguments of a search; None where an objective of the user cannot be written."""
     with suppress(TypeError):
         return digest(plain([_stable(one) for one in arguments]))[:32]

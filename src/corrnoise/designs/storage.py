@@ -76,7 +76,7 @@ MOST_STEPS = {MatrixNoise: 4096, BandedNoise: 4096, object: 10**7} | dict.fromke
 _MAIN_FILE = "design.npz"
 _FILE_ENDINGS = (".json", ".npz")
 _SAME_NUMBER = 1e-9  # relative difference allowed between a stated number and the computed one
-_MAX_NESTED_MECHANISMS = 3  # mechanisms in each other
+MAX_NESTED_MECHANISMS = 3  # mechanisms in each other
 
 
 def register(cls: type[Participation]) -> type[Participation]:
@@ -174,11 +174,11 @@ def save(
 
 def _with_claims(thing: Any) -> Any:
     """The thing as it is written, if ``load`` reads it again."""
-    _require_small(thing)
+    require_small(thing)
     if isinstance(thing, Design):
         alternatives = tuple(map(_without_floor, thing.alternatives))
         optimum = replace(_without_floor(thing.optimum), alternatives=alternatives)
-        return {"design": replace(thing, optimum=optimum), "stated": _stated(thing)}
+        return {"design": replace(thing, optimum=optimum), "stated": stated_claims(thing)}
     if not isinstance(thing, ALONE) and not (isinstance(thing, Mapping) and "mechanism" in thing):
         raise TypeError(
             f"thing must be a design, a mechanism, a program or its record, or an input of a design, got {thing!r:.80}:"
@@ -191,7 +191,7 @@ def _without_floor(optimum: Optimum) -> Optimum:
     return replace(optimum, lower_bound=None, rigorous=False, certificate="")
 
 
-def _stated(design: Design) -> dict[str, Any]:
+def stated_claims(design: Design) -> dict[str, Any]:
     """The claims of a design."""
     program, budget = design.program(), design.budget
     gaussian = not design.participation.sampled
@@ -312,7 +312,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 def _checked(thing: Any) -> Any:
     """Return the thing in a file with its numbers computed again, if its claims hold."""
-    _require_small(thing)
+    require_small(thing)
     if isinstance(thing, Mapping) and isinstance(design := thing.get("design"), Design):
         if not design.participation.sampled:
             _compare(thing["stated"], {"rho": design.budget.gaussian_rho})
@@ -322,7 +322,7 @@ def _checked(thing: Any) -> Any:
         again = replace(design, optimum=judged(design.optimum, design.objective, design.budget))
         for one, other in zip(_optima(design), _optima(again), strict=True):
             _compare(_claims(one), _claims(other))
-        _compare(thing["stated"], _stated(again))
+        _compare(thing["stated"], stated_claims(again))
         return again
     if isinstance(thing, Mapping) and isinstance(thing.get("mechanism"), Mechanism):
         found = _made_again(thing).record(thing["budget"])
@@ -364,12 +364,12 @@ def _claims(optimum: Optimum) -> dict[str, float]:
     return {"sensitivity": optimum.sensitivity.upper, "error of the mechanism": optimum.error}
 
 
-def _require_small(thing: Any, nested: int = 0) -> None:
+def require_small(thing: Any, nested: int = 0) -> None:
     """Refuse what would take long to judge."""
     if isinstance(thing, Mechanism):
         nested += 1
-        if nested > _MAX_NESTED_MECHANISMS:
-            raise ValueError(f"mechanisms must be nested at most {_MAX_NESTED_MECHANISMS} deep")
+        if nested > MAX_NESTED_MECHANISMS:
+            raise ValueError(f"mechanisms must be nested at most {MAX_NESTED_MECHANISMS} deep")
     if isinstance(thing, Participation) and KINDS.get(type(thing).__name__) is not type(thing):
         name = f"{type(thing).__module__}.{type(thing).__qualname__}"
         raise TypeError(f"participation must be of a known class, got {name}: designs.storage.register({name}) adds it")
@@ -383,7 +383,7 @@ def _require_small(thing: Any, nested: int = 0) -> None:
         thing = list(thing.values())
     if isinstance(thing, list | tuple):
         for one in thing:
-            _require_small(one, nested)
+            require_small(one, nested)
 
 
 def _made_again(described: Mapping[str, Any]) -> Program:

@@ -37,7 +37,7 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     jit = functools.partial(numba.njit, nogil=True, error_model="numpy", **options)
     if _NUMBA_CONFIG.DISABLE_JIT:
         return _silent(function)
-    if _has_cache_home():
+    if has_cache_home():
         try:
             cached: Any = jit(cache=True)(function)
             os.makedirs(cached.stats.cache_path, exist_ok=True)  # numba does not check it for functions in zip files
@@ -47,17 +47,18 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         except RuntimeError as error:  # numba found no folder that it can write
             if "cannot cache" not in str(error):
                 raise
-    _log_missing_cache()
+    log_missing_cache()
     return jit()(function)
 
 
-def _has_cache_home() -> bool:
+def has_cache_home() -> bool:
     """Whether numba's cache has an absolute path: without a home folder, numba would use ``./~/.cache``."""
     return any(os.path.isabs(path) for path in (_NUMBA_CONFIG.CACHE_DIR, os.path.expanduser("~")))
 
 
 @functools.cache
-def _log_missing_cache() -> None:
+def log_missing_cache() -> None:
+    """Say once that compiled functions are not kept."""
     logging.getLogger(__name__).warning(
         "numba has no writable cache folder: functions are compiled again in each process, which takes some seconds; "
         "set NUMBA_CACHE_DIR to a writable folder of your own"

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-_FIRST_SECONDS = 1.5  # from the start of the work to the first line of the log
-_PAUSE_SECONDS = 10.0  # between two lines of the log, unless details are wanted
+FIRST_SECONDS = 1.5  # from the start of the work to the first line of the log
+PAUSE_SECONDS = 10.0  # between two lines of the log, unless details are wanted
 
 Progress = Callable[[str], None]  #: a function that is told the work of the moment
 
@@ -53,12 +53,12 @@ def progress_line(shown: bool | None = None) -> Iterator[Show]:
             line = " ".join(filter(None, (bar(done, total) if total else "", text))) + (left and f", {left}")
             print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
         elif shown is None and text:
-            due = now >= logged + _PAUSE_SECONDS
+            due = now >= logged + PAUSE_SECONDS
             logged = now if due else logged
             latest = text + (f" ({done} of {total}{left and f', {left}'})" if total else "")
             logger.log(logging.INFO if due else logging.DEBUG, "%s", latest)
 
-    first_line = threading.Timer(_FIRST_SECONDS, lambda: logger.info("%s", latest))
+    first_line = threading.Timer(FIRST_SECONDS, lambda: logger.info("%s", latest))
     first_line.daemon = True
     if not drawn and not details and shown is None:
         first_line.start()

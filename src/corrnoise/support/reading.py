@@ -35,8 +35,8 @@ MOST_COMMAS = 10**6  #: of a JSON text, so that no list is longer
 MAX_JSON_BYTES = 2**24  #: of a JSON text
 DTYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8")  #: of arrays, by name
 
-_MAX_JSON_DEPTH = 32
-_MAX_DIGITS = 64  # in a row: as many as a digest has, and more than any number needs
+MAX_JSON_DEPTH = 32
+MAX_DIGITS = 64  # in a row: as many as a digest has, and more than any number needs
 _JSON_TOKEN = re.compile(
     rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[\[{]|[\]}]', re.DOTALL
 )  # strings, also without an end; brackets
@@ -95,13 +95,13 @@ def check_json(data: bytes) -> None:
         raise ValueError(f"its JSON has {len(data)} bytes, more than {MAX_JSON_BYTES}: arrays belong into '.npz'")
     if max(data.count(b","), data.count(b"[") + data.count(b"{"), data.count(b'"') // 4) > MOST_COMMAS:
         raise ValueError(f"its JSON has more than {MOST_COMMAS} commas or brackets")
-    if re.search(rb"(?<!\d)\d{%d}" % (_MAX_DIGITS + 1), data):  # each run of digits is looked at once
-        raise ValueError(f"its JSON has a number of more than {_MAX_DIGITS} digits")
+    if re.search(rb"(?<!\d)\d{%d}" % (MAX_DIGITS + 1), data):  # each run of digits is looked at once
+        raise ValueError(f"its JSON has a number of more than {MAX_DIGITS} digits")
     depth = 0
     for token in _JSON_TOKEN.finditer(data):
         depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(token[0], 0)
-        if depth > _MAX_JSON_DEPTH:
-            raise ValueError(f"its JSON is nested more than {_MAX_JSON_DEPTH} levels deep")
+        if depth > MAX_JSON_DEPTH:
+            raise ValueError(f"its JSON is nested more than {MAX_JSON_DEPTH} levels deep")
 
 
 def json_value(data: bytes) -> Any:

@@ -103,7 +103,7 @@ class Stranger:
         assert np.any(ended.output != 0)
         counts = []
         for name in NAMES:
-            state = load(self.folder / name / client.STATE, client._KINDS)
+            state = load(self.folder / name / client.STATE, client.STATE_KINDS)
             assert isinstance(state, ClientState)
             counts.append(state.participations)
             arrived = ended.state.acknowledged.get(name, 0)
@@ -169,7 +169,7 @@ def test_a_deployment_with_certificates(tmp_path: Path) -> None:
         assert "could not be verified" in who.log("run.log")
         assert "flwr-clientapp" not in who.log("bob.log")
         assert "flwr-clientapp" in who.log("ada.log")
-        state = load(tmp_path / "bob" / client.STATE, client._KINDS)
+        state = load(tmp_path / "bob" / client.STATE, client.STATE_KINDS)
         assert isinstance(state, ClientState)
         assert state.participations == 0
 

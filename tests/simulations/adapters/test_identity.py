@@ -28,7 +28,7 @@ def test_arrays_have_types_shapes_and_a_digest() -> None:
 
 
 def test_of_large_arrays_some_rows_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identity, "_MAX_WHOLE_BYTES", 1000)
+    monkeypatch.setattr(identity, "MAX_WHOLE_BYTES", 1000)
     rows = np.arange(3000.0)
     first = of_arrays((rows,))
     for place, seen in ((0, True), (2999, True), (1, False)):

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from scipy import linalg, stats
 
 from corrnoise.simulations.adapters import array_normals
-from corrnoise.simulations.adapters.jax import _clipped_sum, private_gradient
+from corrnoise.simulations.adapters.jax import clipped_sum, private_gradient
 from corrnoise.simulations.adapters.jax_transforms import correlated_noise, noising_matrix
 from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.batches import batches
@@ -290,7 +290,7 @@ def test_the_gradient_is_that_of_single_examples_clipped_plus_noise() -> None:
 def test_no_example_exceeds_the_clip_norm(size: int, scale: float) -> None:
     example = np.random.default_rng(size).normal(size=(1, size)).astype(np.float32) * np.float32(scale)
     clip_norm = 1e-3 * min(scale, 1.0)
-    total = _clipped_sum(lambda parameters, x: parameters @ x, clip_norm, None, size, None)(
+    total = clipped_sum(lambda parameters, x: parameters @ x, clip_norm, None, size, None)(
         jnp.zeros(size), np.ones(1, bool), example
     ).total
     norm = np.linalg.norm(np.asarray(total, float))
@@ -305,7 +305,7 @@ def summed(parameters: Any, x: Any) -> Any:
 
 def units(values: np.ndarray, clip_norm: float, grid: Grid, like: Any = np.float32) -> np.ndarray:
     """The integer sums of examples whose gradients are some rows."""
-    made = _clipped_sum(summed, clip_norm, grid, values.shape[1], None)
+    made = clipped_sum(summed, clip_norm, grid, values.shape[1], None)
     found = made(jnp.zeros(values.shape[1], like), np.ones(len(values), bool), jnp.asarray(values, like))
     return np.asarray(found.total)
 
@@ -337,7 +337,7 @@ def test_integers_of_an_example_are_within_the_clip_norm_and_add_up_exactly(
 @pytest.mark.parametrize("grid", [None, Grid(-8, "int32", 2**8)])
 def test_norms_and_sums_are_of_gradients_that_are_formed_once(grid: Grid | None) -> None:
     """By the barrier of the compiled program: without it a compiler may form a gradient twice, rounded otherwise."""
-    made = _clipped_sum(summed, 1.0, grid, 3, None)
+    made = clipped_sum(summed, 1.0, grid, 3, None)
     arguments = jnp.zeros(3), np.ones(2, bool), jnp.ones((2, 3))
     assert "optimization_barrier" in made.lower(*arguments).as_text()
     assert "optimization_barrier" not in jax.jit(jax.grad(summed)).lower(arguments[0], jnp.ones(3)).as_text()

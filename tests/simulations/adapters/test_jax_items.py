@@ -183,7 +183,7 @@ def test_no_engine_exceeds_the_clipping_norm(
             engine=engine,  # type: ignore[arg-type]
         )
         found = []
-        method = adapter._looped if engine == "loop" else adapter._vmapped
+        method = adapter.looped_sum if engine == "loop" else adapter.vmapped_sum
         for batch in run:
             total, _ = method(run, linear, parameters, (rows[batch],), None)
             unit = 1.0 if run.grid is None else run.grid.unit
@@ -192,12 +192,12 @@ def test_no_engine_exceeds_the_clipping_norm(
         return max(found)
 
     assert 0.5 * (MARGIN - 1e-3) <= largest(False) <= 0.5
-    adapter._clipped_sum.cache_clear()
-    adapter._add_clipped.cache_clear()
+    adapter.clipped_sum.cache_clear()
+    adapter.clipped_addition.cache_clear()
     monkeypatch.setattr(adapter, "MARGIN", 1.01)
     assert largest(True) > 0.5
-    adapter._clipped_sum.cache_clear()
-    adapter._add_clipped.cache_clear()
+    adapter.clipped_sum.cache_clear()
+    adapter.clipped_addition.cache_clear()
 
 
 def test_the_loop_forms_a_gradient_once_and_computes_examples_alone() -> None:
@@ -210,7 +210,7 @@ def test_the_loop_forms_a_gradient_once_and_computes_examples_alone() -> None:
     names: tuple[Integer, ...] = ("int32", "int64")
     for name in names:
         grid = Grid(-30 if name == "int64" else -20, name, 2**30)
-        add = adapter._add_clipped(loss, 1.0, grid)
+        add = adapter.clipped_addition(loss, 1.0, grid)
         with jax.enable_x64(True):
             sums = [jnp.zeros(3, name)]
         text = add.lower(sums, jnp.zeros(3), np.ones(3, np.float32)).as_text()
@@ -245,7 +245,7 @@ def test_sampled_batches_of_any_size(engine: Any) -> None:
         sizes.append(batch.size)
     assert len(set(sizes)) > 1
     if engine == "loop":
-        assert adapter._add_clipped(run.loss, 1.0, run.grid)._cache_size() == 1
+        assert adapter.clipped_addition(run.loss, 1.0, run.grid)._cache_size() == 1
 
 
 def test_the_automatic_engine() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from corrnoise.simulations.adapters import training
-from corrnoise.simulations.adapters.jax import _clipped_sum, private_gradient
+from corrnoise.simulations.adapters.jax import clipped_sum, private_gradient
 from corrnoise.simulations.adapters.jax_run import JaxRun, make_private
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder
@@ -202,7 +202,7 @@ def test_coarse_gradients_of_examples_are_clipped_in_single_precision(function: 
     digits = np.full(500, 1, np.int32)
     with jax.default_matmul_precision(precision or "highest"):
         sums = [
-            _clipped_sum(function, 0.1, None, SIZE, None)(
+            clipped_sum(function, 0.1, None, SIZE, None)(
                 PARAMETERS, np.ones(count, bool), images[:count], digits[:count]
             ).total
             for count in (499, 500)
@@ -223,13 +223,11 @@ def test_clipping_has_no_products_of_matrices(grid: Grid | None) -> None:
         return sum((leaf * image).sum() for leaf in jax.tree.leaves(parameters))
 
     text = str(
-        jax.make_jaxpr(_clipped_sum(linear, 1.0, grid, SIZE, None))(
-            PARAMETERS, np.ones(5, bool), np.ones(5, np.float32)
-        )
+        jax.make_jaxpr(clipped_sum(linear, 1.0, grid, SIZE, None))(PARAMETERS, np.ones(5, bool), np.ones(5, np.float32))
     )
     assert "dot_general" not in text
     assert "bf16" not in text
     assert text.count("= optimization_barrier") == 1  # the norm is of the same numbers as the sum
     assert "dot_general" in str(
-        jax.make_jaxpr(_clipped_sum(loss, 1.0, grid, SIZE, None))(PARAMETERS, np.ones(len(DATA[0]), bool), *DATA)
+        jax.make_jaxpr(clipped_sum(loss, 1.0, grid, SIZE, None))(PARAMETERS, np.ones(len(DATA[0]), bool), *DATA)
     )

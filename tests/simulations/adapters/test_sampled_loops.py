@@ -141,7 +141,7 @@ def by_jax(who: Participation, size: int) -> Trained:
     for batch in run:
         run.step(batch)
         sizes.append(batch.size)
-    summed = jax_loop._clipped_sum(loss, BUDGET.clip_norm, run.grid, run.size, None)
+    summed = jax_loop.clipped_sum(loss, BUDGET.clip_norm, run.grid, run.size, None)
     assert summed._cache_size() == 1  # one shape, whoever takes part
     return np.asarray(run.parameters), sizes
 

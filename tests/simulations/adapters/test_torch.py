@@ -102,11 +102,11 @@ def test_exact_sums_by_operations_are_those_of_the_kernel(compiled: bool) -> Non
     factors = _factors(samples) * 2**26
     kernel, elsewhere, in_parts = torch.zeros((3, 21), dtype=torch.int32)
     add_truncated(samples.numpy(), factors.numpy(), kernel.numpy())
-    torch_loop._by_operations(samples, factors, elsewhere, compiled=compiled)
+    torch_loop.sum_by_operations(samples, factors, elsewhere, compiled=compiled)
     assert torch.equal(kernel, elsewhere)
     assert kernel.abs().max() > 2**20
     with mock.patch.object(torch_loop, "TRUNCATED_AT_ONCE", 50):
-        torch_loop._by_operations(samples.view(5, 3, 7), factors, in_parts.view(3, 7))
+        torch_loop.sum_by_operations(samples.view(5, 3, 7), factors, in_parts.view(3, 7))
     assert torch.equal(kernel, in_parts)
 
 
@@ -148,10 +148,10 @@ def test_a_parameter_may_be_one_number_or_none(grid: Grid | None, monkeypatch: p
     if grid is not None:
         whole = _factors(joined.float()) / grid.unit
         parts = [each.new_zeros(each.shape[1:], dtype=getattr(torch, grid.dtype)) for each in samples]
-        made = [torch_loop._by_operations(one, whole, total) for one, total in zip(samples, parts, strict=True)]
+        made = [torch_loop.sum_by_operations(one, whole, total) for one, total in zip(samples, parts, strict=True)]
         torch.testing.assert_close(summed(made, unit), expected, rtol=1e-4, atol=1e-6)
-    usual = torch_loop._squared_norms
-    monkeypatch.setattr(torch_loop, "_squared_norms", lambda rows: usual(rows) * (rows.shape[1] > 1))
+    usual = torch_loop.squared_norms
+    monkeypatch.setattr(torch_loop, "squared_norms", lambda rows: usual(rows) * (rows.shape[1] > 1))
     assert (summed(clipped_sum(samples, 1.0, grid), unit) - expected).abs().max() > 0.1
 
 
@@ -241,7 +241,7 @@ def test_the_rows_of_a_chunk_do_not_tell_who_takes_part(clipping: Any, monkeypat
     """Sampled batches of all sizes are computed in chunks of 8 rows, and rows that fill one up do not count."""
     who = Participation.poisson(20, 0.25)
     shapes = set()
-    made = torch_engines._all_at_once
+    made = torch_engines.gradients_at_once
 
     def seen(model: Any, loss: Any, rows: Any, *others: Any) -> Any:
         shapes.add(len(rows[0]))
@@ -257,7 +257,7 @@ def test_the_rows_of_a_chunk_do_not_tell_who_takes_part(clipping: Any, monkeypat
         monkeypatch.setattr(torch_loop, "add_noise", lambda _, sums: [each.float() for each in sums])
         with monkeypatch.context() as watched:
             if sizes:  # after the probe
-                watched.setattr(torch_engines, "_all_at_once", seen)
+                watched.setattr(torch_engines, "gradients_at_once", seen)
             private_gradient(run, model, loss, (inputs[batch], targets[batch]), clipping=clipping)
         run.add_noise(np.zeros(21, np.float32))
         samples = [each.flatten(1) for each in example_gradients(model, loss, (inputs[batch], targets[batch])).values()]
@@ -360,7 +360,7 @@ def test_one_example_moves_the_sum_by_at_most_the_clip_norm(dtype: Any) -> None:
 
 
 def test_under_autocast_one_example_would_move_the_sum_by_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_loop, "_without_autocast", lambda tensors: contextlib.nullcontext())
+    monkeypatch.setattr(torch_loop, "without_autocast", lambda tensors: contextlib.nullcontext())
     with pytest.raises(ValueError, match=r"sums must be of float32 or float64, got torch\.bfloat16"):
         of_one_example()
     monkeypatch.setattr(torch_loop, "check_types", lambda *given: None)
@@ -371,7 +371,7 @@ def test_norms_are_taken_in_single_precision() -> None:
     """The norm of a block, rounded to half precision, may be too small by more than the margin."""
     sample = (1 + torch.arange(30)[:, None] / 64).expand(30, 1000).half()
     truth = sample.double().square().sum(dim=1)
-    assert float((torch_loop._squared_norms(sample) / truth).min()) < 1 - 3e-4
+    assert float((torch_loop.squared_norms(sample) / truth).min()) < 1 - 3e-4
     for each in sample:
         (total,) = clipped_sum([each[None]], 1.0)
         assert 1 - 2e-4 < float(total.double().norm()) <= 1.0

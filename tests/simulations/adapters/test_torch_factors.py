@@ -101,7 +101,7 @@ def test_norms_hold_where_squares_vanish(mutant: bool, monkeypatch: pytest.Monke
     assert true == pytest.approx(1 / 16)
     if mutant:
         monkeypatch.setattr(torch_factors, "PRECISE_SHARE", np.inf)
-        computed = torch_factors._norms_in(linear(a, b), "float32")
+        computed = torch_factors.norms_in(linear(a, b), "float32")
         assert computed.least.item() < true / 100
         assert computed.squares.item() >= true
     else:
@@ -139,7 +139,7 @@ def test_one_example_that_cancels_leaves_the_norms_of_the_others() -> None:
     found = norms_of(linear(a, b))
     kept = torch.arange(5) != 3
     assert torch.equal(found.squares[kept], alone.squares[kept])
-    assert not torch.equal(torch_factors._norms_in(linear(a, b), "float64").squares[kept], alone.squares[kept])
+    assert not torch.equal(torch_factors.norms_in(linear(a, b), "float64").squares[kept], alone.squares[kept])
 
 
 def test_norms_of_an_embedding_are_those_of_its_rows() -> None:

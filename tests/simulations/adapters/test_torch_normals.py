@@ -131,7 +131,7 @@ def test_mutants_have_other_numbers(mutant: str, monkeypatch: pytest.MonkeyPatch
     true = draws.normals(SECRET, 3, 0, options["count"], draw=int(mutant == "draw"))
     np.testing.assert_array_equal(by_elements(**options, draw=int(mutant == "draw")), true)
     if mutant == "no mask":
-        monkeypatch.setattr(array_normals, "_high", lambda product: product >> 32)
+        monkeypatch.setattr(array_normals, "high_words", lambda product: product >> 32)
     elif mutant in ("swapped", "short block"):
         options["each"] = shifted(of_swapped_blocks if mutant == "swapped" else of_a_short_block)
     assert (by_elements(**options) != true).any()
@@ -144,7 +144,7 @@ def test_roots_are_rounded_correctly_whatever_the_root_of_the_device() -> None:
     true = np.sqrt(x.numpy())
     for end in (np.inf, -np.inf, 0.0):
         off = torch.tensor(np.nextafter(true, end) if end else true)
-        np.testing.assert_array_equal(array_normals._root(x, off, nu).numpy(), true)
+        np.testing.assert_array_equal(array_normals.root_of(x, off, nu).numpy(), true)
         assert (off.numpy() == true).all() == (not end)
 
 
@@ -155,7 +155,7 @@ SPANS = np.array([[5000, 3000], [17, 1], [20, 4000], [2**40, 10]])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_spans_are_filled_one_after_the_other(device: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In chunks that end within a span."""
-    monkeypatch.setattr(torch_normals, "_EAGER_COORDINATES", 1500)
+    monkeypatch.setattr(torch_normals, "EAGER_COORDINATES", 1500)
     seed = draws.seeds(SECRET, [3])[0]
     true = np.concatenate([draws.normals(SECRET, 3, *span, dtype=dtype) for span in SPANS.tolist()])
     values = torch.empty(len(true), dtype=getattr(torch, dtype), device=device)

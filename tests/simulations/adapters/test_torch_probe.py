@@ -428,12 +428,12 @@ def test_factors_are_checked_against_the_loop(monkeypatch: pytest.MonkeyPatch) -
     model = torch.nn.Sequential(torch.nn.Embedding(40, 30, padding_idx=1), torch.nn.Flatten(), torch.nn.Linear(90, 3))
     item = torch.zeros(3, dtype=torch.int64), torch.tensor(0)
     assert engine_for(model, functional.cross_entropy, item, clipping="ghost").factors == ("0.weight", "2.weight")
-    right: Any = torch_engines._embedding
+    right: Any = torch_engines.embedding_use
 
     def forgetful(*given: Any, **named: Any) -> Any:
         return right(*given, **named)._replace(padding=None)
 
-    monkeypatch.setattr(torch_engines, "_embedding", forgetful)
+    monkeypatch.setattr(torch_engines, "embedding_use", forgetful)
     found = engine_for(model, functional.cross_entropy, item, clipping="ghost")
     assert (found.factors, found.why) == ((), "the clipped sum of vmap differs from that of a loop")
 

@@ -26,6 +26,7 @@ from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from tests.simulations.adapters.processes import made_by, process_group
+from tests.simulations.run.crashes import dies
 from tests.simulations.run.sources import counted, known_key
 
 torch = pytest.importorskip("torch")
@@ -538,8 +539,7 @@ def job(place: Path, rank: int) -> None:
         torch.save(flat(trained(None, **FLOATS, seed=rank)), place / f"floats {rank}")
         torch.save(flat(trained(None, clipping="ghost", seed=rank)), place / f"ghost {rank}")
         run = trained(place, 7, seed=rank)
-        assert run._durable is not None
-        run._durable.home.close()  # the processes die
+        dies(run)
         torch.save(flat(trained(place, seed=rank)), place / f"resumed {rank}")
         refused()
 

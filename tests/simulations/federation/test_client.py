@@ -18,7 +18,7 @@ import pytest
 
 from corrnoise.simulations.federation import client as module
 from corrnoise.simulations.federation import rounds
-from corrnoise.simulations.federation.client import _KINDS, STATE, FederatedClient, enrol, linear_contribution
+from corrnoise.simulations.federation.client import STATE, STATE_KINDS, FederatedClient, enrol, linear_contribution
 from corrnoise.simulations.federation.messages import Refusal, Reply, Request
 from corrnoise.simulations.federation.plan import Plan
 from corrnoise.simulations.federation.server import STATE as SERVER_STATE
@@ -345,7 +345,7 @@ def test_other_data_are_noticed(tmp_path: Path) -> None:
 def test_a_contribution_cannot_change_the_order(tmp_path: Path) -> None:
     plan = plan_of()
     enrol(plan, "a", tmp_path / "a", examples=10)
-    before = load(tmp_path / "a" / STATE, _KINDS).order
+    before = load(tmp_path / "a" / STATE, STATE_KINDS).order
     rows = np.full((plan.batch, 3), 0.1)
 
     def careless(t: int, x: Array, y: Array, examples: Any) -> Array:
@@ -354,7 +354,7 @@ def test_a_contribution_cannot_change_the_order(tmp_path: Path) -> None:
         return rows
 
     answered(FederatedClient(plan, "a", tmp_path / "a", careless), request_of(plan, 1))
-    np.testing.assert_array_equal(load(tmp_path / "a" / STATE, _KINDS).order, before)
+    np.testing.assert_array_equal(load(tmp_path / "a" / STATE, STATE_KINDS).order, before)
     assert (rows == 0.1).all()
 
 
@@ -485,8 +485,8 @@ def test_a_damaged_state_is_refused(change: dict[str, Any], words: str, tmp_path
     client = client_of(plan, "a", tmp_path / "a")
     answered(client, request_of(plan, 1))
     path = tmp_path / "a" / STATE
-    state = load(path, _KINDS)
-    save(replace(state, **change), path, _KINDS, secret=True)
+    state = load(path, STATE_KINDS)
+    save(replace(state, **change), path, STATE_KINDS, secret=True)
     with pytest.raises(ValueError, match=words):
         client.reply(request_of(plan, 2))
     path.write_bytes(path.read_bytes()[:-100])

@@ -11,7 +11,7 @@ import pytest
 from corrnoise.simulations.federation import client
 from corrnoise.simulations.federation.client import FederatedClient, linear_contribution
 from corrnoise.simulations.federation.messages import Refusal, Reply
-from corrnoise.simulations.federation.server import _KINDS, STATE, FederatedServer
+from corrnoise.simulations.federation.server import STATE, STATE_KINDS, FederatedServer
 from corrnoise.support.serialise import load
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD
 from tests.simulations.federation.federations import LOSS, check_damage, client_of, plan_of, run_rounds
@@ -239,7 +239,7 @@ def test_refusals_are_counted(tmp_path: Path) -> None:
 def test_no_damaged_state_is_read(tmp_path: Path) -> None:
     server, clients = federation(tmp_path)
     run_rounds(server, clients, 3)
-    check_damage(server.folder / STATE, lambda path: load(path, _KINDS, check=server._checked))
+    check_damage(server.folder / STATE, lambda path: load(path, STATE_KINDS, check=server._checked))
     check_damage(
-        clients["a"].folder / client.STATE, lambda path: load(path, client._KINDS, check=clients["a"]._checked)
+        clients["a"].folder / client.STATE, lambda path: load(path, client.STATE_KINDS, check=clients["a"]._checked)
     )

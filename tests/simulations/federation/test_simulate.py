@@ -5,10 +5,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corrnoise.simulations.federation.client import FederatedClient, enrol, linear_contribution
+from corrnoise.simulations.federation.client import (
+    STATE,
+    STATE_KINDS,
+    FederatedClient,
+    enrol,
+    linear_contribution,
+)
 from corrnoise.simulations.federation.messages import Reply, Request
 from corrnoise.simulations.federation.plan import Plan
 from corrnoise.simulations.federation.simulate import Examples, simulate_federation, split_examples
+from corrnoise.support.serialise import load
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD
@@ -64,8 +71,7 @@ def test_contributions_are_those_of_real_clients(tmp_path: Path, settings: dict[
     for i, (a, y) in enumerate(data):
         enrol(plan, str(i), tmp_path / str(i), examples=4)
         client = FederatedClient(plan, str(i), tmp_path / str(i), linear_contribution(LOSS, a, y))
-        with client._locked() as state:
-            order = state.order
+        order = load(tmp_path / str(i) / STATE, STATE_KINDS).order
         data[i] = (a[order], y[order])
         reply = client.reply(Request("test", 1, np.zeros(3), np.zeros(3), 0))
         assert isinstance(reply, Reply)

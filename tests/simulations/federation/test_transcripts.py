@@ -18,7 +18,7 @@ import pytest
 
 from corrnoise.simulations.federation import client as module
 from corrnoise.simulations.federation import rounds
-from corrnoise.simulations.federation.client import _KINDS, STATE, FederatedClient, enrol
+from corrnoise.simulations.federation.client import STATE, STATE_KINDS, FederatedClient, enrol
 from corrnoise.simulations.federation.messages import Reply, Request
 from corrnoise.simulations.federation.plan import Plan
 from corrnoise.support.serialise import load
@@ -72,7 +72,7 @@ def estimated(plan: Plan, home: Path, *, restored: bool = False) -> tuple[float,
         for run in range(RUNS):
             folder = home / f"{sign}-{run}"
             enrol(plan, "a", folder, examples=10)
-            state: Any = load(folder / STATE, _KINDS)
+            state: Any = load(folder / STATE, STATE_KINDS)
             target = int(state.order[worst * b])
 
             def worlds(z: int, target: int = target, sign: float = sign) -> Array:

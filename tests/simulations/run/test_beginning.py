@@ -20,6 +20,7 @@ from corrnoise.support.files import NEW
 from corrnoise.theory.mechanisms.product import AntiPGD
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
+from tests.simulations.run.crashes import dies
 
 MARKER = b"corrnoise run 2 is begun here\n"
 posix = pytest.mark.skipif(os.name != "posix", reason="owners and modes")
@@ -294,8 +295,7 @@ def files_of_a_run(path: Path) -> list[str]:
     )
     next(iter(run))
     run.add_noise(np.zeros(3))
-    assert run._durable is not None
-    run._durable.home.close()
+    dies(run)
     return sorted(each.name for each in path.iterdir())
 
 

@@ -27,6 +27,7 @@ from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import AntiPGD, NuFTRL
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
+from tests.simulations.run.crashes import dies
 from tests.simulations.run.sources import counted, known_key
 
 EPOCHS = Participation.fixed_epochs(6, epochs=2)
@@ -82,13 +83,6 @@ def train(run: PrivateRun, model: Model, shown: Shown, steps: int = STEPS) -> No
         model.x = model.x - noisy / 10
         if number == steps - 1:
             return
-
-
-def dies(run: PrivateRun) -> None:
-    """The process ends without a word: nothing is written, the locks are free."""
-    assert run._durable is not None
-    run._durable.home.close()
-    run._broken = True
 
 
 def trained(path: Path, steps: int = STEPS, **options: Any) -> Shown:

@@ -91,8 +91,8 @@ def test_each_normal_is_the_transform_of_its_words_to_the_last_digits(seed: int)
     radial = np.concatenate([random, small, ~small, np.repeat(extreme, extreme.size)])
     angular = np.concatenate([rng.permutation(small), random, random, np.tile(extreme, extreme.size)])
     radii, cosines, sines = np.empty((3, radial.size))
-    normals._logarithms(radial, radii)
-    normals._turned(radii, angular, cosines, sines)
+    normals.logarithms(radial, radii)
+    normals.turned(radii, angular, cosines, sines)
     worst = 0.0
     with mp.workdps(40):
         for j in range(radial.size):
@@ -106,7 +106,7 @@ def test_each_normal_is_the_transform_of_its_words_to_the_last_digits(seed: int)
 def test_a_wrong_coefficient_is_noticed() -> None:
     """The mutant of the test above: the last coefficient of the cosine left out moves a normal by more than 1e-15."""
     x = np.pi / 4
-    series = sum(c * x ** (2 * k) for k, c in enumerate(normals._COSINE_COEFFICIENTS[:-1]))
+    series = sum(c * x ** (2 * k) for k, c in enumerate(normals.COSINE_COEFFICIENTS[:-1]))
     assert abs(series - np.cos(x)) > 1e-15
 
 

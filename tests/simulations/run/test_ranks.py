@@ -25,6 +25,7 @@ from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
+from tests.simulations.run.crashes import dies
 
 SIZE = 10
 STEPS = 8
@@ -139,8 +140,8 @@ def trained(
                 model.steps += 1
                 if run.position == until:
                     break
-            if crash and run._durable is not None:
-                run._durable.home.close()
+            if crash:
+                dies(run)
         return made, start, skipped, model.steps
 
     return job

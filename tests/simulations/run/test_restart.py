@@ -124,17 +124,17 @@ def test_a_design_goes_on_on_another_processor(tmp_path: Path, monkeypatch: pyte
 
 def test_each_argument_of_a_search_is_in_its_digest() -> None:
     import corrnoise as cn
-    from corrnoise.designs.make import _digest_of
+    from corrnoise.designs.make import digest_of_search
 
     first: list[Any] = [BUDGET, WHO, None, None, None, None, None, None]
     others: list[Any] = [Budget(0.5), Participation.single(24), cn.SGD(momentum=0.9), 9, 3, 4, 2.0, "buffers"]
-    found = [_digest_of(tuple(first))] + [
-        _digest_of(tuple(other if k == number else each for k, each in enumerate(first)))
+    found = [digest_of_search(tuple(first))] + [
+        digest_of_search(tuple(other if k == number else each for k, each in enumerate(first)))
         for number, other in enumerate(others)
     ]
     assert len(set(found)) == len(found)
-    assert found[0] == _digest_of(tuple(first))
-    assert _digest_of((object(),)) is None
+    assert found[0] == digest_of_search(tuple(first))
+    assert digest_of_search((object(),)) is None
 
 
 # -- the multiplier, the version and the fingerprint -------------------------------------------------------------------
@@ -277,8 +277,8 @@ def test_a_head_of_more_than_a_mebibyte_is_read_again(tmp_path: Path) -> None:
 
 
 LIMITS = {
-    "head": (folder, "_MAX_HEAD_BYTES", 300),
-    "file": (folder, "_MAX_FILE_BYTES", 300),
+    "head": (folder, "MAX_HEAD_BYTES", 300),
+    "file": (folder, "MAX_FILE_BYTES", 300),
     "commas": (reading, "MOST_COMMAS", 9),
 }
 

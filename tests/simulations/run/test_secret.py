@@ -26,9 +26,9 @@ from tests.simulations.run.sources import KEY, known_key, worst_case
 
 def forms(key: bytes) -> list[str]:
     """How a key, or what gives its draws, may be shown."""
-    seed = draws._seed(key, 0, 0, b"")
+    seed = draws.seed_of(key, 0, 0, b"")
     sampler = draws.derived(key, b"batches", size=32)
-    words = [str(int(each)) for each in draws._halves(seed)]
+    words = [str(int(each)) for each in draws.halves_of(seed)]
     return [each for one in (key, seed, sampler) for each in (repr(one), repr(one)[2:-1], one.hex())] + words
 
 

@@ -179,7 +179,7 @@ def test_noise_that_was_rounded_to_float32_shows_the_parity_of_the_sum() -> None
 
     def odd(values: np.ndarray) -> float:
         found = np.empty(values.size)
-        sums._release(np.zeros(values.size, np.int32), values, GRID.unit, found)
+        sums.release_of(np.zeros(values.size, np.int32), values, GRID.unit, found)
         return float(np.mean(found / GRID.unit % 2))
 
     assert odd(beyond) == pytest.approx(0.5, abs=5.5 * 0.5 / math.sqrt(beyond.size))

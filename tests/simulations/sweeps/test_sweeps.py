@@ -190,8 +190,8 @@ def test_every_result_survives_its_file(noise: ToeplitzNoise, tmp_path: Path) ->
     estimators = {"plain": (numbers[0], math.inf), "delta": (5e-324, numbers[1]), "delta1": (-0.0, numbers[2])}
     simulation = Simulation(math.inf, numbers[3], estimators, numbers[4], numbers[5], noise, 7, 8, 9)
     outcome = SweepOutcome(point(), simulation, None, 0.1)
-    sweeps._store(tmp_path, outcome)
-    assert sweeps._stored(tmp_path, point()) == outcome
+    sweeps.store_outcome(tmp_path, outcome)
+    assert sweeps.stored_outcome(tmp_path, point()) == outcome
     (path,) = tmp_path.iterdir()
     json.loads(path.read_bytes(), parse_constant=lambda _: pytest.fail("no standard JSON"))
 
@@ -373,9 +373,10 @@ def test_a_worker_that_dies_takes_nothing_with_it() -> None:
 
 
 def test_a_worker_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    task = sweeps._task(0, point())
+    task = sweeps.task_of(0, point())
     monkeypatch.setattr(sweeps, "__version__", "0.0.1")
-    assert sweeps._run(*task)[2] == f"RuntimeError: the worker has corrnoise 0.0.1, the sweep is of corrnoise {task[3]}"
+    error = f"RuntimeError: the worker has corrnoise 0.0.1, the sweep is of corrnoise {task[3]}"
+    assert sweeps.run_point(*task)[2] == error
 
 
 # -- cluster -----------------------------------------------------------------------------------------------------------

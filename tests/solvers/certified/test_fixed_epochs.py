@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corrnoise.solvers.certified.fixed_epochs import _places, _Ring, fixed_epochs_bounds, fixed_epochs_strategy
+from corrnoise.solvers.certified.fixed_epochs import StepRing, fixed_epochs_bounds, fixed_epochs_strategy, places_of
 from corrnoise.solvers.certified.selected_inverses import ring_root
 from corrnoise.solvers.certified.single_participation import single_participation_bounds
 from corrnoise.theory.numerics.inverse_square_root import PoleSum
@@ -43,7 +43,7 @@ def test_blocks_of_the_inverse_against_dense_matrices(steps, min_sep, seed):
     exact = sum(
         w * np.linalg.inv(inverse @ inverse.T + c * weights) for c, w in zip(sums.poles, sums.weights, strict=True)
     )
-    found = ring_root(*_Ring.of(_places(participation), steps), blocks, sums.poles, sums.weights)
+    found = ring_root(*StepRing.of(places_of(participation), steps), blocks, sums.poles, sums.weights)
     for r, cls in enumerate(classes):
         np.testing.assert_allclose(found[r, : cls.size, : cls.size], exact[np.ix_(cls, cls)], rtol=1e-9, atol=1e-11)
 

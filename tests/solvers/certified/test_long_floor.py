@@ -33,13 +33,13 @@ RUNS = {"prefix": PrefixSums, "cool-down": cool_down, "learning": learning, "las
 
 
 SMALL = {
-    "_SHORT_STEPS": 8,
-    "_LEAF_STEPS": (4, 3),
-    "_JOINED_BLOCKS": 3,
-    "_MAX_DEGREE": 2,
-    "_EXACT_STEPS": 8,
-    "_MOST_EPOCHS": 8,
-    "_WEIGHT_SHARE": 0.3,
+    "SHORT_STEPS": 8,
+    "LEAF_STEPS": (4, 3),
+    "JOINED_BLOCKS": 3,
+    "MAX_DEGREE": 2,
+    "EXACT_STEPS": 8,
+    "MOST_EPOCHS": 8,
+    "WEIGHT_SHARE": 0.3,
 }
 
 
@@ -48,10 +48,10 @@ def small(monkeypatch):
     """Short runs, few polynomials and small blocks, so that small runs take all levels."""
     for name, value in {
         **SMALL,
-        "_SHORT_STEPS": 12,
-        "_LEAF_STEPS": (4, 4),
-        "_MOST_EPOCHS": 12,
-        "_WEIGHT_SHARE": 1e-3,
+        "SHORT_STEPS": 12,
+        "LEAF_STEPS": (4, 4),
+        "MOST_EPOCHS": 12,
+        "WEIGHT_SHARE": 1e-3,
     }.items():
         monkeypatch.setattr(long_floor, name, value)
 
@@ -107,12 +107,12 @@ def test_blocks_that_are_alike_are_those_of_smaller_weights(small, monkeypatch):
     run = Recursion(np.array([0.9, 0.3]).reshape(1, 2, 1, 1), np.ones((1, 2, 1)), weights)
     once = Participation.single(96)
     exact = long_run_lower_bound(run, once)
-    share = long_floor._share
-    monkeypatch.setattr(long_floor, "_WEIGHT_SHARE", 0.1)
+    share = long_floor.share_of
+    monkeypatch.setattr(long_floor, "WEIGHT_SHARE", 0.1)
     assert 0.9 * exact < long_run_lower_bound(run, once) < exact
-    monkeypatch.setattr(long_floor, "_share", lambda weights, others: float(share(weights, others) > 0))
+    monkeypatch.setattr(long_floor, "share_of", lambda weights, others: float(share(weights, others) > 0))
     assert long_run_lower_bound(run, once) > 1.4 * exact
-    monkeypatch.setattr(long_floor, "_share", lambda weights, others: float((weights / others).max()))
+    monkeypatch.setattr(long_floor, "share_of", lambda weights, others: float((weights / others).max()))
     assert long_run_lower_bound(run, once) > exact
     assert share(np.array([[1.0, 1.0]]), np.array([[1.0, 0.0]])) == 0
     assert share(np.array([[0.5, 0.0]]), np.array([[1.0, 0.0]])) == 0.5
@@ -143,7 +143,7 @@ def test_what_polynomials_cause_must_be_taken_off(small, monkeypatch):
     """The mutant takes all of |A|_* in a block for T, polynomials included."""
     run = PrefixSums(96).recursion()
     once = Participation.single(96)
-    monkeypatch.setattr(long_floor, "_details", lambda gram, *_: np.sqrt(np.abs(np.linalg.eigvalsh(gram))).sum())
+    monkeypatch.setattr(long_floor, "details_of", lambda gram, *_: np.sqrt(np.abs(np.linalg.eigvalsh(gram))).sum())
     assert long_run_lower_bound(run, once) > optimum(run.gram(), once)
 
 
@@ -160,7 +160,7 @@ def test_prefix_sums_of_long_runs(steps, count, known):
 @pytest.mark.parametrize("merged", [1, 4])
 def test_every_step_of_full_batches(merged, monkeypatch):
     """At b = 1 columns are orthogonal, and the optimum is the square of the sum of the roots of the diagonal of W."""
-    monkeypatch.setattr(long_floor, "_MOST_EPOCHS", 250 // merged)
+    monkeypatch.setattr(long_floor, "MOST_EPOCHS", 250 // merged)
     diagonal = (250 - np.arange(250)) / 250
     found = long_run_lower_bound(PrefixSums(250).recursion(), Participation.fixed_epochs(250, period=1))
     assert 0.98 < found / np.sqrt(diagonal).sum() ** 2 <= 1

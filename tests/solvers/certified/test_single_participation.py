@@ -12,8 +12,8 @@ from mpmath import mp, mpf, workdps
 from corrnoise.solvers.certified import single_participation
 from corrnoise.solvers.certified.certificates import nuclear_norm_below
 from corrnoise.solvers.certified.single_participation import (
-    _Banded,
-    _roots_of_matrix,
+    BandedInverse,
+    roots_of_matrix,
     single_participation_bounds,
     single_participation_strategy,
 )
@@ -227,8 +227,8 @@ def test_no_toeplitz_mechanism_is_below_the_lower_bound(workload, noise):
 @given(workloads(kinds=("momentum",)), st.integers(0, 2**32 - 1))
 def test_structured_and_dense_ways_agree_for_momentum(workload, seed):
     v = np.exp(np.random.default_rng(seed).normal(size=workload.steps))
-    full = _roots_of_matrix(workload.matrix(), v, np.full(workload.steps, 1 / workload.steps))
-    banded = _Banded.of(workload.inverse_bands()).roots(v)
+    full = roots_of_matrix(workload.matrix(), v, np.full(workload.steps, 1 / workload.steps))
+    banded = BandedInverse.of(workload.inverse_bands()).roots(v)
     condition = np.linalg.cond(workload.matrix() * np.sqrt(v))
     np.testing.assert_allclose(banded.steps, full.steps, rtol=1e-13 * condition**2)
 

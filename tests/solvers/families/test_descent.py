@@ -37,9 +37,9 @@ def test_a_descent_ends_where_nothing_is_gained():
 
     found = Descent(counted, np.ones(12), np.ones(12)).go_on(5)
     assert found.value == 0.0
-    assert len(calls) <= 1 + descent._MAX_HALVINGS
+    assert len(calls) <= 1 + descent.MAX_HALVINGS
     found.go_on(100)
-    assert len(calls) <= 1 + descent._MAX_HALVINGS
+    assert len(calls) <= 1 + descent.MAX_HALVINGS
 
 
 def test_scales_of_the_variables_are_where_a_descent_begins():

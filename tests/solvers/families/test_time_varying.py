@@ -16,12 +16,12 @@ from corrnoise.solvers.families import time_varying
 from corrnoise.solvers.families.buffers import best_buffers
 from corrnoise.solvers.families.knots import Knots, graded
 from corrnoise.solvers.families.time_varying import (
-    _BufferPoint,
-    _ladder,
-    _LadderStage,
-    _shortest,
+    BufferPoint,
+    LadderStage,
     best_time_varying,
     merged,
+    shortest_stage,
+    stages_of,
     time_varying_buffers,
 )
 from corrnoise.solvers.objectives import grouped
@@ -70,10 +70,10 @@ def test_participations_an_epoch_apart_cost_little_more_than_a_fixed_order(expon
 
 @pytest.mark.parametrize("work", [COOL, PrefixSums(64), PrefixSums(60)])
 def test_levels_close_to_those_of_noise_for_a_fixed_order_have_nearly_its_error(work):
-    run = _LadderStage(work.recursion(), 16, FixedEpochs, 4)
+    run = LadderStage(work.recursion(), 16, FixedEpochs, 4)
     fixed, apart = (one.search(4.0) for one in (run, run._replace(order=MinSep)))
     levels = apart.saturation
-    for point, *_ in _shortest(run, 2, ThreadPoolExecutor(1)):
+    for point, *_ in shortest_stage(run, 2, ThreadPoolExecutor(1)):
         starts = levels.close_to(*fixed.strategy(point)), levels.start()
         close, far = (apart(point._replace(columns=columns))[0] - fixed(point)[0] for columns in starts)
         assert -1e-9 < close < 0.5 * far  # logarithms of squared errors
@@ -128,13 +128,13 @@ def test_the_ladder_of_runs_ends(steps, epochs):
     """The shortest is short; each next one is longer, and the last is the run."""
     period = -(-steps // epochs)
     with mock.patch.object(time_varying, "merged", lambda system, period, shorter: system):
-        runs = _ladder(_LadderStage(mock.Mock(steps=steps), period, MinSep, epochs))
+        runs = stages_of(LadderStage(mock.Mock(steps=steps), period, MinSep, epochs))
     periods = [run.period for run in runs]
     assert periods[-1] == period
     assert all(
-        shorter < longer <= time_varying._LENGTH_RATIO * shorter for shorter, longer in itertools.pairwise(periods)
+        shorter < longer <= time_varying.LENGTH_RATIO * shorter for shorter, longer in itertools.pairwise(periods)
     )
-    assert periods[0] <= max(math.ceil(time_varying._SHORT_STEPS * period / steps), time_varying._SHORT_EPOCH, 1)
+    assert periods[0] <= max(math.ceil(time_varying.SHORT_STEPS * period / steps), time_varying.SHORT_EPOCH, 1)
 
 
 @pytest.mark.slow
@@ -165,8 +165,8 @@ def test_the_decays_of_a_long_run_are_not_those_of_a_short_one():
 @pytest.mark.parametrize(
     ("runs", "mutant"),
     [
-        ([(20_000, 100), (1024, 8)], {"_SLOW_BUFFERS": 1}),  # one buffer alone may be the slowest
-        ([(512, 32), (2000, 20)], {"_KEPT_POINTS": 1}),  # the best decays of a short run are carried over alone
+        ([(20_000, 100), (1024, 8)], {"SLOW_BUFFERS": 1}),  # one buffer alone may be the slowest
+        ([(512, 32), (2000, 20)], {"KEPT_POINTS": 1}),  # the best decays of a short run are carried over alone
     ],
 )
 def test_searches_start_from_different_decays(runs, mutant):
@@ -180,7 +180,7 @@ def test_the_progress_of_a_long_run_says_the_time_that_is_left():
     said: list[str] = []
     work = PrefixSums(100_000), Participation.fixed_epochs(100_000, epochs=4)
     clock = mock.patch.object(time_varying.time, "monotonic", side_effect=itertools.count(0, 10))
-    with clock, mock.patch.object(time_varying, "_lowest", lambda search, starts, pool, kept: starts[:kept]):
+    with clock, mock.patch.object(time_varying, "lowest_points", lambda search, starts, pool, kept: starts[:kept]):
         next(time_varying_buffers(*work, [2], said.append))
     found = [re.fullmatch(r"(\d+) steps of 100000, about (\d+) s left", line) for line in said]
     assert [int(one[1]) for one in found if one] == [1564, 6252, 25_000]
@@ -218,11 +218,11 @@ def test_a_matrix_is_no_linear_system():
     ],
 )
 def test_the_gradient_is_that_of_differences(order, period, limit, power):
-    search = _LadderStage(COOL.recursion(), period, order, limit).search(4.0, power)
+    search = LadderStage(COOL.recursion(), period, order, limit).search(4.0, power)
     rng = np.random.default_rng(0)
     knots = search.knots.matrix.shape[1]
     at, way = (
-        _BufferPoint(
+        BufferPoint(
             scale * rng.normal(size=2) - 2 * (1 - scale),
             scale * rng.normal(size=(knots, 4)) - (1 - scale),
             rng.normal(size=search.saturation.start().shape),
@@ -230,7 +230,7 @@ def test_the_gradient_is_that_of_differences(order, period, limit, power):
         for scale in (0.3, 1.0)
     )
     _, gradient = search(at)
-    ends = [search(_BufferPoint(*(x + h * y for x, y in zip(at, way, strict=True))))[0] for h in (1e-6, -1e-6)]
+    ends = [search(BufferPoint(*(x + h * y for x, y in zip(at, way, strict=True))))[0] for h in (1e-6, -1e-6)]
     parts = [float(np.sum(x * y)) for x, y in zip(gradient, way, strict=True)]
     assert sum(parts) == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-5)
     assert abs(parts[0] / sum(parts) - 1) > 0.01  # the mutant forgets the knots
@@ -264,9 +264,9 @@ def test_merged_momentum_is_close_to_the_whole():
 
 
 def test_a_point_holds_what_is_searched():
-    search = _LadderStage(PrefixSums(20).recursion(), 20, Single, 1).search(2.0)
+    search = LadderStage(PrefixSums(20).recursion(), 20, Single, 1).search(2.0)
     knots = search.knots.matrix.shape[1]
-    noise = search.mechanism(_BufferPoint(np.array([-2.0]), np.zeros((knots, 2)), np.zeros(knots)))
+    noise = search.mechanism(BufferPoint(np.array([-2.0]), np.zeros((knots, 2)), np.zeros(knots)))
     np.testing.assert_allclose(noise.decays, np.exp(-np.exp(-2.0)))
     np.testing.assert_allclose(noise.outputs, 1.0)
 

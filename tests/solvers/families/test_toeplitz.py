@@ -70,7 +70,7 @@ def test_no_strategy_is_below_the_bound_of_another(objective, strategy, other, r
 
 @pytest.mark.parametrize("objective", AGGREGATES)
 def test_the_certificate_is_that_of_dense_matrices(objective, monkeypatch):
-    monkeypatch.setattr(toeplitz, "_BLOCK_ROWS", 5)
+    monkeypatch.setattr(toeplitz, "BLOCK_ROWS", 5)
     n, strategy = 17, np.array([1.0, 0.6, 0.2, -0.1])
     p = strategy.size
     matrix = scipy.linalg.toeplitz(np.concatenate([strategy, np.zeros(n - p)]), np.zeros(n))

@@ -126,7 +126,7 @@ def test_noise_that_cannot_be_factorised_is_an_error(monkeypatch):
     def never(_):
         raise ArithmeticError("not resolved")
 
-    monkeypatch.setattr(module, "_noise", never)
+    monkeypatch.setattr(module, "noise_of", never)
     with pytest.raises(ArithmeticError, match="factorised") as raised:
         minimise_strongly_convex_bound(StronglyConvex(0.1, 1, 1))
     assert "not resolved" in str(raised.value.__cause__)
@@ -134,18 +134,18 @@ def test_noise_that_cannot_be_factorised_is_an_error(monkeypatch):
 
 def test_starts_that_disagree_are_reported(monkeypatch):
     """And so is a search that is cut short."""
-    alternate = module._alternate
+    alternate = module.alternate
 
     def worse(program, spectrum, unit, extra):
         run = alternate(program, spectrum, unit, extra)
         return replace(run, history=[value * (1 + 1e-3 * float(spectrum[0] == 1)) for value in run.history])
 
-    monkeypatch.setattr(module, "_alternate", worse)
+    monkeypatch.setattr(module, "alternate", worse)
     found = minimise_strongly_convex_bound(StronglyConvex(0.1, 1, 1))
     assert not found.converged
     assert "differ" in found.reason
-    monkeypatch.setattr(module, "_alternate", alternate)
-    monkeypatch.setattr(module, "_MAX_ROUNDS", 2)
+    monkeypatch.setattr(module, "alternate", alternate)
+    monkeypatch.setattr(module, "MAX_ROUNDS", 2)
     found = minimise_strongly_convex_bound(StronglyConvex(0.1, 1, 1))
     assert not found.converged
     assert "did not settle" in found.reason

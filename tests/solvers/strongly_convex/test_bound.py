@@ -411,7 +411,7 @@ def test_bad_problems_and_noise_are_named():
 
 
 def test_a_failing_cone_solver_is_an_error(monkeypatch):
-    monkeypatch.setattr(cone_program, "_MAX_ITERATIONS", 2)
+    monkeypatch.setattr(cone_program, "MAX_ITERATIONS", 2)
     with pytest.raises(ConeProgramError, match=r"the cone solver stopped.*fast"):
         strongly_convex_certificate(StronglyConvex(0.1, 1, 1), DPSGD(), method="socp", lags=5)
 

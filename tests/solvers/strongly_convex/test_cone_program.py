@@ -129,7 +129,7 @@ def test_a_wrong_line_of_the_cone_program_is_caught(right, wrong, criterion):
 
 def test_accuracy_tells_how_wrong_an_answer_is(monkeypatch):
     """With 1e-5 in place of 1e-10 for the solver, the answer is off by more, and by no more than it says."""
-    monkeypatch.setattr(module, "_GAP_TOLERANCES", (1e-5,))
+    monkeypatch.setattr(module, "GAP_TOLERANCES", (1e-5,))
     difference, allowed, solution = discrepancy((0.1, 1.0), "distance", 200, 12, DPSGD())
     assert solution.tolerance == 1e-5
     assert 1e-7 < difference <= allowed < 1e-2
@@ -197,7 +197,7 @@ def test_compiled_once():
 @pytest.mark.parametrize("status", ["optimal_inaccurate", "infeasible", "user_limit"])
 def test_other_outcomes_are_errors_with_advice(monkeypatch, status):
     program = ConeProgram(0.1, 1.0, "distance", 40, 3)
-    monkeypatch.setattr(type(program._problem), "status", property(lambda _: status))
+    monkeypatch.setattr(type(program.cone_problem), "status", property(lambda _: status))
     with pytest.raises(ConeProgramError, match=status) as raised:
         program.solve(np.ones(21))
     assert 'method="fast"' in str(raised.value)
@@ -206,7 +206,7 @@ def test_other_outcomes_are_errors_with_advice(monkeypatch, status):
 
 def test_solvers_that_give_up_are_errors(monkeypatch):
     """CLARABEL stopped after two iterations: there is no solution, and its status says so."""
-    monkeypatch.setattr(module, "_MAX_ITERATIONS", 2)
+    monkeypatch.setattr(module, "MAX_ITERATIONS", 2)
     program = ConeProgram(0.1, 1.0, "distance", 40, 3)
     with pytest.raises(ConeProgramError, match="MaxIterations"):
         program.solve(np.ones(21))

@@ -26,7 +26,7 @@ def test_gradient_and_hessian_against_differences(criterion):
     w = of.quadrature * spectrum(of)
     c = np.append(12.0, np.linspace(0.1, 0.5, 8))
     at = of.evaluate(c, w)
-    slope, root = of.gradient(at, w), of._root_of_hessian(at, w)
+    slope, root = of.gradient(at, w), of.root_of_hessian(at, w)
     step = 1e-5
     for j in range(c.size):
         shifted = [c + sign * step * (np.arange(c.size) == j) for sign in (1, -1)]

@@ -269,7 +269,7 @@ def test_negative_coefficients_are_refused():
 
 
 def test_what_no_panels_resolve_is_not_proved(monkeypatch):
-    monkeypatch.setattr(module, "_MOST_PANELS", 100)
+    monkeypatch.setattr(module, "MAX_PANELS", 100)
     line = FiniteNoise(np.append(1.0, 0.05 * np.cos(0.5 * np.arange(1, 400))))
     nothing = prove(constant(20.0), Drive(spectrum_of(line), 1.0), EDGES)
     assert nothing.upper_bound == math.inf

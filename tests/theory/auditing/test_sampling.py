@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from corrnoise.theory.auditing.sampling import TestedSampler, _logs_of_means, batches, dispersion
+from corrnoise.theory.auditing.sampling import TestedSampler, batches, dispersion, logs_of_means
 from corrnoise.theory.participation import BallsInBins, CyclicPoisson, Participation, Poisson
 
 TINY = 1e-9
@@ -56,7 +56,7 @@ def test_p_values_of_the_dispersion_are_not_too_small(trials: int, chance: float
 @given(st.integers(1, 60), st.floats(0.01, 0.99))
 def test_the_means_of_exponentials(number: int, chance: float) -> None:
     """The mean of z² is 1; the exponentials are at least that by Jensen, and those of negative λ at most 1."""
-    logs = _logs_of_means(number, chance)
+    logs = logs_of_means(number, chance)
     assert (logs[:4] <= 1e-12).all()
     assert (logs[:4] >= np.array([-16.0, -4.0, -1.0, -0.25]) - 1e-9).all()
     assert (logs[4:] >= np.array([0.05, 0.15, 0.3, 0.45]) - 1e-9).all()

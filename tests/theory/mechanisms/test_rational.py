@@ -14,8 +14,8 @@ from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.rational import (
-    _heights,
-    _mixture,
+    heights_of,
+    mixture_of,
     rational,
 )
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
@@ -221,7 +221,7 @@ def test_optimal_noise_takes_as_few_poles_as_one_factor(name):
 def test_heights_stay_between_0_and_1_with_the_fewest_powers(exponents):
     distances = np.abs(np.cumsum(exponents) - np.round(np.cumsum(exponents)))
     assume(not ((distances > 1e-15) & (distances < 1e-13)).any())  # integers or not, depending on rounding
-    powers, heights, sines = _heights(np.array(exponents))
+    powers, heights, sines = heights_of(np.array(exponents))
     assert ((heights >= 0) & (heights <= 1)).all()
     np.testing.assert_allclose(sines, np.sin(np.pi * heights), rtol=0, atol=1e-15)
     np.testing.assert_array_equal(sines > 0, (heights > 0) & (heights < 1))
@@ -237,14 +237,14 @@ def test_heights_stay_between_0_and_1_with_the_fewest_powers(exponents):
 
 
 def test_heights_of_an_optimum():
-    powers, heights, sines = _heights(np.array([0.5, -0.5, 0.5, -0.5, 0.5]))
+    powers, heights, sines = heights_of(np.array([0.5, -0.5, 0.5, -0.5, 0.5]))
     np.testing.assert_array_equal(powers, [1, 0, 0, 0, 0])
     np.testing.assert_array_equal(heights, [0.5, 1, 0.5, 1, 0.5])
     np.testing.assert_array_equal(sines, [1, 0, 1, 0, 1])
 
 
 def test_the_sine_keeps_its_digits_where_a_height_is_close_to_1():
-    _, [height], [sine] = _heights(np.array([1e-8]))
+    _, [height], [sine] = heights_of(np.array([1e-8]))
     exact = float(mp.sin(mp.pi * mp.mpf(1e-8)))
     assert sine == pytest.approx(exact, rel=1e-15, abs=0)
     assert math.sin(math.pi * height) != pytest.approx(exact, rel=1e-10, abs=0)
@@ -266,7 +266,7 @@ def test_the_sine_keeps_its_digits_where_a_height_is_close_to_1():
 def test_a_mixture_of_poles_is_the_product(gaps, heights):
     """On the unit circle, against mpmath."""
     a, e = np.array(gaps), np.array(heights)
-    q, w = _mixture(a, e, np.abs(np.sin(np.pi * (e - np.round(e)))))
+    q, w = mixture_of(a, e, np.abs(np.sin(np.pi * (e - np.round(e)))))
     assert (w > 0).all()
     errors, changes = [], []
     with mp.workdps(40):

@@ -133,7 +133,7 @@ def test_both_routes_of_each_operation_agree(monkeypatch):
         power_series.multiplied(one, other),
         power_series.correlated(one, one[::-1], 20),
     )
-    monkeypatch.setattr(power_series, "_DIRECT_COEFFICIENTS", 0)
+    monkeypatch.setattr(power_series, "DIRECT_COEFFICIENTS", 0)
     transformed = (
         power_series.divided(one, other),
         power_series.multiplied(one, other),

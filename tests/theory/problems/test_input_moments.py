@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from scipy.special import gamma
 
 from corrnoise.theory.problems import input_moments as moments
-from corrnoise.theory.problems.input_moments import InputMoments, _change, _inflow, fourth_moments_are_finite
+from corrnoise.theory.problems.input_moments import InputMoments, change_of, fourth_moments_are_finite, inflow_of
 from corrnoise.theory.problems.quadratic import LinearRegression
 
 FREEDOM = 9.5
@@ -48,8 +48,8 @@ def gauss_rule(name):
 
 def fourth_moment_step(moments, rates, inputs):
     """One step of M_ij = E φ_i² φ_j² without any source, as the fixed point takes it to be."""
-    change = _change(rates, inputs)
-    return (1 - change.decay) * moments + _inflow(change, np.diag(moments), moments.sum(axis=1))
+    change = change_of(rates, inputs)
+    return (1 - change.decay) * moments + inflow_of(change, np.diag(moments), moments.sum(axis=1))
 
 
 def enumerated(name, d):
@@ -178,7 +178,7 @@ def test_lumping_rates_errs_on_the_side_of_divergence(monkeypatch):
     spectra = rng.exponential(size=(100, 8))
     spectra *= rng.uniform(0.5, 1, (100, 1)) / spectra.sum(axis=1, keepdims=True)
     exact = np.array([fourth_moments_are_finite(x, INPUTS["gaussian"]) for x in spectra])
-    monkeypatch.setattr(moments, "_LARGEST_DIMENSION", 4)
+    monkeypatch.setattr(moments, "LARGEST_DIMENSION", 4)
     lumped = np.array([fourth_moments_are_finite(x, INPUTS["gaussian"]) for x in spectra])
     assert not (lumped & ~exact).any()
     assert (exact & ~lumped).sum() in range(1, 20)  # it does err, seldom

@@ -170,7 +170,7 @@ def test_few_modes_stand_for_many_eigenvalues(decay, batch_size, monkeypatch):
     modes = objective.modes()
     assert modes.counts.size < 300
     assert modes.counts.sum() == pytest.approx(400)
-    monkeypatch.setattr(learning_objective, "_MAX_EXACT_MODES", 400)
+    monkeypatch.setattr(learning_objective, "MAX_EXACT_MODES", 400)
     assert objective.modes().counts.size == 400
     np.testing.assert_allclose(few, all_errors(objective), rtol=1e-10)
     monkeypatch.setattr(LearningObjective, "modes", lambda _: modes._replace(counts=np.ones(modes.counts.size)))

@@ -54,7 +54,7 @@ def worst_order_dissimilarity_bounds(private_gradients: ArrayLike, public_gradie
     if m == n:
         exact = float(np.linalg.norm(total - g.sum(axis=0)))
         return exact, exact
-    directions = _all_directions(g)
+    directions = all_directions(g)
     if directions is not None:
         chosen = np.argpartition(g @ directions.T, m - 1, axis=0)[:m]
         exact = float(np.linalg.norm(total - g[chosen].sum(axis=0), axis=1).max())
@@ -78,7 +78,7 @@ def worst_order_dissimilarity_bounds(private_gradients: ArrayLike, public_gradie
     return lower, upper
 
 
-def _all_directions(g: Array) -> Array | None:
+def all_directions(g: Array) -> Array | None:
     """Directions that sort the records in every order that a direction can give; None where there are too many."""
     n, d = g.shape
     if d == 1:

@@ -107,7 +107,7 @@ def test_what_a_candidate_means():
 def test_budgets_that_do_not_fit_into_memory_together_give_the_same(algorithm, monkeypatch):
     candidate = MomentumCandidate(algorithm, 3, 1.0, (1.0, 3.0), (0.3, 0.9))
     together = gradient_norms(small_risk(), candidate, **RUN)
-    monkeypatch.setattr(experiments, "_RUN_BYTES", 1)
+    monkeypatch.setattr(experiments, "RUN_BYTES", 1)
     np.testing.assert_allclose(gradient_norms(small_risk(), candidate, **RUN), together, rtol=1e-9)
 
 

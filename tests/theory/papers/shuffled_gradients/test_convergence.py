@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from corrnoise.theory.papers.shuffled_gradients.convergence import ConvergenceConstants
 from corrnoise.theory.papers.shuffled_gradients.dissimilarity import (
-    _all_directions,
+    all_directions,
     reshuffled_dissimilarity,
     worst_order_dissimilarity_bounds,
 )
@@ -201,7 +201,7 @@ def test_directions_in_the_plane_give_every_order_of_the_records(n):
     any_direction = np.column_stack([np.cos(angles), np.sin(angles)])
     orders, every = (
         {tuple(order) for order in np.argsort(directions @ g.T, axis=1).tolist()}
-        for directions in (any_direction, _all_directions(g))
+        for directions in (any_direction, all_directions(g))
     )
     assert orders <= every
     assert len(every) == n * (n - 1)
