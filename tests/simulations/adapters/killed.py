@@ -39,14 +39,21 @@ LIBRARIES = {
     "Sampled batches": ["torch"],
     "Opacus": ["torch"],
     "JAX": ["jax", "optax"],
+    "loop": ["torch"],
+    "BERT": ["torch", "transformers.models.bert.modeling_bert"],
+    "GPT-2": ["torch", "peft", "transformers.models.gpt2.modeling_gpt2"],
+    "Trainer": ["torch", "accelerate", "transformers.trainer", "transformers.models.bert.modeling_bert"],
+    "Accelerate": ["torch", "accelerate", "transformers.models.bert.modeling_bert"],
+    "Lightning": ["torch", "lightning"],
 }
 
 
 def flat(names: dict[str, Any]) -> bytes:
     """The trained parameters."""
-    if "model" in names:
-        return b"".join(each.detach().numpy().tobytes() for each in names["model"].parameters())
-    return b"".join(np.asarray(each).tobytes() for each in names["run"].parameters.values())
+    run = names["run"] if "run" in names else names["criterion"].run
+    if "jax" in names:
+        return b"".join(np.asarray(each).tobytes() for each in run.parameters.values())
+    return b"".join(each.detach().numpy().tobytes() for each in run.model.parameters())
 
 
 def in_order(who: Participation, examples: int, size: int) -> Any:

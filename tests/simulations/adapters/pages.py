@@ -20,9 +20,13 @@ _PAGES = {
     "Ghost clipping": "ghost-clipping.md",
     "JAX": "jax.md",
     "processes": "devices.md",
-    "Trainer": "loops.md#Trainer of transformers",
-    "Lightning": "loops.md#Lightning",
-    "Accelerate": "loops.md#Accelerate",
+    "loop": "loops.md",
+    "BERT": "hugging-face.md#BERT with attention masks",
+    "GPT-2": "hugging-face.md#GPT-2 with LoRA",
+    "Trainer": "hugging-face.md#Trainer",
+    "Accelerate": "hugging-face.md#Accelerate",
+    "Export": "hugging-face.md#Export",
+    "Lightning": "lightning.md",
 }
 
 

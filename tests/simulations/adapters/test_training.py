@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from dataclasses import MISSING, fields, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Required, get_origin, get_type_hints
 
@@ -31,19 +32,20 @@ from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.participation import Participation, Sampled
 from corrnoise.theory.privacy import Budget
+from tests.simulations.adapters.killed import LIBRARIES
 from tests.test_docstrings import documented
 
 SCRIPT = Path(__file__).with_name("killed.py")
 ROOT = Path(__file__).parents[3]
-LIBRARIES = {"PyTorch": "torch", "Sampled batches": "torch", "Opacus": "torch", "JAX": "optax"}
 
 
 def killed(heading: str, place: Path, *numbers: int) -> list[dict[str, Any]]:
     """The results of the starts of the example; the first start is not killed."""
     if not hasattr(os, "fork"):
         pytest.skip("processes cannot be forked here")
-    pytest.importorskip("sklearn")
-    pytest.importorskip(LIBRARIES[heading])
+    for name in ("sklearn", *LIBRARIES[heading]):
+        if find_spec(name.partition(".")[0]) is None:
+            pytest.skip(f"{name} is not installed")
     done = subprocess.run(
         [sys.executable, str(SCRIPT), heading, str(place), *map(str, numbers)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
@@ -66,10 +68,11 @@ def agree(heading: str, place: Path, seed: int, kills: int, epochs: int) -> floa
     assert to_come[1] % every == 0  # from the last checkpoint on
     assert to_come[2] == 0
     assert whole["digest"] == resumed["digest"] == again["digest"]
-    last = whole["printed"].splitlines()[1]
-    assert last == again["printed"].splitlines()[1]
-    assert f"The noisy sums of all {20 * epochs} steps are" in last
-    return float(last.split(",")[0])
+    accuracy, summary = whole["printed"].split("\naccuracy ")[1].split("\n", 1)
+    assert f"{20 * epochs} of {20 * epochs} done" in summary
+    for each in (resumed, again):
+        assert each["printed"].endswith(f"\naccuracy {accuracy}\n{summary}")
+    return float(accuracy)
 
 
 @pytest.mark.parametrize("heading", LIBRARIES)
