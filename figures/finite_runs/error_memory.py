@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from corrnoise.figures.memory_axes import HOLLOW, MEMORY_LABEL, hollow_marker, scale_errors, scale_memory
 from corrnoise.figures.publication import Axes, Data, Drawing, PaperFigure, Series, subplots
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
 from corrnoise.solvers.certified.single_participation import single_participation_bounds
@@ -36,7 +37,7 @@ LARGEST_MATRIX = 4096  #: most steps of mechanisms that are matrices
 FEW_COEFFICIENTS = (2, 3, 4, 8, 16, 32, 64)  #: of noise with few coefficients
 MOST_BUFFERS = 6
 VARYING_BUFFERS = (1, 2, 4)
-FLOOR = "any strategy"
+FLOOR = "lower bound"
 TIME_VARYING, ANY_BANDS = "time-varying buffers, for learning", "any few bands, for learning"
 #: Lines for families, points for single mechanisms.
 LOOKS: dict[str, dict[str, Any]] = {
@@ -166,8 +167,6 @@ def floors(data: Data) -> dict[str, float]:
 
 def draw_panel(ax: Axes, series: list[Series]) -> None:
     """Draw the points of one panel by their excess over its lower bound."""
-    from matplotlib.ticker import LogLocator, NullLocator
-
     (least,) = floors(tuple(series)).values()
     for method in dict.fromkeys(s.method for s in series if s.method != FLOOR):
         members = [s for s in series if s.method == method]
@@ -179,24 +178,18 @@ def draw_panel(ax: Axes, series: list[Series]) -> None:
         ax.plot(x, y, label=method, **look)
         if hollow.any():
             ax.plot(x[hollow], y[hollow], **(look | {"linestyle": "none", "markerfacecolor": "white"}))
-    most = max(s.x.max() for s in series)
-    ax.set_xscale("symlog", linthresh=1, linscale=0.4)
-    ax.set_xlim(-0.25, 1.7 * most)
-    memories = [0, *(10**i for i in range(6) if 10**i <= 1.2 * most)]
-    ax.set_xticks(memories, [f"{memory}" for memory in memories])
-    ax.set_yscale("log")
-    low, high = ax.get_ylim()
-    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 1e4 * low else (1,), numticks=12))
-    ax.yaxis.set_major_formatter("{x:g}")
-    ax.yaxis.set_minor_locator(NullLocator())
+    scale_memory(ax, max(s.x.max() for s in series))
+    scale_errors(ax)
 
 
-def draw_legend(figure: Drawing) -> None:
-    """One legend below all panels."""
+def draw_legend(figure: Drawing, data: Data) -> None:
+    """One legend below all panels; it explains hollow markers if the data have upper bounds."""
     shown: dict[str, Any] = {}
     for ax in figure.axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             shown.setdefault(label, handle)
+    if any(s.kind == "upper bound" for s in data):
+        shown[HOLLOW] = hollow_marker()
     names = [NAMES.get(label, label) for label in shown]
     figure.legend(list(shown.values()), names, loc="outside lower center", ncols=4)
 
@@ -206,9 +199,12 @@ def draw(data: Data) -> Drawing:
     figure, grid = subplots(4.2, 1, 2)
     for letter, (name, least), ax in zip("ab", floors(data).items(), grid, strict=True):
         draw_panel(ax, [s for s in data if s.panel == name])
-        ax.set(title=f"({letter}) {name}, floor {least:.4f}", xlabel="Memory: arrays that a stream keeps")
-        ax.set(ylabel="Error above the floor [%]")
-    draw_legend(figure)
+        ax.set(
+            title=f"({letter}) {name}, lower bound {least:.4f}",
+            xlabel=MEMORY_LABEL,
+            ylabel="Error above the lower bound [%]",
+        )
+    draw_legend(figure, data)
     return figure
 
 

@@ -88,10 +88,10 @@ def draw(data: Data) -> Drawing:
         error_memory.draw_panel(ax, [s for s in data if s.panel == name])
         ax.set_title(f"({letter}) {name}".replace("1/k^2", "$1/k^2$").replace("1/k,", "$1/k$,"))
     for ax in grid[1]:
-        ax.set_xlabel("Memory: arrays kept")
+        ax.set_xlabel("Memory: buffers")
     for ax in grid[:, 0]:
-        ax.set_ylabel("Error above the floor [%]")
-    error_memory.draw_legend(figure)
+        ax.set_ylabel("Error above the lower bound [%]")
+    error_memory.draw_legend(figure, data)
     return figure
 
 

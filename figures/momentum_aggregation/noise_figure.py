@@ -32,7 +32,7 @@ FEWER_EPOCHS = 4  #: of panel (c)
 LOADS = (1.0, 2.0, 4.0, 8.0, 16.0)  #: N α in panel (c)
 BUFFERS = 3
 ORDERS = {"fixed": Participation.fixed_epochs, "reshuffled": Participation.reshuffled}  #: by the names of panels
-FLOOR = "any mechanism"
+FLOOR = "lower bound"
 LOOKS: dict[str, dict[str, Any]] = {
     "published tree": {"color": "C3", "linestyle": "-"},
     "exact tree": {"color": "C1", "linestyle": "-"},

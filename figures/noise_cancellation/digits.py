@@ -42,7 +42,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "constant": {"color": "C1", "marker": "s"},
     "best share": {"color": "C2", "marker": "^"},
     "two buffers": {"color": "C3", "marker": "d"},
-    "nothing taken back": {"color": "C4", "marker": "v"},
+    "no cancellation": {"color": "C4", "marker": "v"},
     "noisy SGD": {"color": "C5", "marker": "x"},
     "central": {"color": "0.5", "marker": "P"},
     "no privacy": {"color": "black", "marker": "", "linestyle": ":"},

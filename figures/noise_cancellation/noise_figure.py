@@ -36,7 +36,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "published": {"color": "C0", "linestyle": "-"},
     "published, beyond its proof": {"color": "C0", "linestyle": ":"},
     "constant": {"color": "C1", "linestyle": "-"},
-    "nothing taken back": {"color": "C4", "linestyle": "-."},
+    "no cancellation": {"color": "C4", "linestyle": "-."},
     "best share": {"color": "C2", "linestyle": "-"},
     "two buffers": {"color": "C5", "linestyle": "-"},
     "binary tree": {"color": "0.5", "linestyle": "-."},
@@ -51,7 +51,7 @@ def noises(participations: int) -> dict[str, Mechanism]:
     return {
         "published": cancelling_noise(participations, growth=1),
         "constant": cancelling_noise(participations),
-        "nothing taken back": cancelling_noise(participations, share=0),
+        "no cancellation": cancelling_noise(participations, share=0),
         "best share": best_share(once, regret),
         "two buffers": best_buffers(regret, once, 2),
         "binary tree": BinaryTree(participations),

@@ -22,7 +22,7 @@ from io import TextIOWrapper
 from corrnoise import __version__
 from corrnoise.commands import audit, check, design, federate, figures, report, simulate
 from corrnoise.commands.options import UsageError
-from corrnoise.support.process import this_process
+from corrnoise.support.process import discard_output, this_process
 from corrnoise.support.suggestions import did_you_mean
 
 COMMANDS = {
@@ -121,8 +121,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = _ran(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
         return status
-    except BrokenPipeError:  # the reader of our output has left, as in `corrnoise figures | head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        discard_output()
         return 1
 
 

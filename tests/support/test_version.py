@@ -1,5 +1,6 @@
 """The version, and the commit of a checkout."""
 
+import os
 import platform
 import re
 import subprocess
@@ -67,6 +68,23 @@ def test_the_versions_of_everything_are_shown_and_nothing_is_imported(capsys):
     assert {"corrnoise", "system", "processor", "torch", "jax", "opacus", "flwr"} <= set(rows)
     program = "import corrnoise as cn, sys; cn.show_versions(); assert 'numpy' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        (["-c", "import corrnoise as cn; cn.show_versions()"], 0),
+        (["-m", "corrnoise", "check", "--list"], 1),
+    ],
+)
+def test_a_reader_that_leaves_causes_no_traceback(command, status, unbuffered):
+    reading, writing = os.pipe()
+    os.close(reading)
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run([sys.executable, *command], stdout=writing, stderr=subprocess.PIPE, env=environment)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (status, b"")
 
 
 def test_a_library_that_is_missing_is_named(monkeypatch, capsys):

@@ -18,6 +18,7 @@ from corrnoise.designs.alternatives import rows
 from corrnoise.designs.design import Design
 from corrnoise.designs.figure import LONGEST_CURVE
 from corrnoise.designs.report import choice_in_words
+from corrnoise.figures.memory_axes import MEMORY_LABEL, hollow_marker, scale_errors, scale_memory
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series, write_figure
 from corrnoise.solvers.families.base import Family
 from corrnoise.solvers.families.registry import BY_NAME
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 PANEL = "memory"
 CURVE = "curve"
-FLOOR = "no noise is below, if batches are not sampled"
+FLOOR = "lower bound without sampling"
 DESIGN = "this design"
 #: The colours of samplers, and the lines and markers of variants and samplers.
 _SAMPLER_COLOURS = {
@@ -112,15 +113,14 @@ def curve_data(design: Design, points: int = 120) -> Data:
 def draw(data: Data, looks: Mapping[str, Mapping[str, Any]]) -> Figure:
     """Errors over memory with the looks of the labels, both on logarithmic scales; next to them errors over steps."""
     from matplotlib.figure import Figure
-    from matplotlib.ticker import LogLocator, NullLocator
 
     curves = [s for s in data if s.panel == CURVE]
     data = tuple(s for s in data if s.panel == PANEL)
     figure = Figure(figsize=(PAGE_WIDTH, 3.6), layout="constrained")
-    ax, *beside = figure.subplots(1, 2 if curves else 1, squeeze=False)[0]
+    ax, *others = figure.subplots(1, 2 if curves else 1, squeeze=False)[0]
     for s in curves:
-        beside[0].loglog(s.x, s.y, **_CURVE_LOOKS[s.method], label=s.method)
-    for axes in beside:
+        others[0].loglog(s.x, s.y, **_CURVE_LOOKS[s.method], label=s.method)
+    for axes in others:
         axes.set(title="(b)", xlabel=r"Step $t$", ylabel=r"Privacy part of $\mathrm{E}\,F(\theta_t) - F_*$")
         axes.legend()
         ax.set(title="(a)")
@@ -137,18 +137,12 @@ def draw(data: Data, looks: Mapping[str, Mapping[str, Any]]) -> Figure:
             ax.plot(s.x, s.y, markersize=4.5, label=NAMES.get(s.method, s.method), **look)
         if s.method == DPSGD_POISSON:
             ax.axhline(s.y[0], color=looks[s.method]["color"], linewidth=0.8, linestyle=":")
-    most = max(float(s.x.max()) for s in data)
-    ax.set_xscale("symlog", linthresh=1, linscale=0.4)
-    ax.set_xlim(-0.25, 1.7 * max(most, 1.0))
-    ticks = [0, *(10**i for i in range(7) if 10**i <= 1.2 * most)]
-    ax.set_xticks(ticks, [str(tick) for tick in ticks])
-    ax.set_yscale("log")
-    low, high = ax.get_ylim()
-    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)) if high < 1000 * low else LogLocator())
-    ax.yaxis.set_major_formatter("{x:g}")
-    ax.yaxis.set_minor_locator(NullLocator())
-    ax.set(xlabel="Memory: arrays of the size of the gradient that a stream keeps", ylabel="Error at this budget")
-    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    scale_memory(ax, max(float(s.x.max()) for s in data))
+    scale_errors(ax)
+    ax.set(xlabel=MEMORY_LABEL, ylabel="Error at this budget (log scale)")
+    handles = ax.get_legend_handles_labels()[0]
+    handles += [hollow_marker()] if any(s.kind == "upper bound" for s in data) else []
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure
 
 
@@ -160,7 +154,7 @@ def memory_picture(design: Design) -> PaperFigure:
         title="error of every mechanism that was compared over the memory of its run",
         panels={
             CURVE: "x = step t; y = what privacy adds to E F(theta_t) - F*",
-            PANEL: f"x = arrays of the size of the gradient; y = {design.error_in_words}",
+            PANEL: f"x = buffers of the size of the model; y = {design.error_in_words}",
         },
         parameters=(
             *design.setting.values(),

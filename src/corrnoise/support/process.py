@@ -1,8 +1,9 @@
-"""Which process this is, also where a forked child has the number of its parent, as in a PID namespace of its own."""
+"""The identity of a process, also in a PID namespace of its own, and its standard output once the reader has left."""
 
 from __future__ import annotations
 
 import os
+import sys
 
 Process = tuple[int, int]  #: the process number, and how many forks lie between the first process and this one
 
@@ -27,3 +28,8 @@ def this_process() -> Process:
         The process number and the count of forks.  Forks by C code run no hooks of Python, and are not counted.
     """
     return os.getpid(), _forks
+
+
+def discard_output() -> None:
+    """Send further standard output nowhere: after a ``BrokenPipeError``, as in ``corrnoise figures | head -1``."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

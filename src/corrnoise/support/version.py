@@ -7,6 +7,8 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from corrnoise.support.process import discard_output
+
 #: The distributions whose versions matter in a report of a bug.
 LIBRARIES = (
     *("numpy", "scipy", "cvxpy", "mpmath", "matplotlib", "numba", "python-flint", "filelock", "lazy_loader", "jinja2"),
@@ -57,8 +59,10 @@ def show_versions() -> None:
         "processor": f"{_processor()}, {os.cpu_count()} cores",
         **{name: _version_of(name) or "not installed" for name in LIBRARIES},
     }
-    for name, value in rows.items():
-        print(f"{name:<15} {value}")
+    try:
+        print("\n".join(f"{name:<15} {value}" for name, value in rows.items()), flush=True)
+    except BrokenPipeError:
+        discard_output()
 
 
 def _processor() -> str:
