@@ -46,6 +46,7 @@ def optimise(
     participation: Participation | None = None,
     *,
     memory: float | None = None,
+    replays: int = 0,
     family: Families | None = None,
     budget: Budget | None = None,
     progress: Progress | None = None,
@@ -76,6 +77,9 @@ def optimise(
         The number of model-sized buffers that a run may keep, >= 0; ``math.inf`` for any number, 0 for independent
         noise.  None for at most 16, and the fewest with an error within 1 % of the best of these.  With one ``family``
         it is the memory of the member.
+    replays : int, default 0
+        The largest number of earlier draws that a step may make again, for time-varying buffers in fixed epochs of at
+        most a million steps times epochs.  A replay takes the time of a draw and no memory.
     family : str or Family or sequence of these, optional
         The families to compare, by name, alias or object (``cn.families``); None for the families that can be best.
     budget : Budget, optional
@@ -116,7 +120,7 @@ def optimise(
     if not isinstance(what, Objective):
         only = None if family is None else family if isinstance(family, str) else [one.name for one in resolved(family)]
         return endless_optimum(what, who, family=only)
-    run, asked = Problem(what, who), resolved(family)
+    run, asked = Problem(what, who, replays), resolved(family)
     if who.sampled:
         return _sampled(run, budget, memory, asked, show)
     if len(asked) == 1:

@@ -129,13 +129,19 @@ class Optimum(Record):
 
     @property
     def label(self) -> str:
-        """Family, variant and sampler, as they stand in tables and figures."""
-        return label(self.family, self.variant, self.sampler)
+        """Family, variant or replays, and sampler, as they stand in tables and figures."""
+        again = f"{self.replays} replay{'s' * (self.replays > 1)}" if self.replays else self.variant
+        return label(self.family, again, self.sampler)
 
     @property
     def memory(self) -> int:
         """How many arrays of the size of the gradient a run keeps from one step to the next."""
         return self.mechanism.memory(self.participation.steps or 10**9)
+
+    @property
+    def replays(self) -> int:
+        """How many earlier draws a step makes again."""
+        return len(getattr(self.mechanism, "replays", ()))
 
     @property
     def optimality_gap(self) -> float | None:

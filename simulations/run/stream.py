@@ -95,6 +95,7 @@ class Stream(Guarded, Iterator[NDArray[Any]]):
         rows = program.participation.length if program.form == "transform" else program.memory + 1
         fits_into_memory("shape", shape, rows * size * np.dtype(program.dtype).itemsize)
         self._rng = generator(rng)
+        self._draw = normals_of(self._rng)
         self._engine = engine(program, size)
         self._engine.earlier = self._earlier
         self._states: deque[Any] = deque(maxlen=self._engine.lookback)  # of the generator, before the last steps
@@ -112,7 +113,7 @@ class Stream(Guarded, Iterator[NDArray[Any]]):
             with self._making():
                 values = np.empty(math.prod(self.shape), self.program.dtype)
                 state = self._rng.bit_generator.state if self._engine.lookback else None
-                self._engine.step(normals_of(self._rng), values, self.position)
+                self._engine.step(self._draw, values, self.position)
                 self._states.append(state)
                 values *= values.dtype.type(step_scale(self.program, self.scale, self.position))
                 self.position += 1

@@ -31,9 +31,12 @@ class Problem:
         The error of the run.
     participation : Participation
         The steps of each example, in a run with a number of steps.
+    replays : int, default 0
+        Earlier draws that a step may make again.
     """
 
-    def __init__(self, objective: Minimisable, participation: Participation) -> None:
+    def __init__(self, objective: Minimisable, participation: Participation, replays: int = 0) -> None:
+        self.replays = checks.integer("replays", replays, 0)
         self.promised = checks.instance("participation", participation, Participation)
         self.who = participation.worst
         self.steps = n = self.who.length

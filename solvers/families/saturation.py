@@ -17,7 +17,8 @@ from collections.abc import Callable
 import numpy as np
 
 from corrnoise.solvers.families.knots import Knots
-from corrnoise.theory.mechanisms import time_varying_gains
+from corrnoise.theory.mechanisms import replays, time_varying_gains
+from corrnoise.theory.mechanisms.time_varying import class_grams
 from corrnoise.theory.numerics.checks import Array
 
 LARGEST = 50.0  #: logarithm of a number
@@ -26,7 +27,7 @@ _MIN_LEVEL = 1e-12  # level
 _MAX_PARTICIPATIONS = 32  # participations up to which states are those of so many
 _MAX_STATES = 4_000_000  # steps times participations up to which they are, for memory
 
-Numbers = tuple[Array, Array, Array]  # θ, o and i
+Numbers = tuple[Array, ...]  # θ, o and i; with replays also a
 #: From the gradient in the logarithms of columns that in the variables; what adds to those in θ, o and i is added.
 Gradient = Callable[[Array, Numbers], Array]
 
@@ -45,6 +46,8 @@ class Classes:
     """Columns ς_t/sqrt(g_r), with which each class of steps {r, r + b, …} has the sensitivity 1; log ς on knots."""
 
     scale = 0.15  #: of the variables in a descent, where those of outputs and inputs have 1
+    smoothings: tuple[float, ...] = (0.0,)  #: that a descent takes in turn
+    smoothing = 0.0
 
     def __init__(self, knots: Knots) -> None:
         self.free = knots
@@ -73,6 +76,43 @@ class Classes:
         return free / np.sqrt(squares[self.classes]), gradient
 
 
+class ReplayedClasses(Classes):
+    """The same with replays, where the square of a class is Σ |X_ij| ς_i ς_j.
+
+    The kinks of moduli lie where an optimum does.  So a search smooths them: (X_ij² + ε² X_ii X_jj)^{1/2}.
+    """
+
+    smoothings = (1e-2, 1e-3, 1e-4, 1e-5)
+
+    def columns(self, numbers: Numbers, variables: Array) -> tuple[Array, Gradient]:
+        n, period = self.free.steps, self.free.period
+        count = -(-n // period)
+        free = np.exp(np.clip(self.free.matrix @ variables, -LARGEST, LARGEST))
+        theta, outputs, inputs, again = numbers
+        *found, products = class_grams(theta, outputs, inputs, again, period)
+        epochs = np.arange(n) // period
+        own = products[np.arange(n), epochs]
+
+        def of_class(values: Array) -> Array:  # of the steps of the class of a step, 0 for steps beyond the run
+            return np.pad(values, (0, count * period - n)).reshape(count, period).T[self.classes]
+
+        others, factors = of_class(own), free[:, np.newaxis] * of_class(free)
+        sizes = np.sqrt(products**2 + self.smoothing**2 * own[:, np.newaxis] * others)
+        rows = (factors * sizes).sum(axis=1)
+        squares = np.bincount(self.classes, rows, min(period, n))
+
+        def gradient(of_columns: Array, of_numbers: Numbers) -> Array:
+            shares = (-np.bincount(self.classes, of_columns, squares.size) / (2 * squares))[self.classes]
+            weights = shares[:, np.newaxis] * factors / np.where(sizes > 0, sizes, 1.0)
+            of_products = weights * products * np.sign(np.arange(count) - epochs[:, np.newaxis] + 0.5).clip(0) * 2
+            of_own = (weights * others).sum(axis=1) * self.smoothing**2
+            of_products[np.arange(n), epochs] = weights[np.arange(n), epochs] * own + of_own
+            replays.class_grams_gradient(numbers, period, tuple(found), of_products, of_numbers)
+            return np.asarray(self.free.transposed @ (2 * shares * rows + of_columns))
+
+        return free / np.sqrt(squares[self.classes]), gradient
+
+
 def _sums_of(values: Array, count: int) -> Array:
     """The sums of so many consecutive values."""
     total = np.append(0.0, np.cumsum(values))
@@ -89,6 +129,7 @@ class Levels:
     """
 
     scale = 1.0
+    smoothings, smoothing = Classes.smoothings, 0.0
 
     def __init__(self, knots: Knots, reshuffled: bool, count: int) -> None:
         n, period = knots.steps, knots.period

@@ -26,10 +26,9 @@ import numpy as np
 
 from corrnoise.solvers.families.descent import Descent
 from corrnoise.solvers.families.knots import Knots
-from corrnoise.solvers.families.saturation import LARGEST, Classes, Levels, Numbers
+from corrnoise.solvers.families.saturation import LARGEST, Classes, Levels, Numbers, ReplayedClasses
 from corrnoise.solvers.objectives import grouped
-from corrnoise.theory.mechanisms import time_varying_errors
-from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
+from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers, buffer_errors
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.objectives.base import Objective
@@ -59,6 +58,8 @@ SLOW_BUFFERS = 3  # buffers that may be the slowest where others are equally spa
 _RATE_SPACING = 0.25  # rates of these
 _START_WEIGHT = 0.5  # of a buffer, times the root of its gap
 _MAX_START_RATE = 1.0  # rate at the start, at most
+_MAX_REPLAYED_WORK = 1_000_000  # steps times epochs up to which there are replays
+_START_REPLAY = 0.05  # factor of an earlier draw at the start
 _LARGE_LOG_ERROR = 1e6  # the logarithm of an error that overflows
 
 
@@ -90,6 +91,7 @@ class BufferPoint(NamedTuple):
 
     rates: Array  # log(−log θ), shape (d,)
     values: Array  # the logarithms of o and i on knots, shape (knots, 2d)
+    replays: Array  # a on knots, shape (knots, r)
     columns: Array  # those that give the columns of the strategy, by the kind of saturation
 
 
@@ -105,14 +107,16 @@ class _BufferSearch:
     ) -> None:
         if power is not None:
             system = system.with_equal_weights()
-        self.system = system.parts
+        self.system = system
         self.knots, self.saturation, self.power = knots, saturation, power
         self.iterations = _SEARCH_ITERATIONS[1]
         self.work = _work(system)
 
     def mechanism(self, point: BufferPoint) -> TimeVaryingBuffers:
-        numbers, columns = self.strategy(point)
-        return TimeVaryingBuffers(*numbers, 1 / columns)
+        self.saturation.smoothing = 0.0
+        (theta, outputs, inputs, *again), columns = self.strategy(point)
+        replays = again[0] if again else None
+        return TimeVaryingBuffers(theta, outputs, inputs, 1 / columns, replays=replays, period=self.knots.period)
 
     def strategy(self, point: BufferPoint) -> tuple[Numbers, Array]:
         """The numbers and the columns."""
@@ -125,45 +129,44 @@ class _BufferSearch:
             halves[k] = self.knots.matrix @ half
         np.exp(np.clip(halves, -LARGEST, LARGEST, out=halves), out=halves)
         theta = np.exp(-np.exp(np.minimum(point.rates, _MAX_LOG_RATE)))
-        return theta, halves[0], halves[1]
+        if not point.replays.size:
+            return theta, halves[0], halves[1]
+        again = (self.knots.matrix @ point.replays).T * self._may_replay(point)
+        return theta, halves[0], halves[1], np.ascontiguousarray(again)
 
     def __call__(self, point: BufferPoint) -> tuple[float, BufferPoint]:
         """The value, and the gradient in the variables."""
         numbers = self._numbers(point)
         columns, gradient = self.saturation.columns(numbers, point.columns)
-        mine = (*numbers, 1 / columns)
-        n, d = numbers[1].shape
-        groups, m = self.system[1].shape[1:]
-        segments = -(-n // time_varying_errors.SEGMENT)
-        kept = np.empty((segments, d, d)), np.empty((segments, groups, d, m))
-        value, slopes = self._value(mine, kept)
+        scales = 1 / columns
+        errors, of_errors = buffer_errors((*numbers, scales), self.knots.period, self.system, keeps=True)
+        value, slopes = self._of_errors(errors)
         if slopes is None:
             return value, BufferPoint(*(np.zeros_like(one) for one in point))
-        of_numbers = np.empty(d), *np.empty((2, n, d))
-        of_scales = np.empty(n)
-        time_varying_errors.error_gradient(self.system, mine, slopes, kept, (*of_numbers, of_scales))
-        of_columns = gradient(-of_scales * mine[3], of_numbers)
-        of_values = []
-        for k in (1, 2):
-            of_numbers[k][:] *= numbers[k]
-            of_values.append(self.knots.transposed @ of_numbers[k])
+        *of_numbers, of_scales = of_errors(slopes)
+        of_columns = gradient(-of_scales * scales, tuple(of_numbers))
+        of_values = [self.knots.transposed @ (of_numbers[k] * numbers[k]) for k in (1, 2)]
         of_rates = -of_numbers[0] * numbers[0] * np.exp(point.rates)
-        return value, BufferPoint(of_rates, np.hstack(of_values), of_columns)
+        of_replays = np.zeros_like(point.replays)
+        if point.replays.size:
+            of_replays = self.knots.transposed @ (of_numbers[3] * self._may_replay(point)).T
+        return value, BufferPoint(of_rates, np.hstack(of_values), of_replays, of_columns)
 
     def value(self, point: BufferPoint) -> float:
         """The value, in less than half of the time of both."""
         numbers, columns = self.strategy(point)
-        d, (groups, m) = numbers[0].size, self.system[1].shape[1:]
-        return self._value((*numbers, 1 / columns), (np.empty((0, d, d)), np.empty((0, groups, d, m))))[0]
+        return self._of_errors(buffer_errors((*numbers, 1 / columns), self.knots.period, self.system)[0])[0]
 
-    def _value(self, mine: tuple[Array, Array, Array, Array], kept: tuple[Array, Array]) -> tuple[float, Array | None]:
-        """The value and its derivatives in the errors, None where these overflow; ``kept`` is filled."""
-        theta, outputs, inputs, scales = mine
-        errors = np.empty(len(outputs))
-        time_varying_errors.covariances(*self.system, theta, outputs, inputs, scales, errors, *kept)
+    def _of_errors(self, errors: Array) -> tuple[float, Array | None]:
+        """The value and its derivatives in the errors, None where these overflow."""
         if not (np.isfinite(errors).all() and errors.min() >= 0 and errors.max() > 0):
             return _LARGE_LOG_ERROR, None
         return _logarithm(errors, self.power)
+
+    def _may_replay(self, point: BufferPoint) -> Array:
+        """Whether a step has an earlier draw, shape (r, n)."""
+        steps, lags = np.arange(self.knots.steps), np.arange(1, point.replays.shape[1] + 1)
+        return np.asarray(steps >= self.knots.period * lags[:, np.newaxis], dtype=float)
 
     def descent(self, start: BufferPoint) -> Descent:
         """The descent from a point."""
@@ -174,7 +177,8 @@ class _BufferSearch:
             return value, _flat(gradient)
 
         scales = np.ones(start.rates.size + start.values.size)
-        return Descent(function, _flat(start), np.append(scales, np.full(start.columns.size, self.saturation.scale)))
+        others = np.full(start.replays.size + start.columns.size, self.saturation.scale)
+        return Descent(function, _flat(start), np.append(scales, others))
 
 
 def _work(system: Recursion) -> float:
@@ -214,13 +218,15 @@ class LadderStage(NamedTuple):
     period: int
     order: type[Order]
     limit: int  # of participations
+    replays: int = 0
     share: float = 1.0  # of the usual iterations of a search
     most: int = _SEARCH_ITERATIONS[1]  # iterations of a search
 
     def search(self, ratio: float, power: float | None = None) -> _BufferSearch:
         knots = Knots.of(self.system.steps, self.period, ratio)
         classes = self.order in (Single, FixedEpochs)
-        saturation = Classes(knots) if classes else Levels(knots, self.order is Reshuffled, self.limit)
+        kind = ReplayedClasses if self.replays else Classes
+        saturation = kind(knots) if classes else Levels(knots, self.order is Reshuffled, self.limit)
         found = _BufferSearch(self.system, knots, saturation, power)
         usual = round(self.share * _USUAL_ITERATIONS * math.sqrt(_USUAL_WORK / found.work))
         found.iterations = min(max(usual, _SEARCH_ITERATIONS[0]), self.most)
@@ -255,16 +261,17 @@ def _with_more(point: BufferPoint, rates: Array) -> BufferPoint:
     return point._replace(rates=np.append(point.rates, rates), values=values)
 
 
-def _equally_spaced(buffers: int, search: _BufferSearch) -> list[BufferPoint]:
+def _equally_spaced(buffers: int, search: _BufferSearch, replays: int) -> list[BufferPoint]:
     """Points whose rates are equally spaced but for up to two more that are the slowest, and one of equal weights."""
     steps, period, start = search.knots.steps, search.knots.period, search.saturation.start()
     slowest = -0.5 * math.log(steps) if buffers == 1 else min(-0.75 * math.log(steps), -2.0)
     equal = np.tile(np.full(buffers, 0.5 * math.log(_START_WEIGHT / buffers)), (search.knots.size, 2))
-    found = [BufferPoint(np.linspace(slowest, -1.0, buffers), equal, start)]
+    again = np.full((search.knots.size, replays), _START_REPLAY)
+    found = [BufferPoint(np.linspace(slowest, -1.0, buffers), equal, again, start)]
     for slow in range(min(buffers, SLOW_BUFFERS)):
         rates = _middles(period, buffers - slow)
         rates = np.append(rates, rates[-1] + _RATE_SPACING * np.arange(1, slow + 1))
-        found.append(_with_more(BufferPoint(np.empty(0), np.empty((search.knots.size, 0)), start), rates))
+        found.append(_with_more(BufferPoint(np.empty(0), np.empty((search.knots.size, 0)), again, start), rates))
     return found
 
 
@@ -299,7 +306,7 @@ def _carried(point: BufferPoint, old: _BufferSearch, new: _BufferSearch) -> Buff
     values = old.knots.carried(point.values, new.knots) + np.tile(stretch * rates, 2) / 4
     free, others = np.split(point.columns, [old.saturation.free.size])
     columns = np.append(old.saturation.free.carried(free, new.saturation.free), others)
-    return BufferPoint(rates * (1 + stretch), values, columns)
+    return BufferPoint(rates * (1 + stretch), values, old.knots.carried(point.replays, new.knots), columns)
 
 
 def _apart(descents: Sequence[Descent], rates: Callable[[Descent], Array], least: float) -> list[Descent]:
@@ -318,13 +325,16 @@ def lowest_points(search: _BufferSearch, starts: Sequence[BufferPoint], pool: Ex
     if search.knots.steps > _MAX_START_STEPS:
         with np.errstate(all="ignore"):
             starts = sorted(starts, key=search.value)[:kept]
-    found = sorted(each(search.descent, starts), key=attrgetter("value"))
     third = search.iterations // 3
     rates = _DIFFERENT_RATES[search.knots.steps > 2 * SHORT_STEPS]
-    for some in (third, search.iterations - third):
-        found = sorted(each(Descent.go_on, found, repeat(some)), key=attrgetter("value"))
-        found = _apart(found, lambda one: np.sort(one.at[:buffers]), rates)[:kept]
-    return [_like(starts[0], one.at) for one in found]
+    for smoothing in search.saturation.smoothings:
+        search.saturation.smoothing = smoothing
+        found = sorted(each(search.descent, starts), key=attrgetter("value"))
+        for some in (third, search.iterations - third)[: 1 + (smoothing == search.saturation.smoothings[-1])]:
+            found = sorted(each(Descent.go_on, found, repeat(some)), key=attrgetter("value"))
+            found = _apart(found, lambda one: np.sort(one.at[:buffers]), rates)[:kept]
+        starts = [_like(starts[0], one.at) for one in found]
+    return list(starts)
 
 
 def shortest_stage(
@@ -334,7 +344,7 @@ def shortest_stage(
     search, others = run.search(_COARSE_RATIO), iter(others)
     found: list[BufferPoint] = []
     for buffers in range(1, most + 1):
-        starts = [*_equally_spaced(buffers, search), *islice(others, 1)]
+        starts = [*_equally_spaced(buffers, search, run.replays), *islice(others, 1)]
         starts += [_with_another(point, search.knots.steps) for point in found]
         found = lowest_points(search, starts, pool, KEPT_POINTS + 1)
         yield found
@@ -342,7 +352,7 @@ def shortest_stage(
 
 def _of_another_order(run: LadderStage, most: int, pool: Executor) -> Iterator[BufferPoint]:
     """Points for these runs from the best buffers for another order of steps."""
-    if run.order in (FixedEpochs, MinSep):
+    if run.order in (FixedEpochs, MinSep) and not run.replays:
         another = run._replace(order=MinSep if run.order is FixedEpochs else FixedEpochs)
         search, here = another.search(_COARSE_RATIO), run.search(_COARSE_RATIO).saturation
         for point, *_ in shortest_stage(another, most, pool):
@@ -371,6 +381,7 @@ def time_varying_buffers(
     participation: Participation,
     memories: Sequence[int],
     progress: Callable[[str], None] = lambda _: None,
+    replays: int = 0,
 ) -> Iterator[TimeVaryingBuffers]:
     """The best time-varying buffers of these numbers that a search finds.
 
@@ -386,6 +397,9 @@ def time_varying_buffers(
         Numbers of arrays from 1 to 16, in ascending order.
     progress : callable, optional
         Called with how far a long run is, and how long it takes from there on.
+    replays : int, default 0
+        Earlier draws that a step makes again, at most: in k fixed epochs at most k − 1; 0 in other orders, and where
+        steps times epochs exceed a million.
 
     Raises
     ------
@@ -401,7 +415,9 @@ def time_varying_buffers(
     who = participation.worst
     most = _QUICK_ITERATIONS if _work(system) > _LONG_WORK else _SEARCH_ITERATIONS[1]
     period, order = (who.length, Single) if who.once else (who.period, type(who))
-    runs = stages_of(LadderStage(system, period, order, who.count, most=most))
+    replayed = order is FixedEpochs and system.steps * who.count <= _MAX_REPLAYED_WORK
+    again = min(replays, who.count - 1) if replayed else 0
+    runs = stages_of(LadderStage(system, period, order, who.count, again, most=most))
     shortest = runs[0]._replace(share=_SHORT_SHARE)
     searches = [run.search(_COARSE_RATIO) for run in runs]
     finer = [runs[-1].search(ratio) for ratio in _FINER_RATIOS if system.steps <= _MAX_FINE_STEPS]
@@ -420,7 +436,9 @@ def time_varying_buffers(
                 yield search.mechanism(point)
 
 
-def best_time_varying(objective: Objective, participation: Participation, memory: int) -> TimeVaryingBuffers:
+def best_time_varying(
+    objective: Objective, participation: Participation, memory: int, replays: int = 0
+) -> TimeVaryingBuffers:
     """The best time-varying buffers with ``memory`` arrays that a search finds.
 
     Parameters
@@ -431,5 +449,7 @@ def best_time_varying(objective: Objective, participation: Participation, memory
         As for ``time_varying_buffers``.
     memory : int
         Number of arrays, at most 16.
+    replays : int, default 0
+        As for ``time_varying_buffers``.
     """
-    return next(time_varying_buffers(objective, participation, [memory]))
+    return next(time_varying_buffers(objective, participation, [memory], replays=replays))

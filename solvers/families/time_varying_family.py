@@ -29,13 +29,13 @@ class TimeVarying(Family):
         return MAX_BUFFERS
 
     def make(self, run: Problem, size: int) -> Mechanism:
-        return best_time_varying(run.objective, run.who, size)
+        return best_time_varying(run.objective, run.who, size, run.replays)
 
     def members(self, run: Problem, sizes: Sequence[int], progress: Callable[[str], None]) -> Iterator[Mechanism]:
         """The members from one search: each number of buffers starts from the results for fewer."""
         what = f"mechanisms: {self.name} with up to {sizes[-1]}"
         progress(what)
-        return time_varying_buffers(run.objective, run.who, sizes, lambda far: progress(f"{what}: {far}"))
+        return time_varying_buffers(run.objective, run.who, sizes, lambda far: progress(f"{what}: {far}"), run.replays)
 
 
 def buffer_counts(run: Problem, memory: float | None) -> list[int]:

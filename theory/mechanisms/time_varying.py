@@ -24,7 +24,7 @@ are additive (docs/time-varying-buffers.md).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -61,7 +61,7 @@ _SCALE_INTERVAL = "[1e-50, 1e50]"
 _REPLAY_INTERVAL = "[-1e3, 1e3]"
 _MAX_COLUMN_ERROR = 1e-2  # largest relative error of the square of a column norm that is bounded
 _BOUND_FACTOR = 1 + 1e-9  # more than the relative error of norms of matrices in bounds that are small themselves
-_NO_STATES = np.empty((0, 1, 1)), np.empty((0, 1, 1, 1))  # states of the gradient
+_BUFFER_NUMBERS = 4  # arrays of numbers without replays
 
 
 @record
@@ -295,12 +295,8 @@ class TimeVaryingBuffers(Mechanism):
         return math.fsum(self._errors(system))
 
     def _errors(self, system: Recursion) -> Array:
-        if len(self.replays):
-            return replayed_errors(self, system)
-        errors = np.empty(self.steps)
-        decays, outputs, inputs, scales = writable(self.decays, self.outputs, self.inputs, self.scales)
-        time_varying_errors.covariances(*system.parts, decays, outputs, inputs, scales, errors, *_NO_STATES)
-        return errors
+        numbers = (self.decays, self.outputs, self.inputs, self.replays, self.scales)
+        return buffer_errors(numbers if len(self.replays) else (*numbers[:3], self.scales), self.period, system)[0]
 
 
 def _checked_replays(replays: ArrayLike | None, period: int, steps: int) -> dict[str, Any]:
@@ -353,20 +349,57 @@ def class_grams(decays: Array, outputs: Array, inputs: Array, replays: Array, pe
     return [inverse, gram, responses, products]
 
 
-def replayed_errors(noise: TimeVaryingBuffers, system: Recursion) -> Array:
-    """Σ_g w_tg E (v_g)_0² after each step, shape (n,), with replays."""
-    mine = tuple(writable(noise.decays, noise.outputs, noise.inputs, noise.scales))
-    again, period = *writable(noise.replays), noise.period
-    shared = np.empty((len(again) + 1, noise.steps))
+def buffer_errors(
+    numbers: Sequence[Array], period: int, system: Recursion, *, keeps: bool = False
+) -> tuple[Array, Callable[[Array], list[Array]]]:
+    """Σ_g w_tg E (v_g)_0² after each step, shape (n,), and from slopes the gradients of their sum.
+
+    ``numbers`` are θ, o, i, with replays a, and δ.  The gradients, in the same order, need a call that ``keeps``.
+    """
+    if len(numbers) > _BUFFER_NUMBERS:
+        return _replayed_errors(numbers, period, system, keeps=keeps)
+    theta, outputs, inputs, scales = mine = tuple(writable(*numbers))
+    (n, d), (groups, m) = outputs.shape, system.input.shape[1:]
+    segments = -(-n // time_varying_errors.SEGMENT) if keeps else 0
+    kept = np.empty((segments, d, d)), np.empty((segments, groups, d, m))
+    errors = np.empty(n)
+    time_varying_errors.covariances(*system.parts, theta, outputs, inputs, scales, errors, *kept)
+
+    def gradient(slopes: Array) -> list[Array]:
+        found = tuple(np.empty_like(each) for each in mine)
+        time_varying_errors.error_gradient(system.parts, mine, slopes, kept, found)
+        return list(found)
+
+    return errors, gradient
+
+
+def _replayed_errors(
+    numbers: Sequence[Array], period: int, system: Recursion, *, keeps: bool
+) -> tuple[Array, Callable[[Array], list[Array]]]:
+    """The same with replays."""
+    theta, outputs, inputs, again, scales = writable(*numbers)
+    mine, (r, n) = (theta, outputs, inputs, scales), again.shape
+    shared, errors, of_group = np.empty((r + 1, n)), np.zeros(n), np.empty(n)
     replayed.covariances_of_draws(again, period, shared)
-    errors, of_group = np.zeros(noise.steps), np.empty(noise.steps)
-    size = noise.decays.size + system.input.shape[2]
+    size = theta.size + system.input.shape[2]
+    groups = []
     for g, weights in enumerate(system.weights.T):
-        phi, gamma = writable(system.transition[:, g], system.input[:, g])
-        kept = (*np.empty((2, 1, size, size)), np.empty((len(again), period, size)))
-        replayed.group_errors(phi, gamma, mine, period, shared, *kept, of_group)
+        parts = tuple(writable(system.transition[:, g], system.input[:, g]))
+        kept = np.empty((2, n if keeps else 1, size, size))
+        found = (*kept, np.empty((r, n if keeps else period, size)))
+        replayed.group_errors(*parts, mine, period, shared, *found, of_group)
         errors += weights * of_group
-    return errors
+        groups.append((parts, found, weights))
+
+    def gradient(slopes: Array) -> list[Array]:
+        gradients, of_shared = [np.zeros_like(each) for each in (*mine, again)], np.zeros_like(shared)  # of δ, then a
+        for parts, found, weights in groups:
+            of_errors = slopes * weights
+            replayed.group_gradient(*parts, mine, period, shared, found, of_errors, tuple(gradients[:4]), of_shared)
+        replayed.draws_gradient(again, period, of_shared, gradients[4])
+        return [*gradients[:3], gradients[4], gradients[3]]
+
+    return errors, gradient
 
 
 def _gains(decays: Array, outputs: Array, inputs: Array) -> tuple[Array, Array]:

@@ -91,6 +91,13 @@ def _add_run(parser: ArgumentParser) -> None:
         help="the only family to be tried, such as BLT; the site lists all names",
     )
     noise.add_argument("--baselines", action="store_true", help="compare all families of noise in the literature, too")
+    noise.add_argument(
+        "--replays",
+        type=int,
+        default=0,
+        metavar="R",
+        help="earlier draws that a step may make again, in fixed epochs: time in place of memory (default: 0)",
+    )
     noise.add_argument("--parameters", **_COUNT_OPTION, help="size of the model, for the bytes of memory in the report")
     noise.add_argument(
         "--output", metavar="DIR", default="corrnoise-design", help="folder for the files (default: %(default)s)"
@@ -175,6 +182,7 @@ def run(arguments: Namespace) -> int:
             objective,
             **data,
             memory=arguments.memory,
+            replays=arguments.replays,
             family=_families(arguments),
             notes=(*left_out, *notes, *tuned),
             progress=show,
@@ -204,7 +212,7 @@ _OPTION_NAMES = (
     *("eigenvalues", "data", "dimension", "decay", "strong_convexity", "smoothness", "learning_rate", "residual_std"),
     *("kurtosis", "gradient_noise_std", "rho", "epsilon", "delta", "clip_norm", "adjacency", "steps", "family"),
     *("initial_offset", "epochs", "steps_per_epoch", "examples", "batch_size", "separation", "visits", "order"),
-    *("momentum", "weight_decay", "learning_rates", "cool_down", "memory", "parameters"),
+    *("momentum", "weight_decay", "learning_rates", "cool_down", "memory", "replays", "parameters"),
 )
 
 

@@ -45,6 +45,7 @@ def design(
     batch_size: int | None = None,
     epochs: int | None = None,
     memory: float | None = None,
+    replays: int = 0,
     family: Families | None = None,
     notes: Sequence[str] = (),
     progress: Progress | None = None,
@@ -74,6 +75,8 @@ def design(
     memory : float, optional
         The largest number of arrays of the size of the gradient that a run may keep; 0 for independent noise and
         ``math.inf`` for any.  None for at most 16, and the fewest with an error within 1 % of the best of these.
+    replays : int, default 0
+        The largest number of earlier draws that a step may make again, as for ``optimise``.
     family : str, Family or sequence of str or Family, optional
         The families of noise to be tried, as for ``optimise``; None for all that can be best.
     notes : sequence of str, optional
@@ -105,7 +108,17 @@ def design(
     0.0932
     """
     checks.instance("budget", budget, Budget)
-    arguments = (budget, participation, objective, examples, batch_size, epochs, memory, family)
+    arguments = (
+        budget,
+        participation,
+        objective,
+        examples,
+        batch_size,
+        epochs,
+        memory,
+        family,
+        *([replays] if replays else []),
+    )
     wanted = checked_minimisable(SGD() if objective is None else objective)
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be a function of a line of text, or None, got {progress!r}")
@@ -134,7 +147,7 @@ def design(
         _check_long(tried[0], memory, family)
         optimum = endless_optimum(of_run, tried[0], budget=budget)
     else:
-        options: dict[str, Any] = {"memory": memory, "budget": budget, "progress": progress}
+        options: dict[str, Any] = {"memory": memory, "replays": replays, "budget": budget, "progress": progress}
         found = [optimise(wanted, one, family=family, **options) for one in tried]
         best = found[0]
         if len(found) > 1:

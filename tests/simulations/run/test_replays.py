@@ -149,7 +149,7 @@ def through_stops(path: Path, ahead: int, *, keeps: bool, every: int) -> tuple[d
             assert step not in shown or np.array_equal(shown[step], noise)
             shown[step] = noise
         assert run._durable is not None
-        secret, notes = run._secret, list(run._durable.home.journal.notes)
+        secret, notes = run._secret, list(run._durable._own.journal.notes)
         scale = run.scale
         (crashed if crash else PrivateRun.close)(run)
     nonces: dict[int, bytes] = {}

@@ -25,6 +25,7 @@ from corrnoise.solvers.families.time_varying import (
     time_varying_buffers,
 )
 from corrnoise.solvers.objectives import grouped
+from corrnoise.theory.mechanisms.matrix import MatrixNoise
 from corrnoise.theory.objectives.workloads import LargestError, MatrixWorkload, MomentumSGD, PrefixSums
 from corrnoise.theory.participation import FixedEpochs, MinSep, Participation, Reshuffled, Single
 from corrnoise.theory.problems.learning_objective import LearningObjective
@@ -203,11 +204,49 @@ def test_a_matrix_is_no_linear_system():
 # -- how it is found ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("memory", "replays", "ratio"), [(1, 3, 1.0135), (2, 3, 1.0015)])
+def test_replays_approach_the_optimum_of_fixed_epochs(memory, replays, ratio):
+    who = Participation.fixed_epochs(64, epochs=4)
+    noise = best_time_varying(PrefixSums(64), who, memory, replays=replays)
+    assert noise.replays.shape == (replays, 64)
+    assert noise.bracket(who).exact
+    assert noise.mean_error(who) <= ratio * 4.407853385
+    dense = MatrixNoise(noise.strategy())
+    assert noise.mean_error(who) == pytest.approx(dense.mean_error(who), rel=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("steps", "epochs", "memory", "replays", "ratio", "floor"),
+    [
+        (64, 4, 2, 1, 1.0185, 4.407853385),
+        (256, 4, 3, 3, 1.0025, 5.211944),
+        (1024, 4, 3, 3, 1.005, 6.046593),
+        (100, 10, 2, 9, 1.0025, 8.617995),
+        (100, 20, 2, 3, 1.0225, 15.019868),
+        (100, 20, 2, 19, 1.0025, 15.019868),
+    ],
+)
+def test_replays_approach_the_optimum_of_longer_runs(steps, epochs, memory, replays, ratio, floor):
+    who = Participation.fixed_epochs(steps, epochs=epochs)
+    noise = best_time_varying(PrefixSums(steps), who, memory, replays=replays)
+    assert noise.mean_error(who) <= ratio * floor
+
+
+def test_orders_without_classes_and_one_participation_have_no_replays():
+    for who in (Participation.single(24), Participation.min_sep(24, 8), Participation.reshuffled(24, period=8)):
+        assert best_time_varying(PrefixSums(24), who, 1, replays=3).forms() == ("time-varying buffers",)
+    found = best_time_varying(PrefixSums(24), Participation.fixed_epochs(24, epochs=2), 1, replays=3)
+    assert len(found.replays) == 1  # an epoch less
+
+
 @pytest.mark.parametrize("power", [None, 8.0])
 @pytest.mark.parametrize(
     ("order", "period", "limit"),
     [
         (FixedEpochs, 10, 7),
+        ("replays", 10, 7),
+        ("replays", 24, 3),
         (FixedEpochs, 24, 3),
         (Single, 64, 1),
         (MinSep, 16, 4),
@@ -218,13 +257,17 @@ def test_a_matrix_is_no_linear_system():
     ],
 )
 def test_the_gradient_is_that_of_differences(order, period, limit, power):
-    search = LadderStage(COOL.recursion(), period, order, limit).search(4.0, power)
+    replays = 2 if order == "replays" else 0
+    order = FixedEpochs if replays else order
+    search = LadderStage(COOL.recursion(), period, order, limit, replays).search(4.0, power)
+    search.saturation.smoothing = 0.01 * (replays > 0)
     rng = np.random.default_rng(0)
     knots = search.knots.matrix.shape[1]
     at, way = (
         BufferPoint(
             scale * rng.normal(size=2) - 2 * (1 - scale),
             scale * rng.normal(size=(knots, 4)) - (1 - scale),
+            scale * rng.normal(size=(knots, replays)),
             rng.normal(size=search.saturation.start().shape),
         )
         for scale in (0.3, 1.0)
@@ -235,7 +278,9 @@ def test_the_gradient_is_that_of_differences(order, period, limit, power):
     assert sum(parts) == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-5)
     assert abs(parts[0] / sum(parts) - 1) > 0.01  # the mutant forgets the knots
     if order is not Single:  # where the saturation fixes the columns
-        assert abs(parts[2] / sum(parts)) > 1e-4  # the mutant forgets the columns
+        assert abs(parts[3] / sum(parts)) > 1e-4  # the mutant forgets the columns
+    if replays:
+        assert abs(parts[2] / sum(parts)) > 1e-3  # the mutant forgets the replays
 
 
 def test_knots_are_graded_and_carried_between_runs():
@@ -266,7 +311,8 @@ def test_merged_momentum_is_close_to_the_whole():
 def test_a_point_holds_what_is_searched():
     search = LadderStage(PrefixSums(20).recursion(), 20, Single, 1).search(2.0)
     knots = search.knots.matrix.shape[1]
-    noise = search.mechanism(BufferPoint(np.array([-2.0]), np.zeros((knots, 2)), np.zeros(knots)))
+    values, replays = np.zeros((knots, 2)), np.empty((knots, 0))
+    noise = search.mechanism(BufferPoint(np.array([-2.0]), values, replays, np.zeros(knots)))
     np.testing.assert_allclose(noise.decays, np.exp(-np.exp(-2.0)))
     np.testing.assert_allclose(noise.outputs, 1.0)
 
