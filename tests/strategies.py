@@ -1,4 +1,4 @@
-"""What the property-based tests draw: noise, spectra, learning rates.  Logarithmic scales, ends included."""
+"""The draws of the property-based tests: noise, spectra, learning rates.  Logarithmic scales, ends included."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The README and the documents: their examples run in order and print the numbers that stand beside them.
+"""The README and the documents: their examples run in order and print the numbers next to them.
 
 A number in a comment behind ``print(...)`` is the printed value, rounded to the digits shown.  A block of code that
-begins with a decorator is a fragment.  Blocks with ``>>>`` are interactive examples, which return what they say.
+starts with a decorator is a fragment.  Blocks with ``>>>`` are interactive examples, which return what they say.
 """
 
 import ast

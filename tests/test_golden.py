@@ -1,4 +1,4 @@
-"""Golden numbers: what the library computed before its vocabulary was made one, and must go on computing.
+"""Golden numbers: results from before the vocabulary was made one, which must stay.
 
 ``golden/numbers.json`` holds {group: {key: value}}; a key is an expression in the names below.  The numbers keep moves
 of code from changing results; no theorem stands behind them, and other tests show that they are right.

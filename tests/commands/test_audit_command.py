@@ -1,4 +1,4 @@
-"""``corrnoise audit``: verdict and cause, the exit status, the user's own loop, and what is refused."""
+"""``corrnoise audit``: verdict and cause, the exit status, the user's own loop, and refusals."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``corrnoise check``: what it selects, prints and writes, and its exit statuses."""
+"""``corrnoise check``: its selection, output and exit statuses."""
 
 import io
 import json

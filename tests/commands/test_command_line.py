@@ -112,12 +112,12 @@ def test_help_is_found(words: list[str], same: list[str], capsys: pytest.Capture
         ),
         (("simulate", "--noise", "dpsgd:1"), "there is no noise 'dpsgd:1'"),
         (("simulate", "--noise", "anti-pgd"), "there is no noise 'anti-pgd'"),
-        (("simulate", "--noise", "nu-ftrl:x"), "'x' is no number, which nu-ftrl needs after the colon"),
+        (("simulate", "--noise", "nu-ftrl:x"), "'x' must be a number: nu-ftrl needs one after the colon"),
         (
             ("simulate", "--inputs", "gaussian:3"),
             "there are no inputs 'gaussian:3'; they are gaussian, uniform, signs or",
         ),
-        (("simulate", "--inputs", "student-t"), "'' is no number, which student-t needs after the colon"),
+        (("simulate", "--inputs", "student-t"), "'' must be a number: student-t needs one after the colon"),
         (("simulate", "--steps", "1.5"), "invalid int value: '1.5'"),
     ],
 )

@@ -1,4 +1,4 @@
-"""``corrnoise design``: what it writes and prints, and that it refuses in one line before it computes."""
+"""``corrnoise design``: its files and output, and refusals in one line before it computes."""
 
 import csv
 import json
@@ -422,7 +422,7 @@ def test_a_memory_is_a_number_or_inf(capsys: pytest.CaptureFixture[str]) -> None
     assert parser_of_the_command().parse_args(["--memory", "0"]).memory == 0
     with pytest.raises(SystemExit):
         parser_of_the_command().parse_args(["--memory", "x"])
-    assert "'x' is no number of arrays" in capsys.readouterr().err
+    assert "'x' must be a number of buffers" in capsys.readouterr().err
 
 
 @pytest.mark.slow

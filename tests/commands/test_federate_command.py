@@ -1,4 +1,4 @@
-"""``corrnoise federate``: what it prints and writes, what it refuses, that it goes on, and how a client is enrolled."""
+"""``corrnoise federate``: output, files, refusals, resuming, and the enrolment of a client."""
 
 import hashlib
 import io

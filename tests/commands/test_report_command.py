@@ -1,4 +1,4 @@
-"""``corrnoise report``: the page holds what was selected, is whole or not there, and disagreement has its status."""
+"""``corrnoise report``: the page holds the selection, is whole or not there, and disagreement has its status."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Files that nobody should trust: a permanent corpus, the large ones made here, and seeded mutants of good files."""
+"""Files that are not to be trusted: a permanent corpus, the large ones made here, and seeded mutants of good files."""
 
 from __future__ import annotations
 

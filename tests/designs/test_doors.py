@@ -1,7 +1,8 @@
 """Designs run through every door: the map that really runs has the sensitivity that its multiplier covers.
 
-Nothing is given to a door but the design.  The noising matrix is what the door makes of unit draws, and the sensitivity
-that of its inverse, from the patterns of the promise and all signs: a lower bound, attained for nearly all noise.
+Nothing is given to a door but the design.  The noising matrix is the door's output for unit draws.  The sensitivity of
+its inverse is computed from the patterns of the participation and all signs: a lower bound, attained for nearly all
+noise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Designs in jax-privacy itself: what it runs is covered by the multiplier that the design's program has.
+"""Designs in jax-privacy itself: its runs are covered by the multiplier of the design's program.
 
 Skipped where jax-privacy is not installed (``pip install '.[jax]'``).
 """

@@ -1,4 +1,4 @@
-"""The page of a design: what it says, that its programs run, and that it needs nothing from outside."""
+"""The page of a design: its text, that its programs run, and that it needs nothing from outside."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Designs of sampled batches: DP-SGD as a row, the choice at equal privacy, what runs, and files."""
+"""Designs of sampled batches: DP-SGD as a row, the choice at equal privacy, runs, and files."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Spectra from files: what is read, what is refused and where, and columns that are no features."""
+"""Spectra from files: reading, refusals with their place, and columns that are not features."""
 
 from pathlib import Path
 

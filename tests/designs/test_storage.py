@@ -1,4 +1,4 @@
-"""Files: they give back what was saved or nothing, and no number that privacy rests on is read from them."""
+"""Files: they give back the saved object or nothing, and no number that privacy rests on is read from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How figures are simulated: settings, seeds, kept results, and the false-alarm rate of what is judged."""
+"""How figures are simulated: settings, seeds, kept results, and the false-alarm rate of judgements."""
 
 from pathlib import Path
 from typing import Any, NoReturn

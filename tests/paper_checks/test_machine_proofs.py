@@ -1,4 +1,4 @@
-"""The proofs in ``proofs/`` compile, prove what is written down beside them, and rest on no other axioms."""
+"""The proofs in ``proofs/`` compile, prove the statements next to them, and rest on no other axioms."""
 
 import shutil
 

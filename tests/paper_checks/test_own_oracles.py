@@ -1,4 +1,4 @@
-"""The exact δ of two bins, with which claims about balls in bins are compared."""
+"""The exact δ of two bins, for comparison with claims about balls in bins."""
 
 import math
 

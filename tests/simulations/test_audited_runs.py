@@ -1,4 +1,4 @@
-"""Audits of what the package itself runs: runs with a folder through crashes, and the adapters with models of layers.
+"""Audits of the package's own runs: runs with a folder through crashes, and the adapters with models of layers.
 
 The keys of the runs are not seeded: the level is 1e-6.
 """

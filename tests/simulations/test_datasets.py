@@ -1,4 +1,4 @@
-"""Data sets: what is bundled, what is fetched and only on request, and which rows and columns are left out."""
+"""Data sets: bundled ones, fetching on request only, and which rows and columns are left out."""
 
 import sys
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""One front: every family runs, nothing is below the floor, promises are kept, and known runs have known optima."""
+"""One front: every family runs, nothing is below the lower bound, and known runs have known optima."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Noise where batches are sampled: reference errors, estimates beside exact values, and other searches."""
+"""Noise where batches are sampled: reference errors, estimates next to exact values, and other searches."""
 
 import math
 

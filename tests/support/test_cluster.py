@@ -1,4 +1,4 @@
-"""Addresses at which no scheduler answers are named soon, and before anything is written."""
+"""Addresses where no scheduler answers are named soon, and before anything is written."""
 
 import socket
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Bytes from outside: each limit refuses what is beyond it, and a limit ten times as large would not."""
+"""Bytes from outside: each limit refuses larger input, and a limit ten times as large would not."""
 
 import ast
 import json

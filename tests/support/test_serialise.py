@@ -1,4 +1,4 @@
-"""Records as plain data and back, and files that give back what was saved or are refused."""
+"""Records as plain data and back, and files that give back the saved object or are refused."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Participation: patterns and the order of promises against enumeration, and the promises that are refused."""
+"""Participation: patterns and their order against enumeration, and refusals."""
 
 import itertools
 import math

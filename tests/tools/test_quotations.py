@@ -1,4 +1,4 @@
-"""Quotations: what counts as word for word, where a quotation stands, and what is said of one that is not there."""
+"""Quotations: what counts as word for word, the place of a quotation, and the message about a missing one."""
 
 import pytest
 

@@ -44,8 +44,9 @@ def notebook(page: str, *, execute: bool) -> dict[str, Any]:
             shown = printed[number // 2]
             outputs = [{"output_type": "stream", "name": "stdout", "text": shown}] if shown else []
             count = number // 2 + 1 if execute else None
-            code = {"cell_type": "code", "execution_count": count, "metadata": {}, "outputs": outputs, "source": text}
-            cells.append(code)
+            cells.append(
+                {"cell_type": "code", "execution_count": count, "metadata": {}, "outputs": outputs, "source": text}
+            )
     for number, cell in enumerate(cells):
         cell["id"] = f"cell-{number}"
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}

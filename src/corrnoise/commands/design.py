@@ -221,7 +221,7 @@ def _memory(text: str) -> float:
     if text == "inf":
         return math.inf
     if not text.isdecimal():
-        raise ArgumentTypeError(f"{text!r} is no number of arrays, which is 0, 1, 2, ... or inf for any")
+        raise ArgumentTypeError(f"{text!r} must be a number of buffers: 0, 1, 2, ... or inf for any")
     return int(text)
 
 

@@ -37,7 +37,7 @@ def _number(text: str, what: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ArgumentTypeError(f"{text!r} is no number, which {what} needs after the colon") from None
+        raise ArgumentTypeError(f"{text!r} must be a number: {what} needs one after the colon") from None
 
 
 def _noise(text: str) -> tuple[str, Callable[[LinearRegression], ToeplitzNoise]]:

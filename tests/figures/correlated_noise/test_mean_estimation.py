@@ -1,4 +1,4 @@
-"""Figure 1 of arXiv 2310.06771: the curves are those of the theory, in time and in frequency."""
+"""Figure 1 of arXiv 2310.06771: the curves equal the theory's, in time and in frequency."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Error against memory: known values, nothing below the floor, and a drawing in which nothing overlaps."""
+"""Error against memory: known values, nothing below the floor, and a drawing where nothing overlaps."""
 
 import dataclasses
 

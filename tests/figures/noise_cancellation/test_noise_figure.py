@@ -1,4 +1,4 @@
-"""The figure of noise cancellation: what is drawn, and where the published bound is proved."""
+"""The figure of noise cancellation: its curves, and where the published bound is proved."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Figures of shuffled gradients: what is drawn are the accountants, the exact runs and the experiments."""
+"""Figures of shuffled gradients: the curves are the accountants, the exact runs and the experiments."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Certification: proved only what is true on every box, refuted only what is certainly false, else open."""
+"""Certification: proved only if true on every box, refuted only if certainly false, else open."""
 
 import numpy as np
 import pytest

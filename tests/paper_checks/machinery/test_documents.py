@@ -1,4 +1,4 @@
-"""The documents that claims refer to: every mention leads to a heading, and the HTML is that of the document."""
+"""The documents that claims refer to: every mention leads to a heading, and the HTML shows the document."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Foundations: the graph of claims, and what a broken foundation breaks."""
+"""Foundations: the graph of claims, and the effect of a broken foundation."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Papers: how claims are registered, what is refused, and the inventories."""
+"""Papers: how claims are registered, refusals, and the inventories."""
 
 import pickle
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""The search for the worst case finds what is planted, wherever it is planted, and repeats itself."""
+"""The search for the worst case finds planted violations, wherever they are, and repeats itself."""
 
 from collections.abc import Callable
 from itertools import product

@@ -1,4 +1,4 @@
-"""A private run of parameters of JAX: the same command begins it, goes on with it, and loads what it has trained."""
+"""A private run of parameters of JAX: the same command starts it, resumes it, and loads the trained parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop of Opacus: its runs are those of ``cn.torch``, and what a loop must not do is refused."""
+"""The loop of Opacus: its runs equal the runs of ``cn.torch``, and misuse of a loop is refused."""
 
 from __future__ import annotations
 

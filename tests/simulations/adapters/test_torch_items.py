@@ -1,4 +1,4 @@
-"""Items as users have them: pairs, dictionaries, numbers, padding; and what the messages say about others."""
+"""Items as users have them: pairs, dictionaries, numbers, padding; and the messages about others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws in PyTorch: float64 equality with those of the host, on every device, and mutants that lose it."""
+"""Draws in PyTorch: float64 equality with the host's draws, on every device, and mutants that lose it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Audits of loops that draw their batches: honest ones pass, and each fault is found with its cause.
 
-Seeds are drawn anew in each loop, as the auditor must not know them; an honest loop fails with probability 1e-6.
+Seeds are fresh in each loop, as the auditor must not know them; an honest loop fails with probability 1e-6.
 """
 
 from __future__ import annotations

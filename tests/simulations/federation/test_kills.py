@@ -1,7 +1,7 @@
 """Clients and a server in processes that are killed at random instants: nothing is used twice, and nothing is lost.
 
 The parent carries the messages, as a transport does, and keeps all that ever left a process.  No assertion rests on
-chance: whatever the instants are, what is checked holds.
+chance: whatever the instants are, the checks hold.
 """
 
 import multiprocessing

@@ -1,4 +1,4 @@
-"""The plan: its noise against brute force over what one unit can do, its guarantee, and what it refuses."""
+"""The plan: its noise against brute force over what one unit can do, its guarantee, and refusals."""
 
 from itertools import product
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Batches: who takes part when, counted."""
+"""Batches: the steps of each example, counted."""
 
 from __future__ import annotations
 

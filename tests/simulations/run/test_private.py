@@ -1,4 +1,4 @@
-"""A private run: its noise is that of the mechanism, covered, added once to each batch, and never drawn twice."""
+"""A private run: its noise has the law of the mechanism, covered, added once to each batch, and never drawn twice."""
 
 from __future__ import annotations
 

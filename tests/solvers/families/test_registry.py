@@ -1,4 +1,4 @@
-"""Families as objects: names and aliases, what is compared, and a family of a few lines."""
+"""Families as objects: names and aliases, comparisons, and a family of a few lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is handed over is what was promised: every form, run as its library runs it, in both types, over all problems.
+"""The noise that is handed over is as stated: every form, run as its library runs it, in both types, over all problems.
 
 The sweep takes the noise coefficients that each recurrence makes in its own arithmetic, inverts them, and compares the
 sensitivity with the one that the multiplier covers.

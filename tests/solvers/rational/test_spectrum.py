@@ -1,4 +1,4 @@
-"""Noise for streams, out of a spectrum: its errors against closed forms, its size, and what is refused."""
+"""Noise for streams, out of a spectrum: its errors against closed forms, its size, and refusals."""
 
 import numpy as np
 import pytest

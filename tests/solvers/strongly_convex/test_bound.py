@@ -1,6 +1,6 @@
 """The strongly convex bound against reference values, the cone program, exact quadratics and runs.
 
-The reference values were computed by two other programs that agree to 2e-8; those of the continuum by a third with
+The reference values were computed by two other programs that agree to 2e-8; the values of the continuum by a third with
 other kernels.  J is γ_∞² times the mean of |B|² ψ/η⁴, free of units; F = (η²L/4) J for d = G = ρ = 1.
 """
 

@@ -1,4 +1,4 @@
-"""What a multiplier proves, against Arb's integration, closed forms and dense grids; and what it must not prove."""
+"""Proofs by multipliers, against Arb's integration, closed forms and dense grids, and false claims without a proof."""
 
 import math
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Which accountant covers which sampling, and what is refused."""
+"""Which accountant covers which sampling, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs: forms and types, what is refused, members and adjacency, and known covered sensitivities."""
+"""Programs: forms and types, refusals, members and adjacency, and known covered sensitivities."""
 
 import math
 from types import SimpleNamespace

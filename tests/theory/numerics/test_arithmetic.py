@@ -1,4 +1,4 @@
-"""The three number systems agree with each other, choose themselves, and stop and enclose limits as promised."""
+"""The three number systems agree with each other, choose themselves, and stop and enclose limits as stated."""
 
 import flint
 import numpy as np

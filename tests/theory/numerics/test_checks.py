@@ -1,4 +1,4 @@
-"""Checks of arguments: what is taken, what is refused, what the refusal says; and the arguments of correlated noise."""
+"""Checks of arguments: accepted values, refusals and their messages; and the arguments of correlated noise."""
 
 from decimal import Decimal
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Batches of several examples on quadratic problems: enumeration, 40 digits, bounds, and what is refused."""
+"""Batches of several examples on quadratic problems: enumeration, 40 digits, bounds, and refusals."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The mutator: which changes are made, and what is left alone."""
+"""The mutator: which changes are made, and untouched code."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""Mutation testing itself: only formulas are changed; what the tests notice is killed, and the rest survives."""
+"""Mutation testing itself: only formulas are changed; noticed mutants are killed, and the rest survives."""
 
 import json
 from pathlib import Path

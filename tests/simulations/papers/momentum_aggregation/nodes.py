@@ -1,4 +1,4 @@
-"""The noise of nodes by the definition, one draw for each node, in the order in which programs draw."""
+"""The noise of nodes by the definition, one draw for each node, in the order of programs."""
 
 import numpy as np
 

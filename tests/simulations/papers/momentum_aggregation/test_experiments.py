@@ -1,4 +1,4 @@
-"""Data sets and experiments: what is read, what runs, and that tuning does not flatter."""
+"""Data sets and experiments: reading, runs, and that tuning does not flatter."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Private runs: the noise that covers what runs, baselines, and what is refused."""
+"""Private runs: the noise that covers the runs, baselines, and refusals."""
 
 import importlib
 import math

@@ -1,4 +1,4 @@
-"""Bounds of gradient norms: known values, the counterexamples to what is printed, and simulated momenta."""
+"""Bounds of gradient norms: known values, the counterexamples to printed bounds, and simulated momenta."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The noise of Algorithms 1 and 2: exact privacy of what is released, and the variance that reaches the momentum."""
+"""The noise of Algorithms 1 and 2: exact privacy of the releases, and the variance that reaches the momentum."""
 
 import math
 from collections import defaultdict

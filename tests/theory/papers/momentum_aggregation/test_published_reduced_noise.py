@@ -1,4 +1,4 @@
-"""The published noise of Algorithm 2: exact privacy of all nodes, and what is refused."""
+"""The published noise of Algorithm 2: exact privacy of all nodes, and refusals."""
 
 from typing import Any
 

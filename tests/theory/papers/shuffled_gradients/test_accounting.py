@@ -1,4 +1,4 @@
-"""Amplification by iteration and accountants: never below exact divergences, reference values, what is refused."""
+"""Amplification by iteration and accountants: never below exact divergences, reference values, refusals."""
 
 import math
 from typing import Any

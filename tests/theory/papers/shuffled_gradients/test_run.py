@@ -1,4 +1,4 @@
-"""Runs as one description: never below exact runs, whatever the rates and curvatures; adjacency; what is refused.
+"""Runs as one description: never below exact runs, whatever the rates and curvatures; adjacency; refusals.
 
 Quadratic losses and Gaussian noise make Gaussian iterates, whose Rényi divergence on neighbouring data is exact.
 """

@@ -1,4 +1,4 @@
-"""Rates: closed forms of amplification, the best learning rate, what the bounds tend to, and the printed one's fall."""
+"""Rates: closed forms of amplification, the best learning rate, limits of the bounds, and the printed fall."""
 
 import math
 from itertools import product
