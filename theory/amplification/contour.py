@@ -22,6 +22,9 @@ remove and t = −θ > 0 for add, $c(t) = t^t (1 + t)^{-1-t}$, and C(t) = c(t) M
     $|M_i(\theta + iu)| \le B_i(u) = \int |\varphi(w) A(w)^\theta| e^{-u \arg A(w)} dw$ over any such line, and B falls
     in u.  The terms beyond u = U have a sum of at most $e^{-\varepsilon t} B(U)/(\pi U)$.
 
+Few steps of small rates have slowly falling moments.  Their ratio is multiplied with an independent lognormal Y whose
+logarithm has the least variance s such that 10 000 nodes are enough; see ``enclosure`` for the lower end.
+
 ``estimate`` sums in float64, for searches.  ``enclosure`` evaluates the same finite sums, and bounds of the three
 errors, in balls: what ``delta`` returns is certified.
 """
@@ -35,16 +38,20 @@ from typing import Any
 import numpy as np
 
 from corrnoise.theory.amplification.curve import Curve, DeltaBound, Direction
-from corrnoise.theory.amplification.enclosure import WIDEST, Line, Sum, closed, enclosure
+from corrnoise.theory.amplification.enclosure import WIDEST_STEP, Line, Sum, closed, enclosure
 from corrnoise.theory.amplification.factors import Factor, gaussian_part, sampled_part
-from corrnoise.theory.amplification.few_steps import bracket_by_laws
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import record
 
 #: −log of the errors of step and tail, relative to the Chernoff bound, and the most nodes that each is worth
 _ACCURACY_LEVELS = ((32.0, 5000), (24.0, 10_000), (17.0, 20_000))
-_MIN_DELTA = 1e-150  # of δ that laws are asked for
+_SMOOTHED_ACCURACY, _MAX_SMOOTHED_NODES = 24.0, 10_000
+_MAX_NODE_PRODUCT = 2e7  # nodes of the sum times those of a moment
+_MAX_SMOOTHING = 0.05  # of s t (t + 1)/2, the relative error that smoothing adds to δ
+_FIRST_ORDER, _MIN_ORDER = 0.15, 1e-7  # the lowest t: at first, and where large ε need lower ones
+_RANGE_STEP = 30.0  # between the lowest t
+_MAX_FLOAT_LOSS = 18.0  # log of C(t)/δ for sums in float64
 _MAX_CANCELLATION = 6.0  # log of the cancellation that is allowed
 _MAX_LOG_DELTA = 700.0  # −log of the smallest δ that is bracketed from both sides
 _MOMENT_ACCURACY = 66.0  # −log of the relative error of the trapezoidal rule
@@ -88,25 +95,27 @@ class PoissonCurve(Curve):
 
 @lru_cache(maxsize=1024)
 def _enclosed(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction: Direction) -> tuple[float, float]:
-    lower, upper = enclosure(factors, epsilon, sigma, direction, planned)
-    if closed(factors) or upper < _MIN_DELTA or _wide(factors, sigma):
-        return lower, upper
-    if planned(factors, epsilon, sigma, direction).count == 0:
-        low, high = bracket_by_laws(factors, epsilon, sigma, direction)
-        lower, upper = max(lower, low), min(upper, high)
-    return lower, upper
-
-
-def _wide(factors: tuple[Factor, ...], sigma: float) -> bool:
-    return max(part.norm for part in sampled_part(factors)) > WIDEST * sigma
+    return enclosure(factors, epsilon, sigma, direction, planned)
 
 
 def _estimated(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction: Direction) -> tuple[float, float]:
-    if closed(factors) or _wide(factors, sigma):
-        return _enclosed(factors, epsilon, sigma, direction)
-    if (plan := planned(factors, epsilon, sigma, direction)).count == 0:
-        return _enclosed(factors, epsilon, sigma, direction)
-    return _summed(factors, epsilon, sigma, direction, plan)
+    key = factors, epsilon, sigma, direction
+    if closed(factors) or max(part.norm for part in sampled_part(factors)) > WIDEST_STEP * sigma:
+        return _enclosed(*key)
+    plan = planned(*key, 0.0)
+    if plan.count == 0:
+        return _enclosed(*key)
+    lower, upper = _summed(*key, plan)
+    if missing := plan.missing(upper):
+        if missing > _MAX_FLOAT_LOSS or (plan := planned(*key, missing)).count == 0:
+            return _enclosed(*key)
+        lower, upper = _summed(*key, plan)
+    if plan.bound - math.log(max(upper, 1e-300)) > _MAX_FLOAT_LOSS:
+        return _enclosed(*key)
+    logs = sum(part.count * math.log1p(-part.rate) for part in sampled_part(factors))
+    logs += epsilon if direction == "add" else 0.0
+    most = -math.expm1(logs) if gaussian_part(factors) == 0 and epsilon >= 0 else 1.0
+    return min(lower, most), min(upper, most)
 
 
 # -- the choice of the contour -----------------------------------------------------------------------------------------
@@ -139,28 +148,42 @@ def _line(theta: float, r: float) -> tuple[float, float]:
     return float(width[best] / 2), float(steps[best])
 
 
-def _nodes(theta: float, r: float, step: float) -> tuple[int, int]:
+def _nodes(theta: float, q: float, r: float, step: float) -> tuple[int, int]:
     """The first and the last node of the line, in steps."""
-    left = _HALF_WIDTH + max(-theta, 0.0) * r
+    left = _HALF_WIDTH + _peak(-theta * r, q, r)
     right = _HALF_WIDTH + max(theta, 0.0) * r
     return -math.ceil(left / step), math.ceil(right / step)
+
+
+def _peak(move: float, q: float, r: float) -> float:
+    """The distance from 0 to the largest φ(x) A(x)^θ for θ < 0, with ``move`` = −θ r: there x = θ (ln A)'(x)."""
+    low, high = 0.0, max(move, 0.0)
+    while high - low > 0.01 * (1 + high):
+        middle = (low + high) / 2
+        part = q * math.exp(-r * middle - r * r / 2)
+        low, high = (middle, high) if middle * (1 - q + part) < move * part else (low, middle)
+    return high
 
 
 def _order(t: Any, direction: Direction) -> Any:
     return 1 + t if direction == "remove" else -t
 
 
-def _lines(theta: float, radii: list[float]) -> tuple[Line, ...]:
-    found = (_line(theta, r) for r in radii)
-    pairs = zip(found, radii, strict=True)
-    return tuple(Line(height, step, *_nodes(theta, r, step)) for (height, step), r in pairs)
+def _lines(theta: float, parts: tuple[Factor, ...], sigma: float) -> tuple[Line, ...]:
+    found = []
+    for part in parts:
+        r = part.norm / sigma
+        height, step = _line(theta, r)
+        found.append(Line(height, step, *_nodes(theta, part.rate, r, step)))
+    return tuple(found)
 
 
 @lru_cache(maxsize=4096)
-def planned(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction: Direction) -> Sum:
+def planned(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction: Direction, lost: float = 0.0) -> Sum:
     """The finite sum that gives δ, of at most 20 000 terms, or else the best order of Chernoff's bound.
 
-    The pair of t and t' gives the largest step.  The accuracy is the highest that the terms allow.
+    The pair of t and t' gives the largest step.  The accuracy is the highest that the terms allow, and by e^{−lost}
+    higher than usual.  The sum is smoothed where no other has few enough terms.
     """
     parts = sampled_part(factors)
     gaussian = gaussian_part(factors) / sigma**2
@@ -169,7 +192,8 @@ def planned(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction
     least = int(np.argmin(chernoff))
     best = float(chernoff[least])
     usable = np.flatnonzero(chernoff <= best + _MAX_CANCELLATION)
-    for accuracy, most in _ACCURACY_LEVELS if -_MAX_LOG_DELTA < best < 1 else ():
+    levels = [*_ACCURACY_LEVELS, (_SMOOTHED_ACCURACY, 0)]
+    for accuracy, most in [(level + lost, most) for level, most in levels] if -_MAX_LOG_DELTA < best < 1 else ():
         later = orders[None, :] - orders[usable, None]
         first = 2 * math.pi * orders[usable, None] / (accuracy - best)
         second = 2 * math.pi * later / np.maximum(chernoff[None, :] - best + accuracy, 1.0)
@@ -179,33 +203,48 @@ def planned(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction
         if step <= 0:
             break
         theta = _order(t, direction)
-        lines = _lines(theta, radii)
-        end, shift = _tail(parts, radii, gaussian, lines, theta, best, epsilon * t, accuracy)
-        if end <= most * step:
+        lines = _lines(theta, parts, sigma)
+        smoothing = 0.0
+        affordable = int(_MAX_NODE_PRODUCT / max(line.last - line.first for line in lines))
+        if most == 0:
+            most = min(_MAX_SMOOTHED_NODES, affordable)
+            needed = accuracy + float(chernoff[usable[i]]) - best + _MAX_CANCELLATION
+            smoothing = 2 * needed / (most * step) ** 2
+            if smoothing * t * (t + 1) / 2 > _MAX_SMOOTHING:
+                break
+        end, shift = _tail(parts, radii, gaussian + smoothing, lines, theta, best, epsilon * t, accuracy)
+        if end <= min(most, affordable) * step:
             count = max(math.ceil(end / step), 1)
-            return Sum(t, other, step, count, lines, _lines(_order(other, direction), radii), shift, float(chernoff[j]))
+            others = _lines(_order(other, direction), parts, sigma)
+            bounds = float(chernoff[usable[i]]), float(chernoff[j])
+            return Sum(t, other, step, count, lines, others, shift, *bounds, accuracy, smoothing)
     order = float(orders[least])
-    return Sum(order, order, 1.0, 0, (), _lines(_order(order, direction), radii), 0.0, best)
-
-
-def _highest_order(radii: list[float]) -> float:
-    return max(min(40 + 40 / min(radii), 300 / max(radii)), 2.0)
+    return Sum(order, order, 1.0, 0, (), _lines(_order(order, direction), parts, sigma), 0.0, best, best, 0.0, 0.0)
 
 
 def _chernoff(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction: Direction) -> tuple[Array, Array]:
-    """Values of t, and log C(t) there, approximately."""
-    parts = sampled_part(factors)
-    t = np.geomspace(0.15, _highest_order([part.norm / sigma for part in parts]), 64)
+    """Values of t around the best one, and log C(t) there, approximately."""
+    radii = [part.norm / sigma for part in sampled_part(factors)]
+    low, high = _FIRST_ORDER, max(min(40 + 40 / min(radii), 300 / max(radii)), 2.0)
+    while True:
+        t = np.geomspace(low, high, 64)
+        found = _log_bounds(t, factors, epsilon, sigma, direction)
+        if np.argmin(found) > 0 or low < _MIN_ORDER:
+            return t, found
+        low, high = low / _RANGE_STEP, low * _RANGE_STEP
+
+
+def _log_bounds(t: Array, factors: tuple[Factor, ...], epsilon: float, sigma: float, direction: Direction) -> Array:
     theta = _order(t, direction)
     found = t * np.log(t) - (1 + t) * np.log1p(t) - epsilon * t + gaussian_part(factors) / sigma**2 * t * (1 + t) / 2
-    for part in parts:
+    for part in sampled_part(factors):
         r = part.norm / sigma
         step = 0.1 / max(1.0, r / 3)
-        low, high = _nodes(float(theta.min()), r, step)[0], _nodes(float(theta.max()), r, step)[1]
+        low, high = _nodes(float(theta.min()), part.rate, r, step)[0], _nodes(float(theta.max()), part.rate, r, step)[1]
         x = np.arange(low, high + 1) * step
         logs = -x * x / 2 + theta[:, None] * _log_ratio(x, part.rate, r)
         found += part.count * (_log_sum(logs) + math.log(step / math.sqrt(2 * math.pi)))
-    return t, np.where(np.isfinite(found), found, math.inf)
+    return np.where(np.isfinite(found), found, math.inf)
 
 
 def _tail(
@@ -251,11 +290,10 @@ def _tail(
 def _summed(
     factors: tuple[Factor, ...], epsilon: float, sigma: float, direction: Direction, plan: Sum
 ) -> tuple[float, float]:
-    """δ by the finite sum without its error of rounding, less and more the errors of step and tail."""
+    """Lower and upper bounds of δ by the finite sum without its error of rounding."""
     theta = _order(plan.order, direction)
     z: Any = theta + 1j * plan.step * np.arange(plan.count + 1)
-    logs = gaussian_part(factors) / sigma**2 * z * (z - 1) / 2
-    logs += epsilon * (1 - z if direction == "remove" else z)
+    logs = (gaussian_part(factors) / sigma**2 + plan.smoothing) * z * (z - 1) / 2
     for part, line in zip(sampled_part(factors), plan.lines, strict=True):
         r = part.norm / sigma
         w = np.arange(line.first, line.last + 1) * line.step + 1j * line.height
@@ -267,8 +305,15 @@ def _summed(
         large = np.exp(weights - most + 1j * plan.step * rows * np.arange(rows)[:, None] * ratio)
         moments = (large @ small.T).ravel()[: plan.count + 1]
         logs += part.count * (np.log(moments) + most + math.log(line.step / math.sqrt(2 * math.pi)))
-    terms = (np.exp(logs) / (z * (z - 1))).real
-    value = plan.step / (2 * math.pi) * float(terms[0] + 2 * terms[1:].sum())
+
+    def at(epsilon: float) -> float:
+        terms = (np.exp(logs + epsilon * (1 - z if direction == "remove" else z)) / (z * (z - 1))).real
+        return plan.step / (2 * math.pi) * float(terms[0] + 2 * terms[1:].sum())
+
+    value = at(epsilon)
     first = math.exp(-2 * math.pi * plan.order / plan.step)
     second = math.exp(plan.other_bound - 2 * math.pi * (plan.other - plan.order) / plan.step)
-    return max(value - first - second, 0.0), value
+    if plan.smoothing == 0:
+        return max(value - first - second, 0.0), value
+    gap = plan.gap(value)
+    return max(2 * at(epsilon + math.log1p(gap)) - at(epsilon + math.log1p(2 * gap)), 0.0), value

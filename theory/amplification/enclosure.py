@@ -3,6 +3,17 @@ r"""The sums of the contour in balls, with bounds of all their errors: certified
 Nothing here rests on floats.  A plan names a finite sum; any plan gives a valid bracket, and a good one a narrow
 bracket.  For equally spaced nodes the moments $M_i(\theta + ikh) = \sum_j w_j \rho_j^k$ are one product of two small
 matrices.
+
+*Smoothing.*  The ratio times an independent lognormal Y of mean 1 has a larger δ, and its integral is short.  As a
+function of K = e^ε, δ is convex and falls: f(K).  So the smoothed curve f_s(K) = E f(K Y) satisfies, for every g > 0,
+
+$$f(K) \ge 2 f_s(K_1) - f_s(K_2) - 2 E[f(K_1 Y); K_1 Y < K] - \frac{2 f(K)}{K_2 - K} E(K_1 Y - K_2)_+, \qquad
+K_1 = (1 + g) K, \quad K_2 = (1 + 2 g) K,$$
+
+and Chernoff's bound covers the third term.  The bracket is some (g t)² wide, where δ falls like K^{−t}.
+
+*Wide steps.*  For Δ/σ > 30 the number of steps that sample the example is revealed: by joint convexity δ is at most the
+mean of Gaussian curves.
 """
 
 from __future__ import annotations
@@ -19,7 +30,10 @@ from corrnoise.theory.numerics.rounding import rounded_up
 
 _BALL_BITS = 128
 _MIN_FLOAT = 5e-324  # the smallest positive one
-WIDEST = 30.0  #: the largest Δ/σ of sampled steps with sums; beyond it the total variation is enough
+_MAX_REFINEMENTS = 4
+_SURE_DEVIATIONS = 40.0  # of a binomial number, beyond those with a probability of 1e-300
+WIDEST_STEP = 30.0  #: the largest Δ/σ of sampled steps with sums
+NEEDED_ACCURACY = 9.0  #: −log of the errors of step and tail, relative to δ
 
 
 @record
@@ -36,7 +50,9 @@ class Line(Record):
 class Sum(Record):
     """A finite sum for δ: t, t', the step h, the last node, the lines of the moments, the line of the tail's bound.
 
-    Without nodes, ``count=0``, only C(t') is meant.  ``other_bound`` is log C(t') in float64, for estimates.
+    Without nodes, ``count=0``, only C(t') is meant.  ``bound`` and ``other_bound`` are log C(t) and log C(t') in
+    float64, for estimates, ``accuracy`` is −log of the errors of step and tail relative to C(t), and ``smoothing`` the
+    variance of ln Y.
     """
 
     order: float
@@ -46,10 +62,24 @@ class Sum(Record):
     lines: tuple[Line, ...]
     other_lines: tuple[Line, ...]
     shift: float
+    bound: float
     other_bound: float
+    accuracy: float
+    smoothing: float
+
+    def missing(self, delta: float) -> float:
+        """The log of C(t)/δ if the sum is too inaccurate for δ, else 0."""
+        lost = self.bound - math.log(max(delta, _MIN_FLOAT))
+        return lost if self.accuracy - lost < NEEDED_ACCURACY else 0.0
+
+    def gap(self, delta: float) -> float:
+        """G of the lower end of a smoothed sum, for a number near δ."""
+        lost = max(self.bound - math.log(max(delta, _MIN_FLOAT)), 0.0)
+        return math.sqrt(self.smoothing * 2 * (lost + NEEDED_ACCURACY))
 
 
-ContourPlan = Callable[[tuple[Factor, ...], float, float, Direction], Sum]
+#: Factors, ε, σ, direction, and the log of C(t)/δ where the accuracy must be higher.
+ContourPlan = Callable[[tuple[Factor, ...], float, float, Direction, float], Sum]
 
 
 def enclosure(
@@ -68,13 +98,18 @@ def enclosure(
     planned : callable
         Makes the plan.
     """
-    with ctx.workprec(_BALL_BITS):
-        pair = _Pair(factors, epsilon, sigma, direction)
-        most = pair.variation()
-        narrow = all(one.norm <= WIDEST * sigma for one in factors if one.rate < 1)
-        lower, upper = pair.bracket(planned) if narrow or closed(factors) else (arb(0), most)
-        low = -rounded_up(-lower) if lower.is_finite() else 0.0
-        high = min(rounded_up(upper), rounded_up(most)) if upper.is_finite() else rounded_up(most)
+    low, high = 0.0, 1.0
+    lost = 0.0
+    for _ in range(_MAX_REFINEMENTS):
+        with ctx.workprec(_BALL_BITS + math.ceil(lost / math.log(2))):
+            pair = _Pair(factors, epsilon, sigma, direction)
+            lower, upper, plan = pair.bracket(planned, lost)
+            low = max(low, -rounded_up(-lower)) if lower.is_finite() else low
+            high = min(high, rounded_up(pair.variation()), rounded_up(upper) if upper.is_finite() else 1.0)
+        missing = plan.missing(high) if plan is not None else 0.0
+        if missing <= lost + 1:
+            break
+        lost = missing
     return min(max(low, 0.0), 1.0) + 0.0, min(max(high, _MIN_FLOAT), 1.0)
 
 
@@ -95,27 +130,29 @@ class _Pair:
         squares = (one.count * (arb(one.norm) / arb(sigma)) ** 2 for one in factors if one.rate == 1)
         self.gaussian = sum(squares, arb(0))
 
-    def bracket(self, planned: ContourPlan) -> tuple[arb, arb]:
-        if not self.factors:
-            return arb(0), arb(0)
+    def bracket(self, planned: ContourPlan, lost: float) -> tuple[arb, arb, Sum | None]:
+        """A lower and an upper bound, and the plan if there is a sum."""
+        if not self.factors or not self.variation() > 0:
+            return arb(0), arb(0), None
         if not self.parts:
             both = _option(self.epsilon, self.gaussian.sqrt())
-            return both, both
-        if self.direction == "add" and self.gaussian == 0:
-            least = sum((count * (1 - q).log() for q, _, count in self.parts), arb(0))
-            if self.epsilon >= -least:  # e^ε Λ >= 1
-                return arb(0), arb(0)
+            return both, both, None
         if closed(self.factors):
-            both = self._one_step()
-            return both, both
-        plan = planned(*self.key)
-        if plan.count == 0:
-            return arb(0), self._chernoff(plan)
-        return self._contour(plan)
+            both = self._one_step(*self.parts[0][:2])
+            return both, both, None
+        plan = planned(*self.key, lost) if all(r <= WIDEST_STEP for _, r, _ in self.parts) else None
+        if plan is not None and plan.count > 0:
+            return *self._contour(plan), plan
+        upper = self._revealed().upper()
+        if plan is not None:
+            upper = upper.min(self._chernoff(plan.other, plan.other_lines))
+        lower = arb(0)
+        for q, r, _ in self.parts:  # a part of the releases
+            lower = lower.max(self._one_step(q, r))
+        return lower, upper, None
 
-    def _one_step(self) -> arb:
+    def _one_step(self, q: arb, r: arb) -> arb:
         """One sampled step: q δ of the Gaussian mechanism at another ε."""
-        q, r, _ = self.parts[0]
         if self.direction == "remove":
             strike = (self.epsilon.exp() - 1 + q) / q
             return q * _option(strike.log(), r)
@@ -125,11 +162,32 @@ class _Pair:
         return self.epsilon.exp() * q * strike * _option(-strike.log(), r)
 
     def variation(self) -> arb:
-        """1 − Π (1 − q)^T: the example is never sampled otherwise, and δ is at most the total variation for ε >= 0."""
+        """δ of noise without variance: the example is never sampled with the probability Π (1 − q)^T.
+
+        It bounds δ for ε >= 0: Λ is at least this probability, so that δ_add <= 1 − e^ε Π (1 − q)^T.
+        """
         never = arb(1) if self.gaussian == 0 and self.epsilon >= 0 else arb(0)
         for q, _, count in self.parts:
             never *= (1 - q) ** count
-        return 1 - never
+        return 1 - (never * self.epsilon.exp() if self.direction == "add" else never)
+
+    def _revealed(self) -> arb:
+        """The mean of the Gaussian curves of k sampled steps, with the largest rate and norm."""
+        total = sum(count for _, _, count in self.parts)
+        q = max((q for q, _, _ in self.parts), key=float)
+        square = max((r for _, r, _ in self.parts), key=float) ** 2
+        mean = total * float(q)
+        reach = _SURE_DEVIATIONS * math.sqrt(mean) + _SURE_DEVIATIONS**2
+        first, last = max(int(mean - reach), 0), min(int(mean + reach), total)
+        log = arb(total + 1).lgamma() - arb(first + 1).lgamma() - arb(total - first + 1).lgamma()
+        chance = (log + first * q.log() + (total - first) * (1 - q).log()).exp()
+        found, left = arb(0), arb(1 if first > 0 or last < total else 0)
+        for k in range(first, last + 1):
+            if k > 0 or self.gaussian > 0:
+                found += chance * _option(self.epsilon, (self.gaussian + k * square).sqrt())
+            left -= chance
+            chance *= arb(total - k) / (k + 1) * q / (1 - q)
+        return found + left.max(arb(0))  # beyond the reach δ is at most 1
 
     # -- the sum -------------------------------------------------------------------------------------------------------
 
@@ -140,11 +198,11 @@ class _Pair:
         theta = self._theta(plan.order)
         size = plan.count + 1
         step = arb(plan.step)
-        points = [acb(theta, k * step) for k in range(size)]
-        terms = [self._outside(z) for z in points]
-        tail = (-self.epsilon * arb(plan.order)).exp()
         end = plan.count * step
-        tail *= (self.gaussian * (theta * (theta - 1) - end * end) / 2).exp() / (arb.pi() * end)
+        gaussian = self.gaussian + arb(plan.smoothing)
+        points = [acb(theta, k * step) for k in range(size)]
+        terms = [(gaussian * z * (z - 1) / 2).exp() / (z * (z - 1)) for z in points]
+        tail = (gaussian * (theta * (theta - 1) - end * end) / 2).exp() / (arb.pi() * end)
         for (q, r, count), line in zip(self.parts, plan.lines, strict=True):
             rule = _Rule(q, r, theta, line)
             error = rule.error()
@@ -153,30 +211,49 @@ class _Pair:
                 term * (moment + ball) ** count for term, moment in zip(terms, rule.powers(step, size), strict=True)
             ]
             tail *= rule.modulus(arb(plan.shift), end) ** count
-        total = terms[0].real + 2 * sum((term.real for term in terms[1:]), arb(0))
-        value = total * step / (2 * arb.pi())
-        return value.lower() - self._aliases(plan).upper() - tail.upper(), value.upper() + tail.upper()
+        aliases = self._aliases(plan).upper()
+        rows = math.isqrt(plan.count) + 1
+        places = range(0, size, rows)
+
+        def at(epsilon: arb) -> tuple[arb, arb]:
+            """Bounds of δ of the smoothed pair at an ε that is not below that of the pair."""
+            turns = [(epsilon * (-z if self.direction == "remove" else z)).exp() for z in points[:rows]]
+            jumps = [(acb(0, k * step) * (-epsilon if self.direction == "remove" else epsilon)).exp() for k in places]
+            turned = [term * turns[k % rows] * jumps[k // rows] for k, term in enumerate(terms)]
+            total = turned[0].real + 2 * sum((term.real for term in turned[1:]), arb(0))
+            value = total * step / (2 * arb.pi()) * (epsilon.exp() if self.direction == "remove" else 1)
+            cut = (tail * (-epsilon * arb(plan.order)).exp()).upper()
+            return value.lower() - aliases - cut, value.upper() + cut
+
+        lower, upper = at(self.epsilon)
+        if plan.smoothing == 0:
+            return lower, upper
+        gap = arb(plan.gap(float(upper)))
+        s, t = arb(plan.smoothing), arb(plan.order)
+        root = s.sqrt()
+        left = (t * (t + 1) * s / 2 - t * gap.log1p()).exp() * _normal((s / 2 - gap.log1p()) / root + t * root)
+        left *= self._chernoff(plan.order, plan.lines)
+        right = (1 + gap) / (2 * gap) * _option(((1 + 2 * gap) / (1 + gap)).log(), root) * upper
+        near, far = at(self.epsilon + gap.log1p())[0], at(self.epsilon + (2 * gap).log1p())[1]
+        return 2 * near - far - 2 * left - 2 * right, upper
 
     def _aliases(self, plan: Sum) -> arb:
         """R of Poisson's summation formula."""
         turn = 2 * arb.pi() / arb(plan.step)
         first = (-turn * arb(plan.order)).exp()
         second = (-turn * (arb(plan.other) - arb(plan.order))).exp()
-        return first / (1 - first) + self._chernoff(plan) * second / (1 - second)
-
-    def _outside(self, z: acb) -> acb:
-        """The part that does not depend on the moments."""
-        exponent = self.epsilon * (1 - z if self.direction == "remove" else z)
-        return (exponent + self.gaussian * z * (z - 1) / 2).exp() / (z * (z - 1))
+        t = arb(plan.other)
+        smoothing = (arb(plan.smoothing) * t * (1 + t) / 2).exp()
+        return first / (1 - first) + smoothing * self._chernoff(plan.other, plan.other_lines) * second / (1 - second)
 
     # -- Chernoff's bound ----------------------------------------------------------------------------------------------
 
-    def _chernoff(self, plan: Sum) -> arb:
-        """C(t'), an upper bound of δ."""
-        t = arb(plan.other)
-        theta = self._theta(plan.other)
+    def _chernoff(self, order: float, lines: tuple[Line, ...]) -> arb:
+        """C(t), an upper bound of δ."""
+        t = arb(order)
+        theta = self._theta(order)
         logs = t * t.log() - (1 + t) * t.log1p() - self.epsilon * t + self.gaussian * t * (1 + t) / 2
-        for (q, r, count), line in zip(self.parts, plan.other_lines, strict=True):
+        for (q, r, count), line in zip(self.parts, lines, strict=True):
             logs += count * _Rule(q, r, theta, line).largest().log()
         return logs.exp().upper()
 
@@ -186,6 +263,11 @@ def _option(log_strike: arb, r: arb) -> arb:
     root = arb(2).sqrt()
     x, y = (log_strike / r - r / 2) / root, (log_strike / r + r / 2) / root
     return (x.erfc() - log_strike.exp() * y.erfc()) / 2
+
+
+def _normal(x: arb) -> arb:
+    """Φ(x)."""
+    return (-x / arb(2).sqrt()).erfc() / 2
 
 
 class _Rule:
@@ -259,10 +341,12 @@ class _Rule:
         kappa = self._kappa(height)
         total = arb(0)
         for side, place in ((-1, self.places[0] - self.step), (1, self.places[-1] + self.step)):
-            fall = side * place - (side * self.theta).max(arb(0)) * self.r
+            part = self.q * (self.r * place - self.r * self.r / 2).exp()
+            slope = self.r * (part / (1 - self.q + part) if side < 0 else 1)  # the largest (ln A)' beyond the place
+            fall = side * place - (side * self.theta).max(arb(0)) * slope
             if not fall > 0:
                 return arb("inf")
-            log = (1 - self.q + self.q * (self.r * place - self.r * self.r / 2).exp()).log()
+            log = (1 - self.q + part).log()
             size = self.scale * ((height * height - place * place) / 2 + self.theta * log).exp()
             total += kappa * size / (1 - (-fall * self.step).exp())
         return total.upper()

@@ -16,12 +16,12 @@ import pytest
 from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import ndtr
 
 from corrnoise.theory.amplification import contour, enclosure
 from corrnoise.theory.amplification.contour import PoissonCurve, planned
 from corrnoise.theory.amplification.curve import DIRECTIONS, Direction, delta_of, epsilon_of, noise_multiplier_of
 from corrnoise.theory.amplification.factors import Factor
-from corrnoise.theory.amplification.few_steps import bracket_by_laws
 from corrnoise.theory.privacy import gaussian_delta, gaussian_epsilon
 from tests.strategies import log_uniform
 
@@ -226,39 +226,107 @@ def test_the_noise_multiplier_is_safe_and_tight(sigma: float, q: float, steps: i
     assert delta_of(one, epsilon, found * (1 - 1e-5)).lower > target
 
 
+#: q, T, σ, ε; δ of remove in the third decimal
+FEW_STEPS = [
+    (1e-4, 100, 0.2, 12.0, 2.866e-4),
+    (1e-5, 1000, 0.25, 10.0, 1.9196e-6),
+    (1e-3, 30, 0.3, 6.0, 2.344e-4),
+    (1e-4, 3, 0.25, 8.0, 1.887e-6),
+]
+
+
+def on_a_grid(q: float, steps: int, sigma: float, epsilon: float, direction: Direction) -> float:
+    """δ by masses of ln Λ on a grid, with the mean of Λ kept in each cell: from above, by some 1e-6."""
+    d, size, r = 2e-4, 2**19, 1 / sigma
+    first = -math.ceil(1.2 / d)
+    losses = np.arange(first, size + first) * d
+    moved = (np.exp(losses) - 1 + q) / q
+    x = np.where(moved > 0, np.log(np.maximum(moved, 1e-300)) / r + r / 2, -40.0)
+
+    def cells(x: Any) -> Any:
+        signs = np.where(x[:-1] > 0, -1.0, 1.0)
+        return signs * (ndtr(signs * x[1:]) - ndtr(signs * x[:-1]))
+
+    without = cells(x)
+    with_it = (1 - q) * without + q * cells(x - r)  # masses of Q and of P
+    right = (with_it - without * np.exp(losses[:-1])) / -math.expm1(-d)
+    masses = np.concatenate([with_it - right, [0.0]]) + np.concatenate([[0.0], right])
+    product = np.fft.irfft(np.fft.rfft(np.roll(masses, first)) ** steps, size)
+    signed = np.roll(losses, first)
+    if direction == "remove":
+        return float((product * -np.expm1(np.minimum(epsilon - signed, 0.0))).sum())
+    return float((product * np.maximum(np.exp(-signed) - math.exp(epsilon), 0.0)).sum())
+
+
+@pytest.mark.parametrize(("q", "steps", "sigma", "epsilon", "delta"), FEW_STEPS)
+def test_few_steps_of_small_rates(q: float, steps: int, sigma: float, epsilon: float, delta: float) -> None:
+    one = curve((q, 1.0, steps))
+    exact = on_a_grid(q, steps, sigma, epsilon, "remove")
+    low, high = bracket(one, epsilon, sigma, "remove")
+    assert low <= exact
+    assert exact * (1 - 2e-5) <= high <= exact * (1 + 2e-4)
+    assert high - low < 6e-3 * high
+    assert high == pytest.approx(delta, rel=1e-3)
+
+
 @pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("share", [0.05, 5.0])
+def test_any_gap_gives_a_valid_lower_end(direction: Direction, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small gaps need the corrections of the lower end: without them it is near the smoothed δ, above the truth."""
+    q, steps, sigma, epsilon = (0.01, 10, 0.3, 3.0) if direction == "remove" else (0.1, 10, 0.8, 0.3)
+    factors = (Factor(q, 1.0, steps),)
+    exact = on_a_grid(q, steps, sigma, epsilon, direction)
+    smoothing = 0.2**2
+    monkeypatch.setattr(enclosure.Sum, "gap", lambda *_: share * 0.2)
+
+    def smoothed(*key: Any) -> Any:
+        plan = planned(*key)
+        step = plan.step / 4
+        count = round(9 / 0.2 / step)
+        return dataclasses.replace(plan, step=step, count=count, smoothing=smoothing)
+
+    low, high = enclosure.enclosure(factors, epsilon, sigma, direction, smoothed)
+    assert low <= exact * (1 - 1e-4)
+    assert high >= exact * (1 + 1e-4)
+    if share > 1 and direction == "remove":
+        assert low > 0.2 * exact
+
+
+def test_adding_an_example_has_a_closed_bound() -> None:
+    one = curve((1e-4, 1.0, 100))
+    for epsilon in (0.001, 0.00999):
+        assert bracket(one, epsilon, 0.2, "add")[1] <= -math.expm1(epsilon + 100 * math.log1p(-1e-4)) * (1 + 1e-9)
+    found = epsilon_of(one, 1e-6, 0.2, "add")
+    assert found.upper <= -100 * math.log1p(-1e-4) + math.log1p(-1e-6) + 1e-8
+    exact = on_a_grid(1e-4, 100, 0.2, 0.001, "add")
+    low, high = bracket(one, 0.001, 0.2, "add")
+    assert low <= exact <= high * (1 + 2e-4)
+
+
 @pytest.mark.parametrize(
-    ("factors", "epsilon"),
+    ("q", "steps", "epsilon", "delta", "multiplier"),
     [
-        ([(0.25, 1.0, 2)], 0.3),
-        ([(0.64, 1.0, 16)], 2.0),
-        ([(0.25, 1.0, 2), (0.5, 0.7, 3), (1.0, 0.5, 2)], 0.5),
-        ([(0.01, 1.0, 100)], 1.0),
+        (0.1, 200, 1.0, 1e-5, 5.42689),
+        (1e-3, 10**7, 1.0, 1e-6, 13.37890),
+        (0.1, 200, 400.0, 1e-5, 0.205853),
+        pytest.param(0.1, 200, 1e4, 1e-5, 0.044636, marks=pytest.mark.slow),
+        pytest.param(3.3e-4, 10**4, 0.669, 1e-20, 1.20137, marks=pytest.mark.slow),
+        pytest.param(3.3e-4, 10**4, 0.669, 1e-24, 1.31405, marks=pytest.mark.slow),
     ],
 )
-def test_laws_and_the_contour_agree(
-    factors: list[tuple[float, float, int]], epsilon: float, direction: Direction
-) -> None:
-    """Two certified brackets of one number, by methods that share nothing."""
-    one = curve(*factors)
-    low, high = bracket(one, epsilon, 1.0, direction)
-    lower, upper = bracket_by_laws(one.above, epsilon, 1.0, direction)
-    assert lower <= high
-    assert upper >= low
-    if high > 1e-20:
-        assert upper - lower < 0.02 * high
+def test_multipliers_of_extreme_budgets(q: float, steps: int, epsilon: float, delta: float, multiplier: float) -> None:
+    with np.errstate(all="raise"):
+        found = noise_multiplier_of(curve((q, 1.0, steps)), epsilon, delta)
+    assert found == pytest.approx(multiplier, rel=1e-5)
 
 
-@pytest.mark.slow
-def test_few_rare_steps_are_bounded_by_laws() -> None:
-    one = curve((1e-4, 1.0, 3))
-    assert planned(one.above, 1.0, 0.78, "remove").count == 0
-    low, high = bracket(one, 1.0, 0.78, "remove")
-    assert high < 1.05 * low
-    single = bracket(curve((1e-4, 1.0, 1)), 1.0, 0.78, "remove")
-    assert low > single[1]
-    assert high < 10 * single[0]
-    assert noise_multiplier_of(one, 1.0, 1e-6) < 0.5
+def test_wide_steps_reveal_how_often_the_example_is_used() -> None:
+    low, high = bracket(curve((0.1, 1.0, 200)), 1e6, 0.0045, "remove")
+    assert 0 <= low <= high < 2e-5
+    few = bracket(curve((0.3, 1.0, 2)), 700.0, 0.03, "remove")
+    alone = (0.42 * gaussian_delta(0.5 / 0.03**2, 700.0), 0.09 * gaussian_delta(1 / 0.03**2, 700.0))
+    assert few[1] == pytest.approx(sum(alone), rel=1e-12)
+    assert few[0] <= few[1]
 
 
 def test_extreme_runs_have_answers() -> None:
