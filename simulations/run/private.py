@@ -52,12 +52,10 @@ from corrnoise.simulations.run.model_noise import ModelNoise, NoiseMaker
 from corrnoise.simulations.run.ranks import Alone, Ranks
 from corrnoise.simulations.run.sampled import SampledBatches
 from corrnoise.simulations.run.secret import Secret
-from corrnoise.simulations.run.summary import told
 from corrnoise.simulations.run.sums import Grid, Release, Sums
 from corrnoise.simulations.run.termination import Termination
 from corrnoise.support.deprecation import deprecated
 from corrnoise.support.process import this_process
-from corrnoise.support.wording import summary_html, summary_text
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
@@ -455,7 +453,9 @@ class PrivateRun(Guarded):
         -------
         str
         """
-        return summary_text(*told(self, self._next_call))
+        from corrnoise.simulations.run.summary import summary_of
+
+        return summary_of(self, self._next_call)
 
     @deprecated("0.2", instead="summary()")
     def in_words(self) -> str:
@@ -463,7 +463,9 @@ class PrivateRun(Guarded):
         return self.summary()
 
     def _repr_html_(self) -> str:
-        return summary_html(*told(self, self._next_call))
+        from corrnoise.simulations.run.summary import summary_of
+
+        return summary_of(self, self._next_call, html=True)
 
     # -- batches and noise ---------------------------------------------------------------------------------------------
 

@@ -5,28 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from corrnoise.support.wording import buffers_in_words, bytes_in_words
+from corrnoise.support.wording import buffers_in_words, bytes_in_words, summary_html, summary_text
 
 USUAL_DELTA = 1e-6  #: for the epsilon of a budget without a delta
 
 
-def told(run: Any, next_call: str) -> tuple[str, dict[str, str]]:
-    """The guarantee in a sentence, and the facts behind it.
-
-    Parameters
-    ----------
-    run : PrivateRun
-        Open or closed.
-    next_call : str
-        The code of the next step.
-
-    Returns
-    -------
-    opening : str
-        The privacy of the whole run.
-    facts : dict
-        Texts by name.
-    """
+def summary_of(run: Any, next_call: str, *, html: bool = False) -> str:
+    """The guarantee of a run, open or closed, in a sentence and the facts behind it; ``next_call`` is code."""
     budget, program, costs = run.budget, run.program, run.report()
     delta = budget.delta or USUAL_DELTA
     epsilon = _rounded_up(run.profile().epsilon_at(delta)) if budget.epsilon is None else budget.epsilon
@@ -41,7 +26,7 @@ def told(run: Any, next_call: str) -> tuple[str, dict[str, str]]:
         next_call = "the run is finished; run.report() has its numbers"
     elif run.closed:
         next_call = "rerun the script to resume a run with a folder; another run has ended"
-    return opening, {
+    facts = {
         "Privacy": f"{budget.in_words()}, clipping norm {budget.clip_norm:.4g}, {proof}",
         "Run": run.participation.summary(),
         "Batches": "made by the caller" if run.batches is None else run.batches.in_words(),
@@ -52,6 +37,7 @@ def told(run: Any, next_call: str) -> tuple[str, dict[str, str]]:
         "Arithmetic": f"{run.level}, sums of {costs['type of sums']}",
         "Next": next_call,
     }
+    return summary_html(opening, facts) if html else summary_text(opening, facts)
 
 
 def _rounded_up(epsilon: float) -> float:

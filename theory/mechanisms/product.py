@@ -22,7 +22,7 @@ from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Form
 from corrnoise.theory.mechanisms.rounding import section_sensitivity
 from corrnoise.theory.mechanisms.toeplitz import RATES, ToeplitzNoise
-from corrnoise.theory.numerics import checks, elliptic
+from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.quadrature import averages, circle_mean, modulus
 from corrnoise.theory.numerics.records import record
@@ -266,6 +266,8 @@ class NuFTRL(ProductNoise):
         super().__init__([self.nu], [0.5])
 
     def averaged_variance(self, rates: ArrayLike) -> Array:
+        from corrnoise.theory.numerics import elliptic  # here, as only this noise needs it
+
         x = checks.reals("rates", rates, RATES)
         if self.nu == 0:
             return np.asarray(elliptic.averaged_modulus_without_gap(x))
@@ -273,6 +275,8 @@ class NuFTRL(ProductNoise):
         return np.asarray(elliptic.averaged_modulus(self.nu, np.maximum(x, least)))
 
     def _limiting(self) -> tuple[float, float]:
+        from corrnoise.theory.numerics import elliptic
+
         gamma = math.sqrt(float(elliptic.mean_inverse_modulus(self.nu))) if self.nu > 0 else math.inf
         return gamma, 16 * UNIT_ROUNDOFF
 

@@ -172,8 +172,10 @@ def test_the_noise_is_that_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = np.sum(released, axis=0) / 6
     assert np.linalg.norm(moved) > 0.1
     assert numbers(result.arrays) - numbers(model()) == pytest.approx(moved, abs=1e-5)
+    run = made.run
+    assert run is not None
     assert (
-        made.run.multiplier
+        run.multiplier
         == PrivateRun(Budget(rho=1.0), Participation.min_sep(ROUNDS, 1, unit="user"), NuFTRL(0.1), 9).multiplier
     )
 
@@ -402,7 +404,10 @@ def test_the_run_chooses_the_clients_whatever_the_strategy_samples(participation
     options = everybody(participation=participation, clients_per_round=size)
     made = private_strategy(strategies.FedAvg(fraction_train=0.5), **options)
     made.start(grid, model())
-    batches = [sorted(NAMES[number] for number in made.run.batches.batch(step)) for step in range(participation.length)]
+    assert made.run is not None
+    order = made.run.batches
+    assert order is not None
+    batches = [sorted(NAMES[number] for number in order.batch(step)) for step in range(participation.length)]
     assert [sorted(asked) for _, asked in grid.rounds] == batches
     assert {len(asked) for _, asked in grid.rounds} == {size}
     for name in NAMES:
