@@ -40,7 +40,7 @@ def packed(thing: Message, signature: str | None = None) -> Any:
 def unpacked(content: Any) -> tuple[Any, Any]:
     """The message in a content of ``packed``, with fields of their types and any values, and its unchecked signature.
 
-    A content that is no message of a federation is a ``ValueError``: the sender may write anything.
+    Other content is a ``ValueError``: the sender may write anything.
     """
     try:
         words = dict(content["words"])

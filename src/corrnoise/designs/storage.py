@@ -97,7 +97,7 @@ def register(cls: type[Participation]) -> type[Participation]:
     Raises
     ------
     TypeError
-        It is no class of ``Participation``.
+        It is not a subclass of ``Participation``.
     ValueError
         Files have another class of this name.
     """
