@@ -8,16 +8,17 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
 
 import corrnoise.paper_checks as ledgers
 from corrnoise import __main__ as command_line
+from corrnoise.commands import claims
 from corrnoise.paper_checks.machinery import running
 from corrnoise.paper_checks.machinery.domains import linear, one_of, regressions, vector
-from corrnoise.paper_checks.machinery.papers import Paper
+from corrnoise.paper_checks.machinery.papers import ListedClaim, Paper
 from corrnoise.support.version import __version__
 from corrnoise.theory.problems.quadratic import LinearRegression
 from tests.small_claims import claim, small
@@ -302,6 +303,22 @@ def test_colour_and_progress_are_for_terminals_only(papers, monkeypatch, termina
     assert (ESCAPE in out.getvalue()) == coloured
     assert ("3/3 Lemma C.21" in err.getvalue()) == terminal
     assert err.getvalue().endswith("\r\x1b[K" if terminal else "")
+
+
+def test_the_progress_starts_before_the_claims_are_imported(papers, monkeypatch):
+    """Importing all of them takes seconds."""
+    seen = []
+
+    @contextmanager
+    def line():
+        seen.append("line")
+        yield lambda text, *_: seen.append(text)
+
+    loaded = ListedClaim.claim.fget
+    monkeypatch.setattr(claims, "progress_line", line)
+    monkeypatch.setattr(ListedClaim, "claim", property(lambda one: (seen.append("import"), loaded(one))[1]))
+    assert check("good") == 0
+    assert seen[:3] == ["line", "loading the claims", "import"]
 
 
 @pytest.mark.parametrize("terminal", [True, False])

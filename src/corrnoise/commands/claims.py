@@ -94,22 +94,21 @@ def checked(chosen: Sequence[ListedClaim], arguments: Namespace) -> list[Outcome
 
     The foundations of the claims are checked too, and a foundation that is not as recorded shows in their outcomes.
     """
-    from corrnoise.paper_checks import papers
-    from corrnoise.paper_checks.machinery import running
-    from corrnoise.paper_checks.machinery.foundations import Foundations
-
-    foundations = Foundations(papers())
-    wanted = [one.claim for one in chosen]
-    claims = (*wanted, *(claim for claim in foundations.below(wanted) if claim not in set(wanted)))
     found: dict[int, Outcome] = {}
-    with (
-        progress_line() as show,
-        running.outcomes(claims, thorough=arguments.thorough, jobs=arguments.jobs) as results,
-    ):
-        show("claims", 0, len(claims))
-        for index, outcome in results:
-            found[index] = outcome
-            show(outcome.claim.name, len(found), len(claims))
+    with progress_line() as show:
+        show("loading the claims")
+        from corrnoise.paper_checks import papers
+        from corrnoise.paper_checks.machinery import running
+        from corrnoise.paper_checks.machinery.foundations import Foundations
+
+        foundations = Foundations(papers())
+        wanted = [one.claim for one in chosen]
+        claims = (*wanted, *(claim for claim in foundations.below(wanted) if claim not in set(wanted)))
+        with running.outcomes(claims, thorough=arguments.thorough, jobs=arguments.jobs) as results:
+            show("claims", 0, len(claims))
+            for index, outcome in results:
+                found[index] = outcome
+                show(outcome.claim.name, len(found), len(claims))
     return foundations.applied(found[index] for index in range(len(claims)))[: len(wanted)]
 
 
