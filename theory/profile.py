@@ -307,7 +307,7 @@ def compose(*profiles: Profile) -> Profile:
     worst = [each.worst if isinstance(each, SampledProfile) else each for each in profiles]
     with ctx.workprec(_PRECISION_BITS):
         total = rounded_up(sum((arb(each.rho) for each in worst), arb(0)))  # type: ignore[attr-defined]
-    gaussian = GaussianProfile(total, adjacency=profiles[0].adjacency, unit=profiles[0].unit)  # type: ignore[arg-type]
+    gaussian = GaussianProfile(total, adjacency=profiles[0].adjacency, unit=profiles[0].unit)
     sampled = [each for each in profiles if isinstance(each, SampledProfile)]
     if not sampled:
         return gaussian

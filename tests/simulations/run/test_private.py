@@ -129,7 +129,8 @@ def test_the_spent_epsilon_is_of_the_leading_block() -> None:
     assert spent[0] == 0
     assert spent[-1] == run.profile().epsilon_at(1e-6)
     for step, epsilon in enumerate(spent[1:], 1):
-        gamma = max(np.linalg.norm(strategy[:step, first:step:4].sum(axis=1)) for first in range(min(step, 4)))
+        sums = [np.linalg.norm(strategy[:step, first:step:4].sum(axis=1)) for first in range(min(step, 4))]
+        gamma = float(max(sums))
         exact = gaussian_epsilon(gamma**2 / 2 / run.multiplier**2, 1e-6)
         assert exact * (1 - 1e-6) <= epsilon <= exact * (1 + 2e-3)
 
