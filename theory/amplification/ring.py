@@ -16,6 +16,7 @@ import math
 from functools import cached_property, lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from corrnoise.theory.amplification.curve import Direction
 from corrnoise.theory.amplification.laws import lognormal
@@ -188,7 +189,7 @@ class _Transfer(Record):
     sites: _Sites
 
     @cached_property
-    def _modes(self) -> tuple[Array, Array]:
+    def _modes(self) -> tuple[NDArray[np.intp], ...]:
         """Indices (q, r) of the modes that are kept."""
         (first, values), (second, others) = self.sites.modes
         found = np.multiply.outer(values, others) ** (self.sites.ring.bins / 2)
