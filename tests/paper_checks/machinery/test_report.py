@@ -395,3 +395,18 @@ def test_a_claim_has_a_page_with_its_statement_and_its_counterexample():
     assert ["Counterexample" in text for text in pages.values()] == [False, True, True, False]
     identifier = paper.claims[2].identifier
     assert f'<a href="{identifier}.html">claims/{identifier}.html</a>' in pages["Lemma 3"]
+
+
+def test_the_page_of_a_claim_leads_to_its_foundations():
+    paper = small()
+    fields = {"printed": r"$x \le 2 x$", "domain": UNIT, "mutants": [{"c": 0.9}]}
+    for name, below in (("Lemma 1", ()), ("Lemma 2", ("Lemma 1",))):
+
+        @paper.inequality(name, rests_on=below, **fields)
+        def double(x, c=2.0):
+            """Clear."""
+            return x, float(c) * (x + 1e-9)
+
+    first, second = ((claim.identifier, html) for claim, html in claim_pages([paper]))
+    assert f'Rests on <a href="{first[0]}.html">Lemma 1</a>' in second[1]
+    assert f'On it rest <a href="{second[0]}.html">Lemma 2</a>' in first[1]
