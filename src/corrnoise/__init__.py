@@ -41,6 +41,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "simulations.run.folder": ["Folder"],
         "simulations.run.private": ["PrivateRun"],
         "simulations.spectrum": ["hessian_spectrum"],
+        "simulations.tuning": ["tune"],
         "solvers.default": ["default_noise"],
         "solvers.optimise": ["optimise"],
         "solvers.optimum": ["Optimum"],

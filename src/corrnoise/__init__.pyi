@@ -24,6 +24,7 @@ from .simulations.run.batches import batches as batches
 from .simulations.run.folder import Folder as Folder
 from .simulations.run.private import PrivateRun as PrivateRun
 from .simulations.spectrum import hessian_spectrum as hessian_spectrum
+from .simulations.tuning import tune as tune
 from .solvers.default import default_noise as default_noise
 from .solvers.optimise import optimise as optimise
 from .solvers.optimum import Optimum as Optimum

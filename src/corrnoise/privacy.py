@@ -9,16 +9,21 @@ from corrnoise.theory.privacy import (
     zcdp_to_approx_dp,
 )
 from corrnoise.theory.profile import GaussianProfile, Profile, SampledProfile, compose
+from corrnoise.theory.selection import SelectionProfile, Trials, selection, trial_budget
 
 __all__ = [
     "GaussianProfile",
     "Profile",
     "SampledProfile",
+    "SelectionProfile",
+    "Trials",
     "amplified",
     "approx_dp_to_zcdp",
     "compose",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_rho",
+    "selection",
+    "trial_budget",
     "zcdp_to_approx_dp",
 ]
