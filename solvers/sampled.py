@@ -90,12 +90,28 @@ def samplers(steps: int, period: int, rate: float, memory: float) -> list[Partic
     steps, period : numbers of steps of the run and of an epoch
     rate : the share of the data in a batch
     memory : the largest number of arrays that the noise may keep: p groups have noise of p bands
+
+    All numbers of groups are tried: the error has several minima, because the turns of a group, ⌈n/p⌉, jump.
     """
-    most = min(MAX_GROUPS, period, memory + 1, 1 / rate)
-    groups = [2**k for k in range(1, MAX_GROUPS.bit_length()) if 2**k <= most]
+    groups = range(2, int(min(MAX_GROUPS, period, memory + 1, 1 / rate)) + 1)
     found = [Participation.poisson(steps, rate)]
     found += [Participation.cyclic_poisson(steps, period=p, rate=p * rate) for p in groups]
     return [*found, Participation.balls_in_bins(steps, period=period)] if 1 < period <= MAX_BINS else found
+
+
+def best_groups(found: list[Optimum], budget: Budget) -> list[Optimum]:
+    """The optima without those of cyclic Poisson batches that are worse than two others.
+
+    Parameters
+    ----------
+    found : list of Optimum
+        One optimum for each participation.
+    budget : Budget
+        The privacy budget.
+    """
+    cyclic = [one for one in found if isinstance(one.participation, CyclicPoisson)]
+    worse = sorted(cyclic, key=lambda one: one.error_at(budget))[2:]
+    return [one for one in found if not any(one is other for other in worse)]
 
 
 def sampled_noises(

@@ -7,7 +7,14 @@ import pytest
 
 from corrnoise.solvers.families.toeplitz import square_root
 from corrnoise.solvers.optimise import optimise
-from corrnoise.solvers.sampled import DPSGD_POISSON, MultiplierEstimator, crossover, sampled_noises, samplers
+from corrnoise.solvers.sampled import (
+    DPSGD_POISSON,
+    MultiplierEstimator,
+    best_groups,
+    crossover,
+    sampled_noises,
+    samplers,
+)
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.objectives.workloads import SGD, PrefixSums
@@ -80,10 +87,30 @@ def test_the_estimate_of_two_bins_and_of_many() -> None:
 
 def test_the_ways_have_batches_of_the_same_mean_size() -> None:
     found = samplers(STEPS, PERIOD, 1 / PERIOD, 16)
-    assert [type(one) for one in found] == [Poisson, *[CyclicPoisson] * 4, BallsInBins]
+    assert [type(one) for one in found] == [Poisson, *[CyclicPoisson] * 16, BallsInBins]
     for one in found:
         assert one.sampling_rate == pytest.approx(1 / PERIOD)
     assert [type(one) for one in samplers(STEPS, PERIOD, 1 / PERIOD, 0)] == [Poisson, BallsInBins]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("steps", "period", "memory", "epsilon", "best", "second"),
+    [(500, 100, 16, 2.0, 8, 0.0011), (100, 100, 24, 8.0, 25, 0.0031)],
+)
+def test_every_number_of_groups_is_tried(
+    steps: int, period: int, memory: int, epsilon: float, best: int, second: float
+) -> None:
+    """The best one is no power of two, and in one epoch of 100 steps neither is its neighbourhood good."""
+    tried = [one for one in samplers(steps, period, 1 / period, memory) if isinstance(one, CyclicPoisson)]
+    assert [one.period for one in tried] == list(range(2, memory + 2))
+    near = [one for one in tried if one.period in (4, 7, 8, 9, 16, 20, 24, 25)]
+    found = [optimise(RUN, one, budget=budget(epsilon), memory=memory) for one in near]
+    kept = best_groups(found, budget(epsilon))
+    errors = sorted((one.error_at(budget(epsilon)), one.participation.worst.period) for one in kept)
+    assert len(kept) == 2
+    assert errors[0][1] == best
+    assert errors[1][0] / errors[0][0] == pytest.approx(1 + second, abs=1e-4)
 
 
 @pytest.mark.slow

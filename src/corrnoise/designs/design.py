@@ -20,6 +20,7 @@ Errors are named by what they are: ``rmse`` for workloads, ``excess_loss`` for p
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import replace
 from functools import cached_property
@@ -330,6 +331,8 @@ class Design(Record):
         }
         if self.participation.sampled:
             found["Delta"] = self._delta_in_words(program)
+            if (words := self._runner_up_in_words()) is not None:
+                found["Runner-up"] = words
         if self.dpsgd is not None:
             found["DP-SGD"] = self._dpsgd_in_words(self.dpsgd)
         return found
@@ -343,6 +346,22 @@ class Design(Record):
         reached = "; some gradients reach the lower end" if found.attained else ""
         upper = min(found.upper, budget.delta)
         return f"of this noise in [{found.lower:.5g}, {upper:.5g}] at epsilon = {budget.epsilon:g}{reached}."
+
+    def _runner_up_in_words(self) -> str | None:
+        """The best alternative with another sampler, and whether the accountants decide between the two."""
+        budget, kind = self.budget, type(self.participation)
+        others = [one for one in self.alternatives if one.participation.sampled and type(one.participation) is not kind]
+        if not others:
+            return None
+        assert budget.epsilon is not None
+        assert budget.delta is not None
+        other = min(others, key=self.error_of)
+        ratio = self.error / self.error_of(other)
+        scale = ratio if other.measure == "root mean squared error" else math.sqrt(ratio)
+        program = other.mechanism.program(other.participation)
+        equal = delta_of(program.curve, budget.epsilon, program.multiplier(budget) * scale)  # where errors are equal
+        doubt = "; undecided: its least noise is not known well enough" if equal.lower <= budget.delta else ""
+        return f"{other.label}, with {1 / ratio - 1:.2%} more error{doubt}."
 
     def _dpsgd_in_words(self, other: Optimum) -> str:
         """The error of DP-SGD with Poisson batches, and the ε below which it is better."""

@@ -13,7 +13,7 @@ from corrnoise.solvers.families.registry import USUAL_MEMORY, resolved
 from corrnoise.solvers.learning import STATIONARY, STRONGLY_CONVEX, endless_optimum
 from corrnoise.solvers.optimal_noise import check_stable
 from corrnoise.solvers.optimise import Families, choose, optimise
-from corrnoise.solvers.sampled import samplers
+from corrnoise.solvers.sampled import best_groups, samplers
 from corrnoise.support.deprecation import renamed_keyword
 from corrnoise.support.memory import memory as memory_of_this_machine
 from corrnoise.support.progress import Progress
@@ -153,6 +153,7 @@ def design(
         if len(found) > 1:
             (progress or (lambda _: None))("accountants: the noise that each sampler needs")
             best = choose(((one.error_at(budget), one) for one in found), memory)
+            found = best_groups(found, budget)
         if not any(isinstance(one, Poisson) for one in tried) and (poisson := _poisson(budget, tried[0])) is not None:
             found.append(optimise(wanted, poisson, **options))
         others = [each for one in found for each in (one, *one.alternatives) if each is not best]
