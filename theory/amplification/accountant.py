@@ -118,12 +118,14 @@ def poisson_curve(strategy: Strategy, steps: int, rate: float, groups: int, colu
     if bands > groups == 1:
         raise ValueError(
             f"strategy must have one band for Poisson sampling, got {bands}: with correlated noise the steps of an "
-            "example are no independent factors; take cyclic_poisson with as many groups as bands, or balls_in_bins"
+            "example are not independent; take cyclic_poisson with as many groups as bands, or balls_in_bins "
+            "[H1 to H4 hold, but no accountant is known]"
         )
     if bands > groups:
         raise ValueError(
             f"strategy must have at most as many bands as there are groups, period={groups}, for cyclic Poisson "
-            f"sampling, got {bands}: otherwise columns of one group overlap"
+            f"sampling, got {bands}: otherwise columns of one group overlap; take more groups, or balls_in_bins "
+            "[H1 to H4 hold, but no accountant is known]"
         )
     norms = np.asarray(strategy.column_norms(steps), dtype=float)
     table = np.zeros((min(groups, norms.size), -(-norms.size // groups)))

@@ -212,8 +212,9 @@ def planned(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction
             smoothing = 2 * needed / (most * step) ** 2
             if smoothing * t * (t + 1) / 2 > _MAX_SMOOTHING:
                 break
-        end, shift = _tail(parts, radii, gaussian + smoothing, lines, theta, best, epsilon * t, accuracy)
-        if end <= min(most, affordable) * step:
+        longest = min(most, affordable) * step
+        end, shift = _tail(parts, radii, gaussian + smoothing, lines, theta, best, epsilon * t, accuracy, longest)
+        if end <= longest:
             count = max(math.ceil(end / step), 1)
             others = _lines(_order(other, direction), parts, sigma)
             bounds = float(chernoff[usable[i]]), float(chernoff[j])
@@ -256,8 +257,9 @@ def _tail(
     best: float,
     fall: float,
     accuracy: float,
+    longest: float,
 ) -> tuple[float, float]:
-    """U, and the height of the line that bounds the tail by the accuracy."""
+    """U, and the height of the line that bounds the tail by the accuracy; ``inf`` if U is above ``longest``."""
     limit = min(min(math.pi / r for r in radii), 20.0)
     found = (math.inf, 0.0)
     for share in (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.48):
@@ -275,7 +277,7 @@ def _tail(
             return total + sum(count * float(_log_sum(fixed - u * phase)) for count, fixed, phase in tables) - best
 
         low, high = -5.0, min(math.log(found[0]), 20.0)
-        if excess(high) > -accuracy:
+        if excess(min(math.log(longest), high)) > -accuracy:
             continue
         while high - low > 0.01:
             middle = (low + high) / 2

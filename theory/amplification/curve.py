@@ -24,6 +24,7 @@ DIRECTIONS: tuple[Direction, ...] = ("remove", "add")
 
 _FIRST_STEP = 2.0**-36  # relative, from the root of the estimate to the first number that is verified
 _MULTIPLIER_RANGE = (1e-4, 1e8)  # of noise multipliers
+_LEAST_MULTIPLIER = 1e-3  # of a run that needs noise
 _LARGEST_EPSILON = 1e6
 _MIN_VALUE = 1e-320  # of values whose logarithm is taken
 _MOST_STEPS = 100
@@ -209,7 +210,7 @@ def noise_multiplier_of(curve: Curve, epsilon: float, delta: float) -> float:
     Raises
     ------
     ValueError
-        No number up to 1e8 suffices.
+        No number up to 1e8 suffices, or one below 1e-3 does: such a budget needs no noise.
     """
     epsilon = checks.real("epsilon", epsilon, "[0, inf)")
     target = checks.real("delta", delta, "(0, 1)")
@@ -235,7 +236,17 @@ def _noise_multiplier_of(curve: Curve, epsilon: float, target: float) -> float:
             f"epsilon and delta must be reached by a noise multiplier up to {_MULTIPLIER_RANGE[1]:g}, "
             f"got {epsilon} and {target}"
         )
-    return math.exp(low + found)
+    multiplier = math.exp(low + found)
+    if multiplier < _LEAST_MULTIPLIER:
+        used = max(curve.delta(0.0, _MULTIPLIER_RANGE[0], direction).upper for direction in DIRECTIONS)
+        reason = (
+            f"the run uses an example with probability at most {used:.3g}, below delta={target:g}, so that most "
+            "examples train nothing; take more steps or a larger rate"
+            if used <= target
+            else f"a noise multiplier below {_LEAST_MULTIPLIER:g} is enough; take a smaller epsilon"
+        )
+        raise ValueError(f"budget must need noise, got epsilon={epsilon:g} and delta={target:g}: {reason}")
+    return multiplier
 
 
 def _height(value: float, target: float) -> float:

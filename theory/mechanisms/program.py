@@ -180,7 +180,7 @@ class Program(Record):
         if who.overflow >= budget.delta:
             raise ValueError(
                 f"capacity must be larger, got {who.capacity}: other examples fill a batch with probability up to "
-                f"{who.overflow:.2g}, which counts as delta, and delta={budget.delta:g}"
+                f"{who.overflow:.2g}, which counts as delta, and delta={budget.delta:g}; take a larger capacity [H2]"
             )
         from corrnoise.theory.amplification.curve import noise_multiplier_of
 

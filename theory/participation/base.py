@@ -367,7 +367,7 @@ class Order(Participation):
         raise ValueError(
             f"participation must be sampled for an accountant, got {self!r}: the steps of each example must be drawn "
             "independently of all others (H2) and stay secret (H4), and batches of equal size violate H2; take "
-            "balls_in_bins, or budget.multiplier for the worst case"
+            "balls_in_bins, or budget.multiplier for the worst case [H2, H4]"
         )
 
     @property

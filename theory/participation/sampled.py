@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from corrnoise.theory.amplification.accountant import Strategy
     from corrnoise.theory.amplification.curve import Curve
 
+RATES = "[1e-12, 1]"  #: of Poisson batches; smaller rates use no example in any run
 N_WORDS = 2**64  #: how many different words there are
 
 
@@ -43,7 +44,7 @@ class Poisson(Sampled, door="poisson"):
     steps : int
         n >= 1: length of the run.
     rate : float
-        0 < p <= 1: the probability of an example in a step.
+        1e-12 <= p <= 1: the probability of an example in a step.
     capacity : int, optional
         B >= 1: batches above it are cut to B examples, by any rule; None for no bound.
     examples : int, optional
@@ -62,7 +63,7 @@ class Poisson(Sampled, door="poisson"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(rate="(0, 1]")
+        self._check(rate=RATES)
 
     @property
     def worst(self) -> Order:
@@ -102,7 +103,7 @@ class CyclicPoisson(Sampled, door="cyclic_poisson"):
     period : int
         b >= 1: the number of groups.
     rate : float
-        0 < p <= 1: the probability of an example of the group.
+        1e-12 <= p <= 1: the probability of an example of the group.
     """
 
     _: KW_ONLY
@@ -113,7 +114,7 @@ class CyclicPoisson(Sampled, door="cyclic_poisson"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(period=1, rate="(0, 1]")
+        self._check(period=1, rate=RATES)
 
     @property
     def worst(self) -> Order:

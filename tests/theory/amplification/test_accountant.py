@@ -174,7 +174,13 @@ def test_rounding_stays_within_the_bands() -> None:
     [
         (lambda: Participation.fixed_epochs(8, epochs=2, secret=True).covering(DPSGD()), "H2"),
         (lambda: Participation.reshuffled(8, epochs=2, secret=True).covering(DPSGD()), "equal size violate H2"),
-        (lambda: Participation.min_sep(8, 2).covering(DPSGD()), "H2.*H4"),
+        (lambda: Participation.min_sep(8, 2).covering(DPSGD()), r"balls_in_bins.*\[H2, H4\]"),
+        (lambda: Participation.poisson(10, 1e-13), r"rate must lie in \[1e-12, 1\], got 1e-13"),
+        (lambda: Participation.cyclic_poisson(10, period=2, rate=1e-310), r"rate must lie in \[1e-12, 1\]"),
+        (
+            lambda: DPSGD().program(Participation.poisson(10, 1e-9)).multiplier(Budget(epsilon=1.0, delta=1e-6)),
+            "uses an example with probability at most 1e-08, below delta=1e-06.*more steps or a larger rate",
+        ),
         (lambda: POISSON.covering(BANDS), "one band for Poisson sampling, got 4"),
         (
             lambda: Participation.cyclic_poisson(60, period=3, rate=0.3).covering(BANDS),

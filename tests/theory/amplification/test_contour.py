@@ -331,7 +331,10 @@ def test_wide_steps_reveal_how_often_the_example_is_used() -> None:
 
 def test_extreme_runs_have_answers() -> None:
     never = curve((1e-9, 1.0, 10))
-    assert noise_multiplier_of(never, 1.0, 1e-6) < 1.1e-4  # the total variation is enough
+    with pytest.raises(ValueError, match="uses an example with probability at most 1e-08, below delta=1e-06"):
+        noise_multiplier_of(never, 1.0, 1e-6)
+    with pytest.raises(ValueError, match="take a smaller epsilon"):
+        noise_multiplier_of(curve((1.0, 1.0, 1)), 1e6, 1e-6)
     assert bracket(never, 0.0, 1e-4, "remove")[1] <= 1.0001e-8
     assert bracket(curve((0.5, 1.0, 10)), 600.0, 1.0, "remove")[1] < 1e-300
     assert bracket(curve((0.5, 1.0, 10)), 20.0, 1.0, "add") == (0.0, 5e-324)
