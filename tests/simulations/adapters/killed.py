@@ -40,6 +40,7 @@ LIBRARIES = {
     "Opacus": ["torch"],
     "JAX": ["jax", "optax"],
     "loop": ["torch"],
+    "Adam": ["torch"],
     "BERT": ["torch", "transformers.models.bert.modeling_bert"],
     "GPT-2": ["torch", "peft", "transformers.models.gpt2.modeling_gpt2"],
     "Trainer": ["torch", "accelerate", "transformers.trainer", "transformers.models.bert.modeling_bert"],

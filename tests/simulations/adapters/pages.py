@@ -21,6 +21,7 @@ _PAGES = {
     "JAX": "jax.md",
     "processes": "devices.md",
     "loop": "loops.md",
+    "Adam": "adam.md",
     "BERT": "hugging-face.md#BERT with attention masks",
     "GPT-2": "hugging-face.md#GPT-2 with LoRA",
     "Trainer": "hugging-face.md#Trainer",

@@ -542,6 +542,23 @@ def job(place: Path, rank: int) -> None:
         dies(run)
         torch.save(flat(trained(place, seed=rank)), place / f"resumed {rank}")
         refused()
+        without_gradients_of_examples(rank)
+
+
+def without_gradients_of_examples(rank: int) -> None:
+    """The reason to refuse FSDP2: ``backward`` adds up the examples of processes, and ``torch.func`` finds zeros."""
+    torch.manual_seed(0)
+    rows, plain = torch.randn(2, 6), torch.nn.Linear(6, 3, bias=False)
+    own = [torch.autograd.grad(plain(row[None]).square().sum(), plain.weight)[0] for row in rows]
+    model = torch.distributed.fsdp.fully_shard(plain)
+    model(rows[rank : rank + 1]).square().sum().backward()
+    torch.testing.assert_close(model.weight.grad.full_tensor(), (own[0] + own[1]) / 2)
+
+    def loss(parameters: dict[str, Any], row: Any) -> Any:
+        return torch.func.functional_call(model, parameters, (row[None],)).square().sum()
+
+    found = torch.func.vmap(torch.func.grad(loss), (None, 0))(dict(model.named_parameters()), rows)
+    assert not found["weight"].any()
 
 
 def refused() -> None:
