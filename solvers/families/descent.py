@@ -50,7 +50,11 @@ class Descent:
     def _step(self) -> None:
         direction = np.empty(self.at.size)
         _direction(self._gradient, self._scales, self._steps, self._changes, self._pairs, direction)
-        slope = float(self._gradient @ direction)
+        with np.errstate(over="ignore", invalid="ignore"):
+            slope = float(self._gradient @ direction)
+        if not np.isfinite(slope):  # steps or changes of the gradient are too short
+            self._pairs, direction = 0, -self._gradient
+            slope = -float(self._gradient @ self._gradient)
         length = 1.0 if self._pairs else 1 / max(1.0, float(np.abs(self._gradient).max()))
         for _ in range(MAX_HALVINGS):
             value, gradient = self._function(self.at + length * direction)

@@ -99,11 +99,7 @@ class _BufferSearch:
     """The logarithm of the squared error of saturated buffers as a function of the variables."""
 
     def __init__(
-        self,
-        system: Recursion,
-        knots: Knots,
-        saturation: Classes | Levels,
-        power: float | None = None,
+        self, system: Recursion, knots: Knots, saturation: Classes | Levels, power: float | None = None
     ) -> None:
         if power is not None:
             system = system.with_equal_weights()
@@ -115,8 +111,10 @@ class _BufferSearch:
     def mechanism(self, point: BufferPoint) -> TimeVaryingBuffers:
         self.saturation.smoothing = 0.0
         (theta, outputs, inputs, *again), columns = self.strategy(point)
-        replays = again[0] if again else None
-        return TimeVaryingBuffers(theta, outputs, inputs, 1 / columns, replays=replays, period=self.knots.period)
+        replays, period = again[0] if again else np.empty((0, self.knots.steps)), self.knots.period
+        for e, row in enumerate(replays, 1):
+            row[: e * period] = 0.0  # no draw is so much earlier
+        return TimeVaryingBuffers(theta, outputs, inputs, 1 / columns, replays=replays, period=period)
 
     def strategy(self, point: BufferPoint) -> tuple[Numbers, Array]:
         """The numbers and the columns."""
@@ -129,10 +127,8 @@ class _BufferSearch:
             halves[k] = self.knots.matrix @ half
         np.exp(np.clip(halves, -LARGEST, LARGEST, out=halves), out=halves)
         theta = np.exp(-np.exp(np.minimum(point.rates, _MAX_LOG_RATE)))
-        if not point.replays.size:
-            return theta, halves[0], halves[1]
-        again = (self.knots.matrix @ point.replays).T * self._may_replay(point)
-        return theta, halves[0], halves[1], np.ascontiguousarray(again)
+        again = [np.ascontiguousarray((self.knots.matrix @ point.replays).T)] if point.replays.size else []
+        return theta, halves[0], halves[1], *again
 
     def __call__(self, point: BufferPoint) -> tuple[float, BufferPoint]:
         """The value, and the gradient in the variables."""
@@ -147,9 +143,7 @@ class _BufferSearch:
         of_columns = gradient(-of_scales * scales, tuple(of_numbers))
         of_values = [self.knots.transposed @ (of_numbers[k] * numbers[k]) for k in (1, 2)]
         of_rates = -of_numbers[0] * numbers[0] * np.exp(point.rates)
-        of_replays = np.zeros_like(point.replays)
-        if point.replays.size:
-            of_replays = self.knots.transposed @ (of_numbers[3] * self._may_replay(point)).T
+        of_replays = self.knots.transposed @ of_numbers[3].T if point.replays.size else point.replays
         return value, BufferPoint(of_rates, np.hstack(of_values), of_replays, of_columns)
 
     def value(self, point: BufferPoint) -> float:
@@ -162,11 +156,6 @@ class _BufferSearch:
         if not (np.isfinite(errors).all() and errors.min() >= 0 and errors.max() > 0):
             return _LARGE_LOG_ERROR, None
         return _logarithm(errors, self.power)
-
-    def _may_replay(self, point: BufferPoint) -> Array:
-        """Whether a step has an earlier draw, shape (r, n)."""
-        steps, lags = np.arange(self.knots.steps), np.arange(1, point.replays.shape[1] + 1)
-        return np.asarray(steps >= self.knots.period * lags[:, np.newaxis], dtype=float)
 
     def descent(self, start: BufferPoint) -> Descent:
         """The descent from a point."""

@@ -251,13 +251,13 @@ def _system(phi, gamma, theta, o, i, delta, psi, beta):  # type: ignore[no-untyp
 
 @kernel
 def covariances_of_draws(replays, period, found):  # type: ignore[no-untyped-def]
-    """Fill c, shape (r + 1, n)."""
+    """Fill c, shape (r + 1, n); factors of draws before the first step are not read."""
     r, n = replays.shape
     found[:] = 0.0
     for t in range(n):
         for e in range(min(r, t // period) + 1):
             total = 1.0 if e == 0 else replays[e - 1, t]  # the term of the earlier draw itself
-            for f in range(1, r - e + 1):
+            for f in range(1, min(r, t // period) - e + 1):
                 total += replays[e + f - 1, t] * replays[f - 1, t - e * period]
             found[e, t] = total
 
@@ -447,6 +447,6 @@ def draws_gradient(replays, period, of_shared, of_replays):  # type: ignore[no-u
             share = of_shared[e, t]
             if e:
                 of_replays[e - 1, t] += share
-            for f in range(1, r - e + 1):
+            for f in range(1, min(r, t // period) - e + 1):
                 of_replays[e + f - 1, t] += share * replays[f - 1, t - e * period]
                 of_replays[f - 1, t - e * period] += share * replays[e + f - 1, t]

@@ -28,6 +28,15 @@ def test_a_descent_goes_on_where_it_has_stopped():
     assert again.value > 3 * parts.value
 
 
+def test_a_direction_that_overflows_is_minus_the_gradient():
+    def steep(x):
+        return float(-1e10 * x[0]), np.array([-1e10, 1e-290 * x[1]])
+
+    found = Descent(steep, np.array([0.0, -1.0]), np.array([1.0, 1e300])).go_on(5)  # the second direction overflows
+    assert np.isfinite(found.at).all()
+    assert found.at[0] >= 2
+
+
 def test_a_descent_ends_where_nothing_is_gained():
     calls = []
 
