@@ -59,9 +59,10 @@ def moments(coefficients: list[float], slope: float, **options: Any) -> Any:
 def stated(coefficients: list[float], slope: float, *, cross: bool = True) -> float:
     """The right-hand side of the statement, by linear algebra of Gaussian variables."""
     noise = DEVIATION * toeplitz(coefficients)
-    mean, position, total = 1.0, np.zeros(STEPS), 0.0  # of x_t, as a number plus a combination of z
+    mean, total = 1.0, 0.0
+    position: np.ndarray = np.zeros(STEPS)  # x_t is the mean plus a combination of z
     for step, row in enumerate(noise):
-        gradient = (slope * mean, slope * position) if slope else (0.3, np.zeros(STEPS))
+        gradient: tuple[float, np.ndarray] = (slope * mean, slope * position) if slope else (0.3, np.zeros(STEPS))
         past = np.where(np.arange(STEPS) < step, row, 0.0)
         value = gradient[0] ** 2 + gradient[1] @ gradient[1] + (2 * gradient[1] @ past if cross else 0.0)
         total += (1 - SECOND) * SECOND ** (STEPS - 1 - step) * value
