@@ -285,7 +285,8 @@ class SelectionProfile(Profile):
         ratios, deltas = self._table
         slopes, heights = self._lines
         corners, rises = _envelope(slopes, math.exp(level) * heights)
-        return float(min(1.0, rises @ np.interp(corners, ratios, deltas) * (1 + _ROUNDING)))
+        total = float(rises @ np.interp(corners, ratios, deltas)) * (1 + _ROUNDING)
+        return min(1.0, total)
 
     def epsilon_at(self, delta: float) -> float:
         target = checks.real("delta", delta, "(0, 1)")

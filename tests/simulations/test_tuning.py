@@ -18,6 +18,7 @@ from corrnoise.simulations import tuning
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.tuning import tune
+from corrnoise.support import files
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
@@ -85,9 +86,9 @@ def test_the_search_costs_its_budget(tmp_path: Path) -> None:
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_kill_at_any_write_changes_nothing(tmp_path: Path, moment: str) -> None:
     """Every write, removal and renaming is interrupted once, before or after it; each finished trial is made once."""
-    whole = {"write": tuning.write_whole, "replace": os.replace, "rmtree": shutil.rmtree}
+    whole: dict[str, Any] = {"write": files.write_whole, "replace": os.replace, "rmtree": shutil.rmtree}
     cases = 0
-    for dies_at in range(1, 12):
+    for dies_at in range(1, 20):
         folder, count = tmp_path / f"search-{dies_at}", [0]
 
         def dying(name: str, count: list[int] = count, dies_at: int = dies_at) -> Any:
@@ -101,12 +102,12 @@ def test_a_kill_at_any_write_changes_nothing(tmp_path: Path, moment: str) -> Non
 
             return done
 
-        first, drawn = Recorded(), []
+        first, drawn = Recorded(), list[int]()
         try:
             with (
                 mock.patch.object(tuning, "write_whole", dying("write")),
-                mock.patch.object(tuning.os, "replace", dying("replace")),
-                mock.patch.object(tuning.shutil, "rmtree", dying("rmtree")),
+                mock.patch("os.replace", dying("replace")),
+                mock.patch("shutil.rmtree", dying("rmtree")),
             ):
                 searched(folder, first)
         except KeyboardInterrupt:
