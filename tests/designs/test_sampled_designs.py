@@ -122,6 +122,8 @@ def test_the_best_sampler_is_at_least_as_good_as_each(epsilon: float) -> None:
     )
     assert best.participation == best.optimum.participation
     assert not best.dpsgd_is_better
+    if best.participation.sampled:
+        assert "more error" in best.facts()["Runner-up"]
 
 
 @pytest.mark.parametrize(
