@@ -14,13 +14,14 @@ from corrnoise.paper_checks.own_results.oracles import above_on_the_orthant, del
 from corrnoise.paper_checks.own_results.paper import PAPER
 from corrnoise.simulations.amplification import interval
 from corrnoise.simulations.random_numbers import generator
-from corrnoise.theory.amplification.chain import chain_law
 from corrnoise.theory.amplification.curve import Direction
 from corrnoise.theory.amplification.orders import in_blocks, smallest_entry
+from corrnoise.theory.amplification.ring import RingLaw, excursions
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.privacy import gaussian_deltas
 
 ORDER = "docs/amplification-proofs.md#bins-the-convex-order-and-theorem-2"
+RING = "docs/amplification-proofs.md#theorem-3-the-ring"
 _EQUAL_BINS = np.full(2, 0.5)
 
 
@@ -157,38 +158,80 @@ def geometric_mean(v: Array, epsilon: float, shift: float = 0.5) -> Sides:
 
 @PAPER.inequality(
     "A5",
-    printed=r"The chain law of $D\,1 + sJ + a \lambda^{|i-j|}$, from a grid of the state with any top, is above $\delta$ in both directions, with $\kappa$ and the masses above the grids in ϖ",
-    reading="two bins, 16 chains with any s, 80 nodes of the sum and 32 of the state",
-    proof="docs/amplification-proofs.md#theorem-3-the-chain-law",
+    printed=r"For Re u >= 0: $E e^{-u\Lambda} = \prod_k (1 - \lambda_k^b)\, \mathrm{tr} (K \Phi_u)^b$, and prices are sums of it with a known sign of the aliases",
+    reading="δ from the sums is above δ for a ring of two bins, and at most 1 percent larger",
+    proof=RING,
     domain={
-        "shared": linear(0, 0.5),
-        "variance": one_of(0.2, 1.0),
-        "correlation": one_of(0.3, 0.9),
-        "own": one_of(0.1, 0.4),
-        "top": one_of(0.5, 6.0),
-        "epsilon": linear(0.2, 2),
+        "shared": linear(0, 0.3),
+        "own": linear(0.3, 1.5),
+        "amplitude": linear(0, 1),
+        "rate": linear(0, 0.8),
+        "epsilon": linear(0, 1.5),
         "direction": one_of("remove", "add"),
     },
-    mutants=[{"cost": False}],
-    tolerance=1e-6,
-    evaluations=96,
+    mutants=[{"wave": 0.97}, {"wave": 1.03}],
+    tolerance=1e-5,
+    evaluations=16,
 )
-def chain_of_two(
-    shared: float,
-    variance: float,
-    correlation: float,
-    own: float,
-    top: float,
-    epsilon: float,
-    direction: Direction,
-    cost: bool = True,
+def ring_of_two(
+    shared: float, own: float, amplitude: float, rate: float, epsilon: float, direction: Direction, wave: float = 1.0
 ) -> Sides:
-    """Without ϖ a grid with a low top gives too little for remove; for add values above the grid may be lowered."""
-    bound = chain_law(2, variance, correlation, own, direction, 80, 32, top)
-    between = shared + variance * correlation
-    h = np.array([[variance + own + shared, between], [between, variance + own + shared]])
-    found = bound.delta(epsilon, direction, shared)
-    return delta_of_two(h, epsilon, direction), found - (0.0 if cost else bound.singular)
+    """A diagonal of a(1 + λ²) and neighbours of 2aλ, since the two neighbours of a bin coincide."""
+    between = shared + 2 * amplitude * rate
+    diagonal = shared + own + amplitude * (1 + rate**2)
+    truth = delta_of_two(np.array([[diagonal, between], [between, diagonal]]), epsilon, direction)
+    found = RingLaw(2, shared * wave, own * wave, (amplitude * wave,), (rate,)).estimate(epsilon, direction)
+    return np.array([truth, found]), np.array([found, 1.01 * truth + 1e-4])
+
+
+@PAPER.inequality(
+    "A5 (order)",
+    printed=r"If $H_{ij} + N_{d(i,j)} \ge V_{ij}$ for $i \ne j$ with $N_d \ge 0$, and $H_{ii} \ge V_{ii} + r$ with the row sums $r$ of $N$, then $\Lambda_V \preceq \Lambda_H$",
+    reading="two bins, where r is the one missing entry",
+    proof=RING,
+    rests_on=("corrnoise: A3",),
+    domain={
+        "v": grams(log_scale(0.1, 2), linear(0, 0.95)),
+        "share": linear(0, 1),
+        "epsilon": linear(0, 2),
+        "direction": one_of("remove", "add"),
+    },
+    mutants=[{"raised": False}],
+    tolerance=1e-6,
+    evaluations=128,
+)
+def missing_entries(v: Array, share: float, epsilon: float, direction: str, raised: bool = True) -> Sides:
+    """Without a larger diagonal the matrix with smaller entries gives less."""
+    between = share * v[0, 1]
+    diagonal = float(np.diagonal(v).max()) + (v[0, 1] - between if raised else 0.0)
+    h = np.array([[diagonal, between], [between, diagonal]])
+    return delta_of_two(v, epsilon, direction), delta_of_two(h, epsilon, direction)
+
+
+@PAPER.inequality(
+    "A5 (excursions)",
+    printed=r"$|\mathrm{tr} A^b - \mathrm{tr} S^b| \le [x^b] \frac{x g'(x)}{1 - g(x)} + \mu^{b-2} \|T\|_F^2$",
+    reading="random complex symmetric matrices of 12 rows, 6 of them in $S$",
+    proof=RING,
+    domain={"seed": integers(0, 999), "b": integers(3, 24), "leak": log_scale(0.01, 1)},
+    mutants=[{"rotations": False}],
+    tolerance=1e-9,
+    evaluations=128,
+)
+def leaking_traces(seed: int, b: int, leak: float, rotations: bool = True) -> Sides:
+    """Without the b/k rotations of a walk with k excursions the bound is too small."""
+    rng = generator(seed)
+    a = rng.standard_normal((12, 12)) + 1j * rng.standard_normal((12, 12))
+    scale = np.where(np.arange(12) < 6, 1.0, leak)
+    a = (a + a.T) * np.sqrt(np.outer(scale, scale))
+    a /= np.linalg.norm(a, 2)
+    s, out, t = a[:6, :6], a[6:, :6], a[6:, 6:]
+    powers = [np.linalg.matrix_power(s, j) for j in range(b)]
+    leaks = np.array([np.linalg.svd(out @ power @ out.T, compute_uv=False).sum() for power in powers])
+    mu = float(np.linalg.norm(t, 2))
+    walks = excursions(b, mu, leaks) / (1 if rotations else b)
+    error = abs(np.trace(np.linalg.matrix_power(a, b)) - np.trace(np.linalg.matrix_power(s, b)))
+    return float(error), walks + mu ** (b - 2) * float(np.linalg.norm(t)) ** 2
 
 
 @PAPER.inequality(

@@ -37,6 +37,7 @@ LONG = {
     "correlated-noise-theorem-c.14",
     "corrnoise-a1",
     "corrnoise-a1-others",
+    "corrnoise-a5",
     "corrnoise-a6-interval",
     "corrnoise-l2",
     "corrnoise-n3-sharpened-one-direction",

@@ -1,8 +1,8 @@
 """The accountant of balls in bins: each example draws its place in the epoch once, with any correlated noise.
 
 The pair of Theorem 1 is a mixture of b Gaussians with the Gram matrix V = gram/σ².  The upper end of δ is the smallest
-upper bound (``orders``, ``chain``), the lower end the largest lower bound; all comparisons are certified,
-rounding included.  Cheap comparisons come first, and the chain is left out where they already give nothing above 0.
+upper bound (``orders``, ``ring``), the lower end the largest lower bound; all comparisons are certified,
+rounding included.  Cheap comparisons come first, and the ring is left out where they are close to the lower end.
 
 ``redrawn_bins_curve`` is for batches that are sampled again in each epoch, with independent noise: the ratio is a
 product.
@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.theory.amplification.chain import Chain, chains_above, decreasing, promising
 from corrnoise.theory.amplification.curve import Curve, DeltaBound, Direction
 from corrnoise.theory.amplification.gram import gram
 from corrnoise.theory.amplification.laws import Law, combined, lognormal, mean, nodes_of_mean, power
@@ -28,19 +27,22 @@ from corrnoise.theory.amplification.orders import (
     mean_of_logarithms,
     worst_case,
 )
+from corrnoise.theory.amplification.ring import RingLaw
+from corrnoise.theory.amplification.ring_fit import largest_entries, ring_above, ring_shape
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import record
 from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 from corrnoise.theory.privacy import gaussian_deltas
 
-_COARSE_NODES = {"sums": 150, "states": 48}  #: nodes of chains, to choose one
-_MEDIUM_NODES = {"sums": 300, "states": 80}  #: for estimates
-_FINE_NODES = {"sums": 500, "states": 128}  #: for results
 _SMALL_LAW_NODES, _LAW_NODES = 120, 1600  #: of laws, to choose one and for the result
-_SHORTLIST_SIZES = (2, 5)  #: of chains, for estimates and for results
 _MIN_DELTA = 1e-300  #: of upper ends, where exponentials underflow
 _MAX_ENTRY = 200.0  #: largest entry of V with computed laws; δ grows with V
-_CLOSE_RATIO = 1.1  #: upper over lower end of δ that needs no chain
+_CLOSE_RATIO = 1.1  #: upper over lower end of δ that needs no ring
+_COARSE_RATIO = 1.5  #: δ of K' with few nodes over the smallest one, where more nodes may help
+_FIT_GRID = 0.25  #: of ln σ and ln ε, where rings are fitted: δ is then continuous but for a few small steps
+_MIN_FIT_EPSILON = 0.05
+_MIN_RING_BINS = 8  #: with fewer bins a ring needs many nodes
+_MAX_RING_LEVEL = 1e9  #: e^ε/δ: rounding errors of a ring are some 1e-10 e^ε
 
 
 @record
@@ -64,15 +66,20 @@ class BinsCurve(Curve):
         return 1e-3
 
     @cached_property
-    def _below(self) -> list[Exchangeable]:
+    def below(self) -> list[Exchangeable]:
+        """Comparisons below the lower Gram matrix."""
         return from_below(self.lower)
 
     @cached_property
-    def _above(self) -> list[Chain]:
-        """Chains above the Gram matrix for some gaps."""
-        b = self.upper.shape[0]
-        gaps = sorted({0, *(b * k // 16 for k in (1, 3, 6))})
-        return [chain for gap in gaps for chain in chains_above(decreasing(self.upper, gap))]
+    def _entries(self) -> Array:
+        """The largest entry of the upper Gram matrix at each cyclic distance."""
+        return largest_entries(self.upper)
+
+    def ring(self, epsilon: float, noise_multiplier: float) -> RingLaw:
+        """A ring above the Gram matrix, for at least eight bins; see ``delta`` for the arguments."""
+        sigma, level = (round(math.log(x) / _FIT_GRID) for x in (noise_multiplier, max(epsilon, _MIN_FIT_EPSILON)))
+        factor = (1 + 8 * UNIT_ROUNDOFF) / noise_multiplier**2
+        return ring_above(self._entries * factor, self.upper.shape[0], _fitted(self, sigma, level).scaled(factor))
 
     def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> DeltaBound:
         """A certified bracket of δ; see ``Curve.delta``."""
@@ -88,17 +95,8 @@ class BinsCurve(Curve):
 
     def lower_end(self, epsilon: float, noise_multiplier: float, direction: Direction, *, exact: bool = True) -> float:
         """The largest lower bound of δ; fewer nodes unless ``exact``."""
-        _, best = self._coarse_lower(epsilon, noise_multiplier, direction)
+        _, best = _coarse_lower(self, epsilon, noise_multiplier, direction)
         return best.delta(epsilon, direction, upper=False, count=_LAW_NODES if exact else _LAW_NODES // 2)
-
-    def _coarse_lower(
-        self, epsilon: float, noise_multiplier: float, direction: Direction
-    ) -> tuple[float, Exchangeable]:
-        factor = min((1 - 8 * UNIT_ROUNDOFF) / noise_multiplier**2, _MAX_ENTRY / max(float(self.lower.max()), 1e-300))
-        found = [one.scaled(factor) for one in self._below]
-        coarse = [one.delta(epsilon, direction, upper=False, count=_SMALL_LAW_NODES) for one in found]
-        best = int(np.argmax(coarse))
-        return coarse[best], found[best]
 
     def upper_end(
         self, epsilon: float, noise_multiplier: float, direction: Direction, *, exact: bool = True
@@ -106,7 +104,6 @@ class BinsCurve(Curve):
         """The smallest upper bound of δ, and the comparison that gives it; fewer nodes unless ``exact``."""
         factor = (1 + 8 * UNIT_ROUNDOFF) / noise_multiplier**2
         v = self.upper * factor
-        nodes = _LAW_NODES if exact else _LAW_NODES // 2
         found = [(worst_case(v, epsilon), "Gaussian curves, one for each bin")]
         if direction == "remove":
             found.append((holder(v, epsilon), "Hölder's inequality"))
@@ -114,16 +111,40 @@ class BinsCurve(Curve):
             found.append((mean_of_logarithms(v, epsilon), "the mean of the logarithms"))
         if v.max() > _MAX_ENTRY:
             return min(found)
-        other = largest_entry(self.upper).scaled(factor)
-        found.append((other.delta(epsilon, direction, upper=True, count=nodes), "K'"))
-        best = min(found)
-        if best[0] > _CLOSE_RATIO * self._coarse_lower(epsilon, noise_multiplier, direction)[0]:
-            short = promising(self._above, factor, epsilon, direction, _SHORTLIST_SIZES[exact])
-            if len(short) > 1:
-                short = [min(short, key=lambda one: one.delta(epsilon, direction, **_COARSE_NODES))]
-            name = f"chain with λ = {short[0].correlation:g} in {short[0].length} of {v.shape[0]} bins"
-            best = min(best, (short[0].delta(epsilon, direction, **(_FINE_NODES if exact else _MEDIUM_NODES)), name))
-        return best
+        equal = largest_entry(self.upper).scaled(factor)
+        found.append((equal.delta(epsilon, direction, upper=True, count=_SMALL_LAW_NODES), "K'"))
+        coarse, least = found[-1][0], min(found)[0]
+        near = v.shape[0] >= _MIN_RING_BINS and math.exp(min(epsilon, 300.0)) < _MAX_RING_LEVEL * least
+        if near and least > _CLOSE_RATIO * _coarse_lower(self, epsilon, noise_multiplier, direction)[0]:
+            ring = self.ring(epsilon, noise_multiplier)
+            value = ring.estimate(epsilon, direction)
+            if exact and value < least:
+                value = ring.upper(epsilon, direction)
+            rates = ", ".join(f"{rate:g}" for rate, a in zip(ring.rates, ring.amplitudes, strict=True) if a > 0)
+            found.append((value, f"ring with λ = {rates}"))
+        if coarse < _COARSE_RATIO * min(found)[0]:
+            count = _LAW_NODES if exact else _LAW_NODES // 2
+            found.append((equal.delta(epsilon, direction, upper=True, count=count), "K'"))
+        return min(found)
+
+
+@lru_cache(maxsize=64)
+def _coarse_lower(
+    curve: BinsCurve, epsilon: float, noise_multiplier: float, direction: Direction
+) -> tuple[float, Exchangeable]:
+    """The best comparison from below, by laws with few nodes, and its lower end of δ."""
+    factor = min((1 - 8 * UNIT_ROUNDOFF) / noise_multiplier**2, _MAX_ENTRY / max(float(curve.lower.max()), 1e-300))
+    found = [one.scaled(factor) for one in curve.below]
+    coarse = [one.delta(epsilon, direction, upper=False, count=_SMALL_LAW_NODES) for one in found]
+    best = int(np.argmax(coarse))
+    return coarse[best], found[best]
+
+
+@lru_cache(maxsize=64)
+def _fitted(curve: BinsCurve, sigma: int, level: int) -> RingLaw:
+    """A ring for σ = 1, chosen at a point of the grid of ln σ and ln ε."""
+    variance = math.exp(2 * sigma * _FIT_GRID)
+    return ring_shape(curve.upper / variance, math.exp(level * _FIT_GRID)).scaled(variance)
 
 
 def bins_curve(strategy: Any, steps: int, bins: int, column_error: float = 0.0) -> BinsCurve:

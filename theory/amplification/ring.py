@@ -16,16 +16,20 @@ import math
 from functools import cached_property, lru_cache
 
 import numpy as np
+from flint import arb, arb_mat, ctx
 from numpy.typing import NDArray
 
-from corrnoise.theory.amplification.curve import Direction
+from corrnoise.theory.amplification.curve import DIRECTIONS, Direction
 from corrnoise.theory.amplification.laws import lognormal
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF, rounded_up
+
+Modes = tuple[NDArray[np.intp], ...]
 
 LARGEST_RATE = 0.99  #: λ; the lattice of states grows with it
 _COMPONENTS = 2  #: of a ring; an unused one has a = λ = 0
-_LATTICE_LEVEL = 40.0  #: ℓ: the lattices of states and of L have relative errors of e^{−ℓ}
+LATTICE_LEVEL = 40.0  #: ℓ: the lattices of states and of L have relative errors of e^{−ℓ}
 _CUT_MASS = 1e-15  #: of states beyond the lattice
 _MAX_TURN = 2.0  #: of the line of integration of L, in standard deviations of its logarithm
 _LATTICE_RATIO = 3  #: steps of the common lattice in the smallest of the steps
@@ -33,10 +37,20 @@ _MIN_EIGENVALUE = 1e-16  #: of modes
 _SMALL_AMPLITUDE = 1e-5  #: of modes that are left out
 _FEW_MODES = 130  #: that are never reduced
 _SHARED_NODES = 400  #: of the law of the shared factor
-_SHARED_DEVIATIONS = 4.0  #: of the shared factor, in the largest strike
+_SHARED_DEVIATIONS, _MAX_STRIKE_RATIO = 4.0, math.e  #: of the shared factor in the largest strike, which is over e^ε
 _PERIODS, _DAMPING = 2.0, 6.0  #: the period L of a sum over the largest strike, and c L
-_NEGLIGIBLE_TERM = 1e-16
-_MAX_NODES = 4000
+_NEGLIGIBLE_TERM, _NEGLIGIBLE_TERMS = 1e-13, 3
+_MODE_BITS = 128  #: of kernels and their modes
+_NEAR_SHARE = 1e-3  #: of the smallest amplitude, of modes whose leaks are computed
+_TURNS = (0.0, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7, 1.1)  #: of φ, in the bound of the tail
+_SMOOTHING_BIASES = (0.03, 0.1, 0.2, 0.4)  #: standard deviations of smoothing, times the slope of ln δ
+_TABLE_SHARES = (0.8, 1.0, 1.3, 1.7, 2.2, 2.9)  #: lengths of certified tables over that of an estimate
+_SMALL_TAILS = {"remove": 1e-3, "add": 0.02}  #: of δ, which is larger for remove
+_MIN_PRICE = 1e-12  #: of estimates of δ
+_SMALL_SHARE = 0.02  #: of δ for add over δ for remove, where it need not be close
+_FAR_NODE, _FAR_SHARE = 40.0, 3.0  #: nodes with fewer modes, and their smallest amplitude over that of the others
+_MAX_NODES = 1000
+_ESTIMATE_SMOOTHING, _FEW_NODES = 0.02, 200  #: relative, where an estimate has more than a few nodes
 
 
 @record
@@ -99,14 +113,24 @@ class RingLaw(Record):
         -------
         float
         """
-        return _prices(self, epsilon).delta(direction)
+        prices, smoothing = _estimated(self, epsilon)
+        return prices.delta(epsilon, direction, smoothing)
+
+    def upper(self, epsilon: float, direction: Direction) -> float:
+        """A certified upper bound of δ(ε); the same arguments.
+
+        Returns
+        -------
+        float
+        """
+        return _certified(self, epsilon)[direction]
 
 
 # -- sites -------------------------------------------------------------------------------------------------------------
 
 
 @record
-class _Sites(Record):
+class Sites(Record):
     """Lattices of the states x_1, x_2, their kernels in modes, and φ_u on them.
 
     The steps of α_1 x_1, α_2 x_2 and of the logarithm of L are multiples of one step, so that φ_u needs exponentials on
@@ -121,6 +145,11 @@ class _Sites(Record):
         missing = (0.0,) * (_COMPONENTS - len(self.ring.rates))
         return np.array((*self.ring.amplitudes, *missing)), np.array((*self.ring.rates, *missing))
 
+    @property
+    def norm(self) -> float:
+        """Π (1 − λ_k^b)."""
+        return float(np.prod(1 - self.components[1] ** self.ring.bins))
+
     @cached_property
     def _lattice(self) -> tuple[float, float, int, list[float], list[int], list[int]]:
         """The common step, the step of z and its multiple, and steps, multiples and half sizes of the states."""
@@ -128,10 +157,10 @@ class _Sites(Record):
         wrapped = rates**b
         alphas = np.sqrt(a * (1 - wrapped))
         scale = 1 / np.sqrt((1 + rates**2) / (1 - rates**2) + alphas**2 / own)  # τ'
-        largest = math.pi * math.sqrt(2 / _LATTICE_LEVEL) * scale
+        largest = math.pi * math.sqrt(2 / LATTICE_LEVEL) * scale * (1 - 1e-12)
         ends = np.sqrt(2 * (1 + wrapped) / (1 - wrapped) * math.log(2 * _COMPONENTS * b / _CUT_MASS))
-        z_step = 2 * math.pi * _MAX_TURN / (_LATTICE_LEVEL + 2 * _MAX_TURN**2)
         root = math.sqrt(own)
+        z_step = 2 * math.pi * self.most / (LATTICE_LEVEL + 2 * self.most**2)
         common = min(root * z_step, *(alphas * largest)[alphas > 0], math.inf) / _LATTICE_RATIO
         multiples = [int(step / common) for step in alphas * largest]
         steps = [
@@ -140,6 +169,17 @@ class _Sites(Record):
         halves = [math.ceil(end / step) for end, step in zip(ends, steps, strict=True)]
         z_multiple = int(root * z_step / common)
         return common, z_multiple * common / root, z_multiple, steps, multiples, halves
+
+    @cached_property
+    def most(self) -> float:
+        """The largest turn of the line of integration, and the width of its strip, in standard deviations."""
+        return min(_MAX_TURN, 1.41 / math.sqrt(self.ring.own))
+
+    @cached_property
+    def lattice_error(self) -> float:
+        """A bound of the change of Z by the lattices and their ends, for every Re u >= 0 and |φ| <= 1 (R5)."""
+        exponent = _COMPONENTS * self.ring.bins * 2.1 * math.exp(-LATTICE_LEVEL)
+        return math.expm1(exponent) + _CUT_MASS * math.exp(exponent)
 
     @cached_property
     def modes(self) -> list[tuple[Array, Array]]:
@@ -156,81 +196,224 @@ class _Sites(Record):
         return found
 
     @cached_property
+    def mode_errors(self) -> tuple[float, float]:
+        """Sums over the components of bounds of ‖K − F Fᵀ‖ and of ‖VᵀV − 1‖, V = F κ^{−1/2}, in balls."""
+        residual = defect = 0.0
+        with ctx.workprec(_MODE_BITS):
+            for (f, values), rate, step, half in zip(
+                self.modes, self.components[1], self._lattice[3], self._lattice[5], strict=True
+            ):
+                lam, h = arb(float(rate)), arb(float(step))
+                places = range(-half, half + 1)
+                bell = [(-(1 + lam * lam) * (h * i) ** 2 / (4 * (1 - lam * lam))).exp() for i in places]
+                cross = {k: (lam * h * h * k / (1 - lam * lam)).exp() for k in {i * j for i in places for j in places}}
+                factor = h / (2 * arb.pi() * (1 - lam * lam)).sqrt()
+                kernel = arb_mat(
+                    [
+                        [factor * p * q * cross[i * j] for j, q in zip(places, bell, strict=True)]
+                        for i, p in zip(places, bell, strict=True)
+                    ]
+                )
+                columns = arb_mat(f.tolist())
+                scale = arb_mat(
+                    [[arb(float(v)).rsqrt() if i == j else 0 for j in range(values.size)] for i, v in enumerate(values)]
+                )
+                basis = columns * scale
+                one = arb_mat([[int(i == j) for j in range(values.size)] for i in range(values.size)])
+                residual += _frobenius(kernel - columns * columns.transpose())
+                defect += _frobenius(basis.transpose() * basis - one)
+        return residual, defect
+
+    @cached_property
     def _index(self) -> Array:
         """The place of α_1 x_1 + α_2 x_2 on the common lattice, shape (N_1, N_2)."""
         _, _, _, _, (first, second), (m, n) = self._lattice
         return np.asarray(first * np.arange(m * 2 + 1)[:, np.newaxis] + second * np.arange(2 * n + 1))
 
-    def factors(self, u: complex) -> Array:
-        """φ_u on the lattices, shape (N_1, N_2)."""
+    def factors(self, u: complex) -> tuple[Array, float]:
+        """φ_u on the lattices, shape (N_1, N_2), and a bound of its errors (R4)."""
         common, z_step, z_multiple, _, multiples, halves = self._lattice
-        (a, rates), b, own = self.components, self.ring.bins, self.ring.own
+        (a, rates), b, root = self.components, self.ring.bins, math.sqrt(self.ring.own)
         angle = float(np.angle(u))
-        turn = math.copysign(min(0.9 * abs(angle), _MAX_TURN * math.sqrt(own)), angle)
-        last = math.ceil((math.sqrt(2 * _LATTICE_LEVEL) + 1) / z_step)
+        turn = math.copysign(min(0.9 * abs(angle), self.most * root), angle)
+        last = math.ceil((math.sqrt(2 * LATTICE_LEVEL) + 1) / z_step)
         z = np.arange(-last, last + 1) * z_step
-        weights = z_step / math.sqrt(2 * math.pi) * np.exp(-((z - 1j * turn / math.sqrt(own)) ** 2) / 2)
-        reach = sum(m * half for m, half in zip(multiples, halves, strict=True))
-        end = reach + last * z_multiple
-        shift = (float(a @ (1 + rates**b)) + own) / 2
-        logarithms = common * np.arange(-end, end + 1) - shift
-        kernel = np.exp(-(u / b) * np.exp(-1j * turn) * np.exp(logarithms))
+        weights = z_step / math.sqrt(2 * math.pi) * np.exp(-((z - 1j * turn / root) ** 2) / 2)
+        end = sum(m * half for m, half in zip(multiples, halves, strict=True)) + last * z_multiple
+        shift = (float(a @ (1 + rates**b)) + self.ring.own) / 2
+        arguments = (u / b) * np.exp(-1j * turn) * np.exp(common * np.arange(-end, end + 1) - shift)
+        kernel = np.exp(-arguments)
         windows = np.lib.stride_tricks.sliding_window_view(kernel, 2 * last * z_multiple + 1)[:, ::z_multiple]
-        return np.asarray((windows @ weights)[self._index])
+        strip = min((math.pi / 2 - abs(angle - turn)) / root, self.most)
+        error = 2 * math.exp((abs(turn) / root + strip) ** 2 / 2) / math.expm1(2 * math.pi * strip / z_step)
+        error += 2 * math.exp((turn**2 / self.ring.own - (last * z_step) ** 2) / 2)
+        moduli = np.abs(weights)
+        sensitive = float((np.abs(arguments) * np.abs(kernel)).max()) * 64 * (common * end + shift + 4)
+        error += UNIT_ROUNDOFF * float(moduli @ (sensitive + 4 * (z**2 + self.most**2) + 2 * z.size + 20))
+        return np.asarray((windows @ weights)[self._index]), error
+
+    def falling(self, real: float, imaginary: float) -> Array:
+        """At least |φ_u| for all u with this real part and |Im u| >= ``imaginary``, at most 1 (R7)."""
+        bound = np.ones(self._index.shape)
+        for turn in _TURNS:
+            factor, error = self.factors(real * math.cos(turn) + imaginary * math.sin(turn))
+            weight = math.exp(turn**2 / (2 * self.ring.own))
+            bound = np.minimum(bound, weight * (factor.real + error) * (1 + 1e-14))
+        return bound
+
+    @cached_property
+    def amplitudes(self) -> Array:
+        """How much of the modes (q, r) the powers of the matrix contain."""
+        (first, values), (second, others) = self.modes
+        found = np.multiply.outer(values, others) ** (self.ring.bins / 2)
+        if found.size <= _FEW_MODES:
+            return np.ones(found.shape)
+        for u in (0.5, 0.5 + 5j, 0.5 + 15j):
+            factors, _ = self.factors(u)
+            vector = np.zeros(found.shape, dtype=complex)
+            vector[0, 0] = 1.0
+            for _ in range(max(self.ring.bins // 8, 1)):
+                vector = first.T @ (factors * (first @ vector @ second.T)) @ second
+            found = np.maximum(found, np.abs(vector))
+        return found
+
+
+def _frobenius(matrix: arb_mat) -> float:
+    return rounded_up(sum((abs(entry) ** 2 for entry in matrix.entries()), arb(0)).sqrt())
 
 
 # -- the trace ---------------------------------------------------------------------------------------------------------
 
 
 @record
-class _Transfer(Record):
-    """Z(u) from the most important modes."""
+class Transfer(Record):
+    """Z(u) from the modes with a large enough amplitude, and a bound of its error.
 
-    sites: _Sites
+    Parameters
+    ----------
+    sites : Sites
+        The lattices.
+    smallest : float
+        Amplitudes below this number are left out.
+    """
 
-    @cached_property
-    def _modes(self) -> tuple[NDArray[np.intp], ...]:
-        """Indices (q, r) of the modes that are kept."""
-        (first, values), (second, others) = self.sites.modes
-        found = np.multiply.outer(values, others) ** (self.sites.ring.bins / 2)
-        if found.size <= _FEW_MODES:
-            found[:] = 1.0
-        else:
-            for u in (0.5, 0.5 + 5j, 0.5 + 15j):
-                factors = self.sites.factors(u)
-                vector = np.zeros(found.shape, dtype=complex)
-                vector[0, 0] = 1.0
-                for _ in range(max(self.sites.ring.bins // 8, 1)):
-                    vector = first.T @ (factors * (first @ vector @ second.T)) @ second
-                found = np.maximum(found, np.abs(vector))
-        return np.nonzero(found >= _SMALL_AMPLITUDE)
+    sites: Sites
+    smallest: float
 
     @cached_property
-    def _products(self) -> tuple[Array, Array]:
-        """Products of two columns of F for both components, shape (N, m²)."""
-        sizes = [int(index.max()) + 1 for index in self._modes]
-        first, second = (f[:, :size] for (f, _), size in zip(self.sites.modes, sizes, strict=True))
-        return tuple((f[:, :, np.newaxis] * f[:, np.newaxis, :]).reshape(len(f), -1) for f in (first, second))  # type: ignore[return-value]
+    def _kept(self) -> Modes:
+        return np.nonzero(self.sites.amplitudes >= self.smallest)
 
-    def matrix(self, u: complex) -> Array:
-        """Fᵀ Φ_u F for the modes that are kept."""
-        first, second = self._products
-        q, r = self._modes
-        m, n = int(q.max()) + 1, int(r.max()) + 1
-        found = (first.T @ (self.sites.factors(u) @ second)).reshape(m, m, n, n)
-        return np.asarray(found[q[:, np.newaxis], q, r[:, np.newaxis], r])
+    @cached_property
+    def _near(self) -> Modes:
+        """The modes that are kept and those to which they leak most."""
+        return np.nonzero(self.sites.amplitudes >= _NEAR_SHARE * self.smallest)
+
+    def _matrix(self, factors: Array, rows: Modes) -> Array:
+        """Fᵀ Φ F with ``rows`` and the columns of the modes that are kept."""
+        products, sizes = [], []
+        for (f, _), row, column in zip(self.sites.modes, rows, self._kept, strict=True):
+            m, n = int(row.max()) + 1, int(column.max()) + 1
+            products.append(_pairs(f, m, n))
+            sizes += [m, n]
+        found = (products[0].T @ (factors @ products[1])).reshape(sizes)
+        (q, r), (k, l) = rows, self._kept
+        return np.asarray(found[q[:, np.newaxis], k, r[:, np.newaxis], l])
 
     def transform(self, u: complex) -> complex:
-        """Z(u)."""
-        b, rates = self.sites.ring.bins, self.sites.components[1]
-        matrix = self.matrix(u)
-        power = matrix
-        for digit in f"{b // 2:b}"[1:]:
-            power = power @ power
-            if digit == "1":
-                power = power @ matrix
-        last = power @ matrix if b % 2 else power
-        return complex((power * last.T).sum() * np.prod(1 - rates**b))
+        """An approximation of Z(u)."""
+        powers = _powers(self._matrix(self.sites.factors(u)[0], self._kept), self.sites.ring.bins)
+        return complex((powers[-2][1] * powers[-1][1].T).sum() * self.sites.norm)
+
+    @cached_property
+    def _leaks(self) -> tuple[float, float, NDArray[np.intp], Array, Array]:
+        """The largest κ outside of the modes that are kept and outside of the near ones, and numbers of the near ones.
+
+        Those are the places of the modes that are kept, the weights of rows in W, and the product of the moduli of F.
+        """
+        (first, values), (second, others) = self.sites.modes
+        kappa = np.multiply.outer(values, others)
+        inside, near = np.zeros(kappa.shape, dtype=bool), np.zeros(kappa.shape, dtype=bool)
+        inside[self._kept], near[self._near] = True, True
+        outer, far = (float(kappa[~chosen].max(initial=0.0)) for chosen in (inside, near))
+        places = np.flatnonzero(inside[self._near])
+        weights = np.where(inside, 0.0, kappa)[self._near] - far
+        moduli = [np.abs(f).T @ np.abs(f) for f in (first, second)]
+        (q, r), (k, l) = self._near, self._kept
+        absolute = moduli[0][q[:, np.newaxis], k] * moduli[1][r[:, np.newaxis], l]
+        return outer, far, places, weights / kappa[self._near], absolute
+
+    def enclosed(self, factors: Array, eta: float) -> tuple[complex, float]:
+        """Z for site factors of moduli at most 1 with errors of at most η, and a bound of its error."""
+        b, modes = self.sites.ring.bins, self.sites.modes
+        outer, far, places, weights, absolute = self._leaks
+        residual, defect = self.sites.mode_errors
+        rounding = 1.5 * (sum(len(f) for f, _ in modes) + 8) * UNIT_ROUNDOFF * (1 + eta)
+        full = self._matrix(factors, self._near)
+        powers = _powers(full[places], b)
+        n = len(places)
+        # Errors of powers, in Frobenius norms; the exact matrix has a norm of at most ``growth`` ** (1/b).
+        growth = max((1 + eta) * math.prod(float(values[0]) for _, values in modes) * (1 + 2 * defect), 1.0) ** b
+        start = rounding * float(np.linalg.norm(absolute[places]))
+        errors, norms = [start], [float(np.linalg.norm(power)) for _, power in powers]
+        for (before, _), (after, _), size in zip(powers, powers[1:], norms, strict=False):
+            if after == 2 * before:
+                error = 2 * growth * errors[-1] + errors[-1] ** 2 + 4 * n * UNIT_ROUNDOFF * size**2
+            else:
+                error = growth * (errors[-1] + start) + errors[-1] * start
+                error += 4 * n * UNIT_ROUNDOFF * size * norms[0]
+            errors.append(error)
+        (x, y), (dx, dy) = norms[-2:], errors[-2:]
+        trace = complex((powers[-2][1] * powers[-1][1].T).sum())
+        numerical = x * dy + y * dx + dx * dy + 4 * n * UNIT_ROUNDOFF * x * y
+        # Excursions (Lemma E).
+        leak = full.conj().T @ (full * weights[:, np.newaxis])
+        size = float(np.abs(weights) @ (np.abs(full) ** 2).sum(axis=1))
+        spread = rounding * float(np.linalg.norm(np.sqrt(np.abs(weights))[:, np.newaxis] * absolute))
+        slack = 2 * math.sqrt(size) * spread + spread**2 + 4 * (len(full) + 2 * n) * UNIT_ROUNDOFF * size
+        if far > 0:
+            moduli = self._matrix(np.abs(factors) ** 2, self._kept)
+            leak = leak + far * (1 + 5 * defect) * moduli
+            slack += far * (2 * start + 4 * n * UNIT_ROUNDOFF * 3 * float(np.linalg.norm(moduli)))
+        lengths, leaks = [0], [math.sqrt(max(float(np.trace(leak).real), 0.0) + slack * n)]
+        for (length, power), norm, error in zip(powers[:-2], norms, errors, strict=False):
+            square = float((power.conj() * (leak @ power)).sum().real)
+            lengths.append(length)
+            leaks.append(math.sqrt(max(square, 0.0) + 2 * slack * norm**2) + growth * error)
+        kept = np.array(leaks)[np.searchsorted(lengths, np.arange(b), side="right") - 1] * growth
+        j = np.arange(b)
+        mu = (1 + eta) * (outer + defect * (1 + defect)) if outer > 0 else 0.0
+        walks = excursions(b, mu, kept[j // 2] * kept[(j + 1) // 2]) if outer > 0 else 0.0
+        outside = mu ** (b - 1) * (1 + eta) * math.prod(float(values.sum()) for _, values in modes) * 1.001
+        change = (
+            self.sites.lattice_error + math.expm1(b * math.log1p(eta)) + 5 * b * residual * growth + 1e-13 * abs(trace)
+        )
+        return trace * self.sites.norm, 1.001 * (change + self.sites.norm * (numerical + walks + outside))
+
+
+def _pairs(f: Array, m: int, n: int) -> Array:
+    """Products of the first m and the first n columns, shape (N, m n)."""
+    return np.asarray((f[:, :m, np.newaxis] * f[:, np.newaxis, :n]).reshape(len(f), -1))
+
+
+def _powers(matrix: Array, b: int) -> list[tuple[int, Array]]:
+    """Powers with their exponents, the last two of the sum b, by squaring and multiplying."""
+    found = [(1, matrix)]
+    for digit in f"{b // 2:b}"[1:]:
+        found.append((2 * found[-1][0], found[-1][1] @ found[-1][1]))
+        if digit == "1":
+            found.append((found[-1][0] + 1, found[-1][1] @ matrix))
+    length, power = found[-1]
+    return [*found, (length + 1, power @ matrix) if b % 2 else (length, power)]
+
+
+def excursions(b: int, mu: float, leaks: Array) -> float:
+    """[x^b] of x g'/(1 − g) for g = Σ_i μ^{i−1} x^i Σ_j ℓ_j x^{j+1} (Lemma E)."""
+    g = np.convolve(np.concatenate(([0.0], mu ** np.arange(b))), np.concatenate(([0.0], leaks)))[: b + 1]
+    found = g * np.arange(b + 1)
+    for n in range(1, b + 1):
+        found[n] += found[:n] @ g[n:0:-1]
+    return float(found[b])
 
 
 # -- prices ------------------------------------------------------------------------------------------------------------
@@ -244,58 +427,117 @@ class _Prices(Record):
     ----------
     ring : RingLaw
         The ring.
-    epsilon : float
-        ε >= 0.
     nodes, values : array of complex
         u and Z(u), shape (N,).
+    errors : array of float
+        Bounds of the errors of Z, shape (N,); 0 in an estimate.
+    beyond : float
+        A bound of |Z(u)| at the nodes that follow; a guess in an estimate.
     """
 
     ring: RingLaw
-    epsilon: float
     nodes: Array
     values: Array
+    errors: Array
+    beyond: float
 
-    def put(self, strikes: Array) -> Array:
-        """put(k), from above but for rounding: aliases are at least k + jL − 1 each, and are subtracted so."""
-        c, step = self.nodes[0].real, (self.nodes[1] - self.nodes[0]).imag
-        weights = (
-            np.where(np.arange(self.nodes.size) > 0, 2.0, 1.0) * step / (2 * math.pi) * self.values / self.nodes**2
-        )
+    def put(self, strikes: Array, smoothing: float) -> Array:
+        """Upper bounds of put(k) if errors are bounds.
+
+        The average of put over a normal variable of the standard deviation ``smoothing`` k is larger, by convexity.  An
+        alias put(k + jL) is at least k + jL − 1, which is subtracted.
+        """
+        c, step = float(self.nodes[0].real), float((self.nodes[1] - self.nodes[0]).imag)
+        wide = (smoothing * strikes[:, np.newaxis]) ** 2 / 2
+        twice = np.where(np.arange(self.nodes.size) > 0, 2.0, 1.0) * step / (2 * math.pi) / np.abs(self.nodes) ** 2
+        exponents = np.multiply.outer(strikes, self.nodes) + wide * self.nodes**2
+        turned = self.values * (np.abs(self.nodes) / self.nodes) ** 2
         period = 2 * math.pi / step
         q = math.exp(-c * period)
-        aliases = (strikes - 1) * q / (1 - q) + period * q / (1 - q) ** 2
-        return np.asarray((np.exp(np.multiply.outer(strikes, self.nodes)) @ weights).real - aliases)
+        found = (np.exp(exponents) @ (twice * turned)).real
+        found -= (strikes - 1) * q / (1 - q) + period * q / (1 - q) ** 2
+        moduli = np.exp(exponents.real)
+        counted = self.errors + UNIT_ROUNDOFF * np.abs(self.values) * (
+            4 * (np.abs(exponents) + strikes[:, np.newaxis] * np.abs(self.nodes)) + self.nodes.size + 40
+        )
+        end = float(self.nodes[-1].imag)
+        tail = np.exp(c * strikes + wide[:, 0] * (c**2 - end**2)) * self.beyond / (math.pi * end)
+        aliases = 64 * UNIT_ROUNDOFF * (strikes + 2 * period) / (1 - q) ** 2
+        return np.asarray(found + (1 + 1e-9) * ((moduli * counted) @ twice + tail + aliases))
 
-    def delta(self, direction: Direction) -> float:
+    def delta(self, epsilon: float, direction: Direction, smoothing: float = 0.0) -> float:
         """δ(ε) with the shared factor; beyond the largest strike prices of calls are those at the largest strike."""
         law = lognormal(self.ring.shared, _SHARED_NODES, True)
         x, masses = law.positions[law.positions > 0], law.masses[law.positions > 0]
-        log_strikes = self.epsilon - np.log(x) if direction == "remove" else -self.epsilon - np.log(x)
-        strikes = np.exp(log_strikes)
-        kept = np.minimum(strikes, _largest_strike(self.ring, self.epsilon))
-        calls = self.put(kept) + 1 - kept
+        sign = 1 if direction == "remove" else -1
+        strikes = np.exp(sign * epsilon - np.log(x)) * (
+            1 - sign * 8 * UNIT_ROUNDOFF * (4 + abs(epsilon) + np.abs(np.log(x)))
+        )
+        kept = np.minimum(strikes, _largest_strike(self.ring, epsilon))
+        calls = np.maximum(self.put(kept, smoothing) + (1 - kept), 0.0) + 8 * UNIT_ROUNDOFF * (1 + kept)
         if direction == "remove":
-            return float((masses * x) @ np.maximum(calls, 0.0)) + law.singular
+            return min(float((masses * x) @ calls) * (1 + 1e-12) + law.singular, 1.0)
+        puts = np.maximum(calls + (strikes - 1), 0.0) + 8 * UNIT_ROUNDOFF * (1 + strikes)
         nothing = float(law.masses[law.positions == 0].sum())
-        return float((masses / strikes) @ np.maximum(calls + strikes - 1, 0.0)) + nothing
+        return min(float((masses / strikes) @ puts) * (1 + 1e-12) + nothing, 1.0)
 
 
 def _largest_strike(ring: RingLaw, epsilon: float) -> float:
-    return math.exp(epsilon + _SHARED_DEVIATIONS * math.sqrt(ring.shared))
+    """The largest strike of a table; the price of a call beyond it is at most the price there."""
+    return math.exp(epsilon) * min(math.exp(_SHARED_DEVIATIONS * math.sqrt(ring.shared)), _MAX_STRIKE_RATIO)
+
+
+def _line(ring: RingLaw, epsilon: float) -> tuple[Sites, float, float]:
+    """The ring without its shared factor, c and h with few digits."""
+    period = _PERIODS * _largest_strike(ring, epsilon)
+    c, step = (float(np.float32(x)) for x in (_DAMPING / period, 2 * math.pi / period))
+    return Sites(RingLaw(ring.bins, 0.0, ring.own, ring.amplitudes, ring.rates)), c, step
 
 
 @lru_cache(maxsize=8)
-def _prices(ring: RingLaw, epsilon: float) -> _Prices:
-    """The table of Z for all strikes up to the largest, until its terms are negligible."""
-    period = _PERIODS * _largest_strike(ring, epsilon)
-    c, step = _DAMPING / period, 2 * math.pi / period
-    transfer = _Transfer(_Sites(RingLaw(ring.bins, 0.0, ring.own, ring.amplitudes, ring.rates)))
+def _estimated(ring: RingLaw, epsilon: float) -> tuple[_Prices, float]:
+    """The table of Z for all strikes up to the largest, until its terms are negligible, and its smoothing."""
+    sites, c, step = _line(ring, epsilon)
+    transfers = Transfer(sites, _SMALL_AMPLITUDE), Transfer(sites, _FAR_SHARE * _SMALL_AMPLITUDE)
     nodes: list[complex] = []
     values: list[complex] = []
-    while len(nodes) < _MAX_NODES and (
-        len(nodes) < 3
-        or max(abs(value / u**2) for value, u in zip(values[-3:], nodes[-3:], strict=True)) > _NEGLIGIBLE_TERM
-    ):
-        nodes.append(c + 1j * len(nodes) * step)
-        values.append(transfer.transform(nodes[-1]))
-    return _Prices(ring, epsilon, np.array(nodes), np.array(values))
+    small = 0
+    while small < _NEGLIGIBLE_TERMS and len(nodes) < _MAX_NODES:
+        u = c + 1j * len(nodes) * step
+        nodes.append(u)
+        values.append(transfers[int(abs(u) > _FAR_NODE)].transform(u))
+        width = _ESTIMATE_SMOOTHING * math.exp(epsilon) if len(nodes) > _FEW_NODES else 0.0
+        small = small + 1 if abs(values[-1] / u**2) * math.exp(-((width * u.imag) ** 2) / 2) < _NEGLIGIBLE_TERM else 0
+    prices = _Prices(ring, np.array(nodes), np.array(values), np.zeros(len(nodes)), abs(values[-1]))
+    return prices, _ESTIMATE_SMOOTHING if len(nodes) > _FEW_NODES else 0.0
+
+
+@lru_cache(maxsize=8)
+def _certified(ring: RingLaw, epsilon: float) -> dict[Direction, float]:
+    """Upper bounds of δ(ε) in both directions: the smallest for a few widths of smoothing."""
+    sites, c, step = _line(ring, epsilon)
+    guess, smoothing = _estimated(ring, epsilon)
+    level = math.exp(epsilon)
+    strikes: dict[Direction, float] = {"remove": level, "add": 1 / level}
+    about = {d: max(guess.delta(epsilon, d, smoothing), _MIN_PRICE) for d in DIRECTIONS}
+    after = {d: max(guess.delta(epsilon + 0.01, d, smoothing), _MIN_PRICE) for d in DIRECTIONS}
+    slopes = {d: max(100 * math.log(about[d] / after[d]), 1.0) for d in DIRECTIONS}
+    prices = {"remove": about["remove"], "add": max(about["add"], _SMALL_SHARE * about["remove"]) / level}
+    smallest = _SMALL_AMPLITUDE * min(max((1e5 * max(about.values())) ** (1 / 3), 0.01), 1.0)
+    transfers = Transfer(sites, smallest), Transfer(sites, _FAR_SHARE * smallest)
+    size, beyond = 0, 1.0
+    for share in _TABLE_SHARES:
+        size = math.ceil(guess.nodes.size * share)
+        end = (size - 1) * step
+        value, error = transfers[1].enclosed(sites.falling(c, end), 0.0)
+        beyond = abs(value) + error
+        widths = {d: _SMOOTHING_BIASES[1] / slopes[d] * strikes[d] for d in DIRECTIONS}
+        tails = {
+            d: math.exp(c * strikes[d] - (end * widths[d]) ** 2 / 2) * beyond / (math.pi * end) for d in DIRECTIONS
+        }
+        if all(tails[d] < _SMALL_TAILS[d] * prices[d] for d in DIRECTIONS):
+            break
+    nodes: Array = np.asarray(c + 1j * step * np.arange(size))
+    found = [transfers[int(abs(u) > _FAR_NODE)].enclosed(*sites.factors(u)) for u in nodes]
+    table = _Prices(ring, nodes, np.array([z for z, _ in found]), np.array([error for _, error in found]), beyond)
+    return {d: min(table.delta(epsilon, d, bias / slopes[d]) for bias in _SMOOTHING_BIASES) for d in DIRECTIONS}
