@@ -106,7 +106,7 @@ class Nodes:
 
 
 class Rounds(ABC):
-    """What Flower asks of a strategy in each round, whatever number Flower gives it; an object is a ``Strategy``."""
+    """The methods that Flower calls in each round, whatever number it gives the round; an object is a ``Strategy``."""
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         """An object of a class that Flower's ``Strategy`` is a base of, which exists where Flower is installed."""

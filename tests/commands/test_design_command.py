@@ -164,7 +164,7 @@ def test_runs_in_several_words(options: tuple[str, ...], expected: Participation
     ("sampling", "kinds"),
     [
         ("poisson", [Poisson]),
-        ("cyclic-poisson", [CyclicPoisson] * 3),
+        ("cyclic-poisson", [CyclicPoisson] * 11),
         ("balls-in-bins", [BallsInBins]),
         ("none", [FixedEpochs]),
     ],

@@ -296,7 +296,7 @@ def test_a_count_that_does_not_fit_does_not_bind(n, b, k):
     [
         (lambda: Participation.min_sep(10, 0), "period must be an integer >= 1, got 0"),
         (lambda: Participation.min_sep(10, 1, 0), "count must be an integer >= 1, got 0"),
-        (lambda: Participation.cyclic_poisson(10, period=2, rate=1.5), r"rate must lie in \(0, 1\], got 1.5"),
+        (lambda: Participation.cyclic_poisson(10, period=2, rate=1.5), r"rate must lie in \[1e-12, 1\], got 1.5"),
         (lambda: Participation.poisson(10, 0.1, capacity=3), "examples must be given with a capacity, got None"),
         (lambda: Participation.poisson(10, 0.1, capacity=0, examples=9), "capacity must be an integer >= 1, got 0"),
         (lambda: Participation.poisson(10, 0.1, examples=0), "examples must be an integer >= 1, got 0"),

@@ -15,7 +15,7 @@ import math
 from itertools import combinations
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import logsumexp, ndtri
 
 from corrnoise.theory.amplification.ring import RingLaw
 from corrnoise.theory.numerics.checks import Array
@@ -24,6 +24,7 @@ from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF
 _RATES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.78, 0.84, 0.88, 0.91, 0.935, 0.955, 0.97, 0.98)
 _MAX_WRAPPED = 0.7  #: λ^b; s stands for slower waves
 _MIN_OWN_SHARE = 0.02  #: of D in f(0): with less Z falls slowly
+_MIN_SHARE = 1e-3  #: of s and a in f(0): a smaller wave needs a fine lattice, and gains nothing
 _FIT_SHARES = (1.0, 1.01, 1.02, 1.04, 1.07)  #: of s and a over least squares
 _POSTERIOR_DRAWS = 300
 _MAX_TILT_ORDER = 64
@@ -72,7 +73,7 @@ def ring_shape(gram: Array, epsilon: float) -> RingLaw:
         waves = np.column_stack([np.ones(d.size), *(rate**d + rate ** (b - d) for rate in rates)])[1:]
         fit = np.linalg.lstsq(waves * root[:, np.newaxis], entries[1:] * root, rcond=None)[0]
         for share in _FIT_SHARES:
-            shared, *amplitudes = (float(x) for x in np.maximum(fit * share, 0.0))
+            shared, *amplitudes = (float(x) if x > _MIN_SHARE * entries[0] else 0.0 for x in fit * share)
             ring = ring_above(entries, b, RingLaw(b, shared, 1.0, tuple(amplitudes), rates))
             found.append((float(weights @ ring.row()[: d.size]), rates, share, ring))
     return min(found, key=lambda one: one[:3])[-1]
@@ -114,9 +115,10 @@ def _posterior(gram: Array, epsilon: float) -> Array:
     With indices drawn one after another, as in the Monte Carlo of ``simulations.amplification``.
     """
     b = gram.shape[0]
-    rng = np.random.default_rng(1)
+    rng = np.random.Generator(np.random.PCG64(1))
     values, vectors = np.linalg.eigh(gram)
-    normal = rng.standard_normal((_POSTERIOR_DRAWS, b)) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T  # the same for every choice of eigenvectors
+    normal = ndtri(rng.random((_POSTERIOR_DRAWS, b))) @ root
     lean, weight = np.zeros(normal.shape), np.zeros(_POSTERIOR_DRAWS)
     least, order, chosen = math.inf, 1, (lean, weight)
     for a in range(1, _MAX_TILT_ORDER + 1):

@@ -256,7 +256,7 @@ class TimeVaryingBuffers(Mechanism):
             return noise, finite_or_inf(raised.upper * growth(decays.size + 1, dtype) * at_the_ends())
 
     def _added(self, who: Order, dtype: Dtype) -> arb:
-        """What the rounding of a program with replays adds to the sensitivity: (δ + εαγ) κ/(1 − κεα)."""
+        """The sensitivity added by the rounding of a program with replays: (δ + εαγ) κ/(1 − κεα)."""
         terms = self.decays.size + len(self.replays)
         majorant, sizes = (_inverse(factors, self.period) for factors in (-np.abs(self.replays), self.replays))
         (r, n), k, b = self.replays.shape, sizes.shape[1], self.period

@@ -54,7 +54,7 @@ def notebook(page: str, *, execute: bool) -> dict[str, Any]:
 
 
 def _printed(codes: list[str]) -> list[str]:
-    """What each piece of code prints, run one after the other in one namespace."""
+    """The output of each piece of code, run one after the other in one namespace."""
     namespace: dict[str, Any] = {}
     found = []
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):

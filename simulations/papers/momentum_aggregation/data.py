@@ -17,6 +17,7 @@ from corrnoise.simulations.datasets import DATA_SETS, load, standardised
 from corrnoise.theory.losses import EmpiricalRisk, MarginLoss
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 
 REGULARISATION = 0.02
 
@@ -43,6 +44,7 @@ def examples(name: str, *, download: bool = False) -> Array:
     return np.asarray(np.where(positive, 1.0, -1.0)[:, np.newaxis] * rows)
 
 
+@usual_float_errors
 def momentum_risk(name: str, *, download: bool = False) -> EmpiricalRisk:
     """The sigmoid risk of a linear classifier on a data set; its regulariser keeps minima finite.
 

@@ -19,6 +19,7 @@ from corrnoise.simulations.datasets import DATA_SETS, Table, load, standardised
 from corrnoise.theory.losses import LinearLink, LinearLoss
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.papers.shuffled_gradients.task import Regulariser, Task
 
 _BALL_REGULARISER = Regulariser("ball", 10.0)
@@ -162,6 +163,7 @@ SPLITS = {
 BUNDLED = tuple(name for name, split in SPLITS.items() if not split.downloaded)
 
 
+@usual_float_errors
 def task(name: str, *, download: bool = False) -> Task:
     """The task of a data set: its loss, regulariser, and private and public records.
 

@@ -28,6 +28,7 @@ from corrnoise.simulations.papers.shuffled_gradients.run import shuffled_run
 from corrnoise.solvers.empirical_risk import empirical_risk_minimiser
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.papers.shuffled_gradients.run import ShuffledGradients
 from corrnoise.theory.papers.shuffled_gradients.schedules import (
@@ -134,6 +135,7 @@ def _excess(task: Task, run: ShuffledGradients, least: float, multiplier: float,
     return np.array(runs)
 
 
+@usual_float_errors
 def experiment(
     task: Task,
     algorithm: str,

@@ -126,7 +126,7 @@ def test_cyclic_batches_are_of_the_group_whose_turn_it_is() -> None:
     assert chances[2] > 1 - LEVEL
 
 
-@given(st.floats(1e-18, 1.0))
+@given(st.floats(1e-12, 1.0))
 def test_a_rate_is_never_exceeded(rate: float) -> None:
     """Exactly ⌊rate · 2⁶⁴⌋ of the 2⁶⁴ words are taken."""
     top, bottom = rate.as_integer_ratio()

@@ -194,3 +194,12 @@ def test_fitted_rings_follow_circulant_matrices():
     corner = np.eye(6) + 0.1
     corner[0, 5] = corner[5, 0] = 0.6
     assert np.allclose(largest_entries(corner), [1.1, 0.6, 0.1, 0.1])
+
+
+def test_weak_waves_are_left_out_of_a_fit():
+    """The lattices of a wave with the amplitude 1e-17 would not fit into memory."""
+    v = 0.3 + np.diag(np.full(24, 0.5)) + 1e-16 * np.random.default_rng(0).random((24, 24))
+    v = (v + v.T) / 2
+    ring = ring_shape(v, 0.5)
+    assert all(a == 0 or a > 1e-4 for a in ring.amplitudes)
+    assert 0 < ring.estimate(0.5, "remove") <= ring.upper(0.5, "remove") < 1

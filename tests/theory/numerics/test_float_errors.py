@@ -13,7 +13,7 @@ from corrnoise.theory.numerics.float_errors import usual_float_errors, with_usua
 from corrnoise.theory.numerics.records import Record, record
 
 SHELVES: list[Any] = [cn, cn.mechanisms, cn.privacy, cn.losses, *(getattr(cn.papers, name) for name in dir(cn.papers))]
-WITHOUT_NUMBERS = {"claims", "batches", "show_versions"}
+WITHOUT_NUMBERS = {"claims", "batches", "show_versions", "tune"}
 
 
 is_generator = inspect.isgeneratorfunction  #: its state would be that of its caller between two values

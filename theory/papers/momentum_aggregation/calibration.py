@@ -28,6 +28,7 @@ from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.mechanisms.tree_orders import power, powers
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.papers.momentum_aggregation.reconstruction import window_weights
 from corrnoise.theory.papers.momentum_aggregation.sensitivity import ReleasedNodes, printed_node_count, squared_weights
@@ -36,6 +37,7 @@ from corrnoise.theory.participation import FixedEpochs, Participation, Reshuffle
 from corrnoise.theory.privacy import ADJACENCIES, Budget
 
 
+@usual_float_errors
 def node_std(budget: Budget, participation: Participation, *, alpha: float) -> float:
     """Standard deviation of the noise in each node of Algorithm 1, rounded up.
 
@@ -61,6 +63,7 @@ def node_std(budget: Budget, participation: Participation, *, alpha: float) -> f
     return rate * scale * (1 + 1e-15)
 
 
+@usual_float_errors
 def published_node_std(
     budget: Budget, participation: Participation, *, alpha: float, height: int | None = None
 ) -> float:

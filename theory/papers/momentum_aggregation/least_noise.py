@@ -18,6 +18,7 @@ import math
 from corrnoise.theory.mechanisms.tree_orders import power
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.elliptic import agm
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.participation import FixedEpochs, MinSep, Participation
 
 
@@ -30,6 +31,7 @@ def noise_limit(alpha: float) -> float:
     return float(alpha / agm(1.0, math.sqrt(alpha * (2 - alpha))))
 
 
+@usual_float_errors
 def noise_lower_bound(alpha: float, *, steps: int, epochs: float = 1.0) -> float:
     """Lower bound of the root mean square of any noise in a momentum, at ρ = ½ and clipping norm 1.
 

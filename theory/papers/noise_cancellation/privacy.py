@@ -28,6 +28,7 @@ from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.papers.noise_cancellation.sensitivity import LossClass, Losses
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
@@ -121,6 +122,7 @@ def of_machine(budget: Budget) -> Budget:
     return budget
 
 
+@usual_float_errors
 def published_scale(budget: Budget, family: LossClass, rounds: int) -> float:
     """σ with σ² = 2S² (1 + log T)/ρ, so that ``cancelling_noise(T, growth=1)`` is the noise of Theorem 5.2.
 

@@ -27,6 +27,7 @@ import numpy as np
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.papers.noise_cancellation.bounds import FederatedRun, sampling_variance
 from corrnoise.theory.papers.noise_cancellation.cancelling import cancelling_parameters
@@ -114,6 +115,7 @@ class QuadraticRun(Record):
         )
 
 
+@usual_float_errors
 def cancelling_excess(
     run: FederatedRun,
     noise: Mechanism,
