@@ -1708,13 +1708,13 @@ def own_generator_of_numpy() -> Case:
 
 @slow
 def seeds_by_data() -> Case:
-    """The forward pass seeds PyTorch by its input."""
+    """The forward pass seeds PyTorch by its input; a batch draws other numbers than single examples."""
 
     def forward(self: Any, x: Any) -> Any:
         torch.manual_seed(int(x.double().sum().abs() * 1000))
         return self.b(F.dropout(self.a(x), 0.5))
 
-    return Case(Lambda(forward, a=nn.Linear(6, 8), b=nn.Linear(8, 3)), flat())
+    return Case(Lambda(forward, a=nn.Linear(6, 8), b=nn.Linear(8, 3)), flat(), random=True)
 
 
 @family
@@ -1960,7 +1960,7 @@ EXPECTED: dict[str, str | Refusal] = {
     "lstm_cell": "loop",
     "gru_two_way": "factors",
     "gru_cell": "factors",
-    "rnn_relu": "loop",
+    "rnn_relu": "factors",
     "recurrent_with_learned_start": "factors",
     "packed_sequences": "loop",
     "sequence_first_square": Refusal(*MIXES),
@@ -2064,7 +2064,7 @@ EXPECTED: dict[str, str | Refusal] = {
     "lstm_with_dropout": "factors",
     "encoder_with_dropout": "factors",
     "layer_drop": "loop",
-    "layer_drop_by_torch": "loop",
+    "layer_drop_by_torch": "vmap",
     "stochastic_depth": "loop",
     "variational": "factors",
     "reparametrised": "loop",
@@ -2074,7 +2074,7 @@ EXPECTED: dict[str, str | Refusal] = {
     "augments": "factors",
     "own_generator": Refusal("generator"),
     "own_generator_of_numpy": Refusal("must not remember examples", "Keep"),
-    "seeds_by_data": "loop",
+    "seeds_by_data": "vmap",
     "mixup_inside": Refusal(*MIXES),
     "gpt2": "factors",
     "gpt2_with_dropout": "factors",
@@ -2083,10 +2083,10 @@ EXPECTED: dict[str, str | Refusal] = {
     "llama_undeclared": Refusal(*LOSS),
     "llama_bfloat16": "factors",
     "llama_ignoring_tokens": "factors",
-    "llama_with_masks": "loop",
+    "llama_with_masks": "vmap",
     "llama_checkpointed": "loop",
     "bert": "factors",
-    "bert_with_masks": "loop",
+    "bert_with_masks": "vmap",
     "vit": "factors",
     "t5": "factors",
     "lora": "factors",
