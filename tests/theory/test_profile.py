@@ -157,6 +157,7 @@ def test_a_composition_is_the_double_integral() -> None:
     assert whole.delta_at(epsilon) == max(found.remove.upper, found.add.upper)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parts", "remove", "add"),
     [
@@ -178,6 +179,7 @@ def test_runs_of_500_steps_compose(parts: list[tuple[float, float]], remove: flo
     assert found[0] == pytest.approx(found[1], rel=1e-9)
 
 
+@pytest.mark.slow
 def test_capacities_add_to_delta() -> None:
     cut = poisson(50, 0.02, 1.0, capacity=45, examples=1000)
     whole = poisson(50, 0.02, 1.0)

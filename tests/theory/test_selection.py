@@ -51,7 +51,7 @@ def test_epsilon_of_known_searches(name: str, epsilon: float, attack: float, fou
 
 
 @EACH_LAW
-@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+@pytest.mark.parametrize("epsilon", [0.5, pytest.param(2.0, marks=pytest.mark.slow)])
 def test_no_attack_exceeds_the_bound(name: str, epsilon: float) -> None:
     """Outputs x of N(μ, 1) or N(0, 1), the best being x < a or the largest x, by quadrature in both directions."""
     one, law = gaussian(epsilon), LAWS[name]
@@ -138,7 +138,7 @@ def test_numbers_of_trials_have_their_law(name: str) -> None:
     assert abs(shares.mean() - expected) <= 6 * shares.std() / math.sqrt(drawn.size) + 1e-6
 
 
-@EACH_LAW
+@pytest.mark.parametrize("name", ["geometric", *(pytest.param(name, marks=pytest.mark.slow) for name in LAWS)])
 def test_the_budget_of_a_trial_is_the_largest(name: str) -> None:
     whole = Budget(epsilon=2.0, delta=DELTA, clip_norm=3.0, adjacency="replace-one")
     one = trial_budget(whole, LAWS[name])
