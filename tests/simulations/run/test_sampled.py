@@ -288,11 +288,11 @@ def test_the_epsilon_of_a_sampled_run() -> None:
     run = PrivateRun(BUDGET, who, DPSGD(), 3, batches=batches(who, 50))
     fixed = PrivateRun(BUDGET, who.worst, DPSGD(), 3, batches=batches(who, 50))
     assert run.multiplier < fixed.multiplier / 2
-    assert run.profile().epsilon_at(1e-5) == 4.0
+    assert 4.0 * (1 - 1e-8) <= run.profile().epsilon_at(1e-5) <= 4.0
     assert 0 < run.profile().epsilon_at(1e-4) < 4.0 < run.profile().epsilon_at(1e-6)
     exact = amplified(DPSGD(), who, noise_multiplier=run.multiplier, delta=1e-6)
     assert exact.lower <= run.profile().epsilon_at(1e-6) <= exact.upper
-    assert run.summary().startswith("The whole run of 12 steps is (4, 1e-05)-differentially private.")
+    assert run.summary().startswith("The whole run of 12 steps is (4.0, 1e-05)-differentially private.")
     assert "by the accountant of its sampling" in run.summary()
     assert "zCDP" not in run.summary()
     cut = Participation.poisson(12, 0.1, capacity=20, examples=50)
