@@ -41,6 +41,7 @@ from corrnoise.theory.profile import GaussianProfile, Profile
 #: of u, the probability of a better output
 _CELLS = np.unique(np.concatenate([[0.0], np.geomspace(1e-16, 1.0, 4800), np.linspace(0.0, 1.0, 4001)]))
 _ROUNDING = 1e-11  # relative, beyond the errors of φ' and of the envelope in float64
+_SUM_ROUNDING = 1e-7  # relative, beyond the errors of the corners where neighbouring lines are almost parallel
 _LARGEST_EPSILON = 200.0  # of a profile in the table
 _NEGLIGIBLE_DELTA = 1e-200
 _COARSE_POINTS, _FINE_POINTS = 160, 3000  # of the table: of a curve of an accountant, of a closed form
@@ -284,8 +285,8 @@ class SelectionProfile(Profile):
         level = min(level, _LARGEST_EPSILON)
         ratios, deltas = self._table
         slopes, heights = self._lines
-        corners, rises = _envelope(slopes, math.exp(level) * heights)
-        total = float(rises @ np.interp(corners, ratios, deltas)) * (1 + _ROUNDING)
+        corners, rises = envelope(slopes, math.exp(level) * heights)
+        total = float(rises @ np.interp(corners, ratios, deltas)) * (1 + _SUM_ROUNDING)
         return min(1.0, total)
 
     def epsilon_at(self, delta: float) -> float:
@@ -301,7 +302,7 @@ class SelectionProfile(Profile):
         return high
 
 
-def _envelope(slopes: Array, heights: Array) -> tuple[Array, Array]:
+def envelope(slopes: Array, heights: Array) -> tuple[Array, Array]:
     """Corners c_j and rises s_j >= 0 of max(0, max_i slope_i ℓ − height_i) = Σ s_j (ℓ − c_j)₊ for ℓ >= 0.
 
     Every height is positive.  The lines of the upper envelope are found in the order of their slopes.

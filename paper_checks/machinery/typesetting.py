@@ -23,6 +23,7 @@ _BAR_TOKENS = {"|", r"\|"}
 _RELATION_TOKENS = {*"=<>,;", *(rf"\{name}" for name in RELATIONS)}
 _TERM_SIGNS = {"+", "-", r"\pm"}
 _MAX_SUM_LENGTH = 24  #: a piece longer than this many characters of LaTeX is cut at the next sign
+_MIN_PIECE_LENGTH = 4  # characters of LaTeX up to a relation where a line may break
 _MAX_PIECE_LETTERS = 24  #: a piece of more letters may be wider than a narrow screen and gets its own scroll bar
 
 
@@ -125,7 +126,8 @@ def _pieces(latex: str) -> Iterator[str]:
         brackets += _BRACKET_DEPTH.get(token, 0)
         bars ^= token in _BAR_TOKENS and groups == 0
         piece += token
-        cut = (token in _RELATION_TOKENS and brackets == 0) or (token in _TERM_SIGNS and len(piece) > _MAX_SUM_LENGTH)
+        relation = token in _RELATION_TOKENS and brackets == 0 and len(piece) > _MIN_PIECE_LENGTH
+        cut = relation or (token in _TERM_SIGNS and len(piece) > _MAX_SUM_LENGTH)
         if cut and groups == 0 and not bars:
             yield piece
             piece = ""

@@ -16,7 +16,7 @@ from corrnoise.theory.numerics.records import record
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget, gaussian_rho
 from corrnoise.theory.profile import GaussianProfile, Profile
-from corrnoise.theory.selection import Trials, selection, trial_budget
+from corrnoise.theory.selection import Trials, envelope, selection, trial_budget
 
 DELTA = 1e-6
 LAWS = {
@@ -163,3 +163,14 @@ def test_the_budget_of_a_trial_is_the_largest(name: str) -> None:
 def test_wrong_arguments_are_refused(make, word: str) -> None:
     with pytest.raises(ValueError, match=word):
         make()
+
+
+@given(st.lists(st.tuples(st.floats(1e-3, 10), st.floats(1e-6, 10)), min_size=1, max_size=30), st.floats(0, 50))
+def test_corners_and_rises_are_those_of_the_largest_line(lines: list[tuple[float, float]], level: float) -> None:
+    slopes, heights = np.array(lines).T
+    corners, rises = envelope(slopes, heights)
+    for ratio in (level, *corners):
+        largest = max(0.0, float((slopes * ratio - heights).max()))
+        found = float(rises @ np.maximum(ratio - corners, 0))
+        assert found == pytest.approx(largest, rel=1e-9, abs=1e-9)
+        assert (rises >= 0).all()

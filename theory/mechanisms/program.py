@@ -276,7 +276,9 @@ class Program(Record):
             checks.integer("step", step, 0, largest=who.steps)
         if step is not None and checks.integer("step", step, 0) == 0:
             return GaussianProfile(0.0, adjacency=adjacency, unit=who.unit)
-        if step is not None and step != who.steps:
+        whole = step in (None, who.steps) or (self.form == "transform" and isinstance(who, Sampled))
+        if not whole:
+            assert step is not None
             return self.leading(step).profile(sigma, adjacency=adjacency)
         with ctx.workprec(128):
             distance = ADJACENCIES[adjacency] * who.members * arb(self.sensitivity) / arb(sigma)

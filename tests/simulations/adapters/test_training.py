@@ -90,8 +90,9 @@ def test_the_script_of_the_page_is_killed_and_ends_with_the_model_of_one_that_wa
 @pytest.mark.parametrize("heading", LIBRARIES)
 @pytest.mark.parametrize("seed", range(3))
 def test_scripts_are_killed_several_times(heading: str, seed: int, tmp_path: Path) -> None:
-    """The accuracy of the whole example is between 0.65, with weight decay, and 0.9."""
-    assert agree(heading, tmp_path, seed=100 + seed, kills=4, epochs=20) > 0.6
+    """The accuracy of the whole example is about 0.88, and 0.65 with the weight decay of the Trainer."""
+    least = 0.6 if heading == "Trainer" else 0.75
+    assert agree(heading, tmp_path, seed=100 + seed, kills=4, epochs=20) > least
 
 
 def test_generators_go_on_where_they_were() -> None:
