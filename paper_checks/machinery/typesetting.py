@@ -107,6 +107,7 @@ def _short(mathml: str) -> Markup:
     )  # would stretch
     short = re.sub(r"<mrow>((?:<mi>[a-z]</mi>){3,})</mrow>", _word, short)
     short = re.sub(r'((?:<mi mathvariant="normal">[A-Za-z]</mi>){2,})', _word, short)  # upright by its length
+    short = re.sub(r"<mrow>(<(m[ion])\b[^>]*>[^<]*</\2>)</mrow>", r"\1", short)  # groups that have become one
     return Markup(short)
 
 
