@@ -123,7 +123,7 @@ class RingLaw(Record):
         -------
         float
         """
-        return _certified(self, epsilon)[direction]
+        return certified_bounds(self, epsilon)[direction]
 
 
 # -- sites -------------------------------------------------------------------------------------------------------------
@@ -381,9 +381,8 @@ class Transfer(Record):
             lengths.append(length)
             leaks.append(math.sqrt(max(square, 0.0) + 2 * slack * norm**2) + growth * error)
         kept = np.array(leaks)[np.searchsorted(lengths, np.arange(b), side="right") - 1] * growth
-        j = np.arange(b)
         mu = (1 + eta) * (outer + defect * (1 + defect)) if outer > 0 else 0.0
-        walks = excursions(b, mu, kept[j // 2] * kept[(j + 1) // 2]) if outer > 0 else 0.0
+        walks = excursions(b, mu, walk_norms(kept)) if outer > 0 else 0.0
         outside = mu ** (b - 1) * (1 + eta) * math.prod(float(values.sum()) for _, values in modes) * 1.001
         change = (
             self.sites.lattice_error + math.expm1(b * math.log1p(eta)) + 5 * b * residual * growth + 1e-13 * abs(trace)
@@ -405,6 +404,12 @@ def _powers(matrix: Array, b: int) -> list[tuple[int, Array]]:
             found.append((found[-1][0] + 1, found[-1][1] @ matrix))
     length, power = found[-1]
     return [*found, (length + 1, power @ matrix) if b % 2 else (length, power)]
+
+
+def walk_norms(leaks: Array) -> Array:
+    """Bounds of the trace norms of L S^j Lᵀ from falling bounds ``leaks`` of ‖L S^j‖_F, for a symmetric S."""
+    j = np.arange(leaks.size)
+    return np.asarray(leaks[j // 2] * leaks[(j + 1) // 2])
 
 
 def excursions(b: int, mu: float, leaks: Array) -> float:
@@ -513,7 +518,7 @@ def _estimated(ring: RingLaw, epsilon: float) -> tuple[_Prices, float]:
 
 
 @lru_cache(maxsize=8)
-def _certified(ring: RingLaw, epsilon: float) -> dict[Direction, float]:
+def certified_bounds(ring: RingLaw, epsilon: float) -> dict[Direction, float]:
     """Upper bounds of δ(ε) in both directions: the smallest for a few widths of smoothing."""
     sites, c, step = _line(ring, epsilon)
     guess, smoothing = _estimated(ring, epsilon)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from corrnoise.theory.amplification import ring as ring_module
-from corrnoise.theory.amplification.ring import RingLaw, Sites, Transfer, excursions
+from corrnoise.theory.amplification.ring import RingLaw, Sites, Transfer, excursions, walk_norms
 from corrnoise.theory.amplification.ring_fit import largest_entries, ring_above, ring_shape
 from tests.theory.amplification.bins_oracle import MANY, exact
 
@@ -78,12 +78,12 @@ def test_arguments_out_of_range(arguments, message):
 
 
 @pytest.mark.parametrize(("ring", "epsilon", "remove", "add"), VALUES[:3])
-def test_certified_ends_are_above_and_close(ring, epsilon, remove, add):
+def testcertified_bounds_ends_are_above_and_close(ring, epsilon, remove, add):
     for direction, truth in (("remove", remove), ("add", add)):
         assert 1 - 1e-6 < ring.upper(epsilon, direction) / truth < 1.03
 
 
-def test_certified_ends_of_three_bins():
+def testcertified_bounds_ends_of_three_bins():
     """An odd number of bins and two components against quadrature."""
     ring = RingLaw(3, 0.05, 0.6, (0.3, 0.2), (0.2, 0.7))
     for direction in DIRECTIONS:
@@ -203,3 +203,32 @@ def test_weak_waves_are_left_out_of_a_fit():
     ring = ring_shape(v, 0.5)
     assert all(a == 0 or a > 1e-4 for a in ring.amplitudes)
     assert 0 < ring.estimate(0.5, "remove") <= ring.upper(0.5, "remove") < 1
+
+
+def test_the_norms_of_walks_inside_are_above_trace_norms():
+    rng = np.random.default_rng(4)
+    for _ in range(50):
+        root = rng.standard_normal((5, 5)) + 1j * rng.standard_normal((5, 5))
+        s = root + root.T
+        s *= rng.random() / np.linalg.norm(s, 2)
+        leak = rng.standard_normal((3, 5))
+        powers = [np.linalg.matrix_power(s, j) for j in range(9)]
+        bounds = walk_norms(np.array([np.linalg.norm(leak @ power) for power in powers]))
+        norms = [np.linalg.svd(leak @ power @ leak.T, compute_uv=False).sum() for power in powers]
+        assert (np.array(norms) <= bounds * (1 + 1e-12)).all()
+
+
+def test_errors_of_the_transform_count(monkeypatch):
+    """A transform that is too small by its stated error leaves the bound above δ."""
+    ring, epsilon, remove, add = VALUES[1]
+    whole = Transfer.enclosed
+
+    def smaller(self, factors, eta):
+        value, error = whole(self, factors, eta)
+        return value - 1e-3, error + 1e-3
+
+    monkeypatch.setattr(Transfer, "enclosed", smaller)
+    ring_module.certified_bounds.cache_clear()
+    assert remove <= ring.upper(epsilon, "remove")
+    assert add <= ring.upper(epsilon, "add")
+    ring_module.certified_bounds.cache_clear()
