@@ -66,9 +66,8 @@ class AuditPlan(Record):
 
 def planned(claim: Any, pattern: Steps | None, idle: int, grid: float) -> AuditPlan:
     """The plan for the arguments of ``audit``, checked."""
-    budget, program = claim if isinstance(claim, tuple) and len(claim) == 2 else _parts(claim)
-    checks.instance("the budget of claim", budget, Budget)
-    promised = checks.instance("the program of claim", program, Program).participation
+    budget, program = claimed(claim)
+    promised = program.participation
     who = promised.worst
     rare = budget.delta is not None and 0 <= getattr(promised, "overflow", 0) <= _MAX_OVERFLOW_SHARE * budget.delta
     tested = isinstance(promised, TestedSampler) and (promised.examples is None or rare)
@@ -86,12 +85,18 @@ def planned(claim: Any, pattern: Steps | None, idle: int, grid: float) -> AuditP
     return AuditPlan(budget, program, steps, idle, grid)
 
 
-def _parts(claim: Any) -> tuple[Any, Any]:
-    """Budget and program of a design or a run."""
-    budget, program = getattr(claim, "budget", None), getattr(claim, "program", None)
-    if budget is None or program is None:
-        raise TypeError(f"claim must be a design, a private run, or a pair (budget, program), got {claim!r:.80}")
-    return budget, program() if callable(program) else program
+def claimed(claim: Any) -> tuple[Budget, Program]:
+    """Budget and program of a design, of a run, or of a pair."""
+    if isinstance(claim, tuple) and len(claim) == 2:
+        budget, program = claim
+    else:
+        budget, program = getattr(claim, "budget", None), getattr(claim, "program", None)
+        if budget is None or program is None:
+            raise TypeError(f"claim must be a design, a private run, or a pair (budget, program), got {claim!r:.80}")
+        program = program() if callable(program) else program
+    return checks.instance("the budget of claim", budget, Budget), checks.instance(
+        "the program of claim", program, Program
+    )
 
 
 def _checked_pattern(pattern: Steps, who: Order) -> NDArray[np.intp]:

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from corrnoise.simulations.auditing.layout import AuditLayout
 from corrnoise.simulations.auditing.lone import Lone
 from corrnoise.simulations.auditing.plan import AuditPlan, Whitening
+from corrnoise.simulations.auditing.scores import audit_scores
 from corrnoise.theory.auditing import canaries as seen
 from corrnoise.theory.auditing import noise_tests
-from corrnoise.theory.auditing.epsilon import epsilon_lower_bound, one_run_epsilon_lower_bound
+from corrnoise.theory.auditing.epsilon import error_rate_bound
 from corrnoise.theory.auditing.evidence import Evidence
 from corrnoise.theory.auditing.findings import TESTS
 from corrnoise.theory.numerics.checks import Array
@@ -215,20 +216,9 @@ def _about_gradients(
 
 
 def bounds(scores: Array, coins: NDArray[np.bool_], delta: float | None, level: float) -> Iterator[tuple[str, float]]:
-    """Lower bounds of ε for any noise, from counts."""
+    """Lower bounds of ε for any noise, from counts; the coins of every second run are those of the run before it."""
     if delta is None or not scores.any():
         return
-    half = scores.shape[1] // 2
-    threshold = float(np.median(scores[:, :half]))
-    above, taken = scores[:, half:] > threshold, coins[:, half:]
-    counts = int((above & ~taken).sum()), int((~taken).sum()), int((~above & taken).sum()), int(taken.sum())
-    if counts[1] and counts[3]:
-        yield (
-            "error rates, if coordinates have independent noise",
-            epsilon_lower_bound(*counts, delta=delta, level=level),
-        )
-    guesses = max(1, scores.shape[1] // 40)
-    order = np.argsort(scores[0], kind="stable")
-    right = int((~coins[0][order[:guesses]]).sum() + coins[0][order[-guesses:]].sum())
-    value = one_run_epsilon_lower_bound(scores.shape[1], 2 * guesses, right, delta=delta, level=level)
-    yield "one run, for any noise", value
+    rates = error_rate_bound(scores.ravel(), coins.ravel(), delta=delta, level=level)
+    yield "error rates, if coordinates have independent noise", rates
+    yield "one run, for any noise", audit_scores(scores[0::2], coins[0::2], delta=delta, level=level).epsilon

@@ -36,6 +36,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "designs.storage": ["load", "save"],
         "paper_checks": ["claims"],
         "simulations.audit": ["audit"],
+        "simulations.auditing.scores": ["audit_scores"],
         "simulations.quadratic": ["simulate"],
         "simulations.run.batches": ["batches"],
         "simulations.run.folder": ["Folder"],

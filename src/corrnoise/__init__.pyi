@@ -19,6 +19,7 @@ from .designs.storage import load as load
 from .designs.storage import save as save
 from .paper_checks import claims as claims
 from .simulations.audit import audit as audit
+from .simulations.auditing.scores import audit_scores as audit_scores
 from .simulations.quadratic import simulate as simulate
 from .simulations.run.batches import batches as batches
 from .simulations.run.folder import Folder as Folder

@@ -1,6 +1,7 @@
 """Privacy profiles of runs and of several runs, and conversions between ρ of zCDP and (ε, δ)."""
 
 from corrnoise.simulations.amplification import amplified
+from corrnoise.theory.auditing.one_run import one_run_bound
 from corrnoise.theory.privacy import (
     approx_dp_to_zcdp,
     gaussian_delta,
@@ -23,6 +24,7 @@ __all__ = [
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_rho",
+    "one_run_bound",
     "selection",
     "trial_budget",
     "zcdp_to_approx_dp",
