@@ -182,7 +182,7 @@ def _checked(scores: ArrayLike, taken: ArrayLike) -> tuple[Array, NDArray[np.boo
 def _guesses(scores: Array, taken: NDArray[np.bool_]) -> list[tuple[int, int]]:
     """Numbers of guesses and of correct ones: the highest scores as in, as many of the lowest as out."""
     ranked = taken[np.argsort(scores, kind="stable")]
-    halves = sorted({max(1, int(share * scores.size / 2)) for share in _GUESS_SHARES})
+    halves = sorted({min(max(1, round(share * scores.size / 2)), scores.size // 2) for share in _GUESS_SHARES})
     return [(2 * half, int(ranked[-half:].sum() + (~ranked[:half]).sum())) for half in halves]
 
 

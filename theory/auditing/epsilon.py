@@ -98,12 +98,10 @@ def epsilon_lower_bound(
     present = checks.integer("present", present, 1)
     delta = checks.real("delta", delta, "[0, 1)")
     level = checks.real("level", level, "(0, 1)")
-    positive = clopper_pearson_upper_bound(
-        checks.integer("false_positives", false_positives, 0, largest=absent), absent, level / 2
-    )
-    negative = clopper_pearson_upper_bound(
-        checks.integer("false_negatives", false_negatives, 0, largest=present), present, level / 2
-    )
+    positives = checks.integer("false_positives", false_positives, 0, largest=absent)
+    negatives = checks.integer("false_negatives", false_negatives, 0, largest=present)
+    positive = clopper_pearson_upper_bound(positives, absent, level / 2)
+    negative = clopper_pearson_upper_bound(negatives, present, level / 2)
     gains = [(1 - b - delta) / a for a, b in ((positive, negative), (negative, positive))]
     return max(0.0, math.log(max(1.0, *gains)))
 

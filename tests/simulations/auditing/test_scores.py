@@ -70,7 +70,7 @@ def test_a_claim_is_refuted_or_not(claim: Any, words: str) -> None:
         ([1.0, 2.0], [True], "taken must be an array of bool with the shape of scores"),
         ([1.0, 2.0], [1, 0], "taken must be an array of bool"),
         (np.ones((1, 2, 2)), np.ones((1, 2, 2), dtype=bool), "taken must be an array of bool"),
-        ([], np.ones(0, dtype=bool), "taken must be an array of bool"),
+        ([1.0], [True], "taken must be an array of bool"),
         ([1.0, np.nan], [True, False], "scores must lie in"),
     ],
 )
