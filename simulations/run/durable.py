@@ -18,6 +18,7 @@ from corrnoise.simulations.run.engines import Choice, found_mechanism, streaming
 from corrnoise.simulations.run.folder import FORMAT, Arrays, Folder, Home, Sealed, check_agreement, json_bytes
 from corrnoise.simulations.run.model_noise import NoiseMaker, fingerprint
 from corrnoise.simulations.run.ranks import Alone, Ranks
+from corrnoise.simulations.run.refusals import refused
 from corrnoise.simulations.run.secret import Secret
 from corrnoise.simulations.run.spans import gathered
 from corrnoise.support.reading import LARGE, guarded, json_value
@@ -32,6 +33,7 @@ from corrnoise.theory.participation.legacy import stable_text
 from corrnoise.theory.privacy import Budget
 
 _MAX_KEPT_BYTES = 256e6  # bytes of kept releases between two checkpoints
+_MAX_INTERVAL_STEPS = 10_000  # between two checkpoints, where the caller does not say
 _MULTIPLIER_SLACK = 1e-9  # relative excess of a multiplier that is computed again over the one in the folder
 
 
@@ -204,9 +206,10 @@ class Durable:
                 return stored
         needed = self._program.multiplier(budget)
         if not needed <= stored * (1 + _MULTIPLIER_SLACK):
-            raise ValueError(
+            raise refused(
+                "multiplier is small",
                 f"the multiplier of the run in {self.home.path} must be at least {needed!r}, got {stored!r}: its noise "
-                "is too small by what this version knows; begin a new run, and add its ρ"
+                "is too small by what this version knows",
             )
         return stored
 
@@ -229,6 +232,7 @@ class Durable:
         self._settings["fingerprint"] = fingerprint(self._program, self._size, wide=wide)
         check_agreement(self._ranks.share(lambda: self._settings), self._settings)
         new = self._ranks.share(lambda: self._own.settings is None)
+        self._before = max(noise.history or 0, noise.lookback)
         if new:
             carried = self._carried()
             self._ranks.share(lambda: self._own.begin(self._settings, self._files, self._order, carried))
@@ -247,10 +251,9 @@ class Durable:
             self.home.close()
             return free
         if self.keeps:
-            missing = [step for step in range(position, free) if self._own.release(step, self._nonces[step]) is None]
-            if missing not in ([], [free - 1]):
+            missing = [step for step in range(position, free) if not self._own.journal.has_release(step)]
+            if missing:
                 raise ValueError(f"{self.home.path} is damaged: the release of step {missing[0]} is missing")
-            self._begun = self._noted = free - len(missing)
         noise.know({step: nonce for step, nonce in self._nonces.items() if step < position})
         start = position if self.keeps else free
         self.skipped = start - position
@@ -264,13 +267,10 @@ class Durable:
         home = self._own
         if home.settings is not None:
             check_agreement(home.settings, self._settings)
-            home.go_on()
-        head, found = home.read_checkpoint()
-        home.tidy()
+        head, found = home.go_on()
         arrays.update(found)
         journal = home.journal
-        before = max(self._noise.history or 0, self._noise.lookback)  # steps whose draws are made again
-        nonces = journal.nonces(max(head["position"] - before, 0))
+        nonces = journal.nonces(max(head["position"] - self._before, 0))
         return _Found(head, journal.free, journal.finished, nonces)
 
     def _oldest(self, position: int) -> int:
@@ -295,7 +295,7 @@ class Durable:
     # -- steps ---------------------------------------------------------------------------------------------------------
 
     def nonce(self, step: int) -> bytes:
-        """The nonce of a step, which is noted if it was not started before."""
+        """The nonce of a step, which is noted if it was not started before, or later together with its kept release."""
         first, nonce = self._ranks.share(lambda: (step, self._noted_nonce(step)))
         if first != step:
             raise RuntimeError(f"all processes must make the same step, got {step} here and {first} in the first")
@@ -307,8 +307,11 @@ class Durable:
 
     def _noted_nonce(self, step: int) -> bytes:
         if step >= self._noted:
+            nonce = self._own.journal.nonce(step)
+            if self.keeps:
+                return nonce
             end = step + self._ahead if self._steps is None else min(step + self._ahead, self._steps)
-            nonce = self._own.journal.begin(step, end)
+            self._own.journal.begin(step, end, nonce)
             self._nonces.update(dict.fromkeys(range(step, end), nonce))
             self._noted = end
         return self._nonces.pop(step)
@@ -316,13 +319,11 @@ class Durable:
     def released(self, step: int, nonce: bytes, noisy: NDArray[Any]) -> NDArray[Any]:
         """The release of a step: ``noisy``, which is kept before if releases are; or the release of before."""
         if step < self._begun:
-            kept = self._own.release(step, nonce)
-            if kept is None:
-                raise ValueError(f"{self.home.path} is damaged: the release of step {step} is missing")
-            return kept
-        self._begun = step + 1
+            return self._own.journal.release(step)
         if self.keeps:
-            self._own.keep_release(step, nonce, noisy)
+            self._own.journal.begin(step, step + 1, nonce, noisy)
+            self._noted = step + 1
+        self._begun = step + 1
         return noisy
 
     def save(self, position: int, *, due: bool = True) -> None:
@@ -337,7 +338,7 @@ class Durable:
             self.home.write_shard(head, ranks.rank, kept)
         ranks.wait()
         if not ranks.rank:
-            self._own.write_checkpoint(head, kept | carried)
+            self._own.write_checkpoint(head, kept | carried, max(position - self._before, 0))
         self._saved = position
 
     def _carried(self) -> dict[str, NDArray[Any]]:
@@ -348,7 +349,6 @@ class Durable:
         """Note that the run is over, and give the folder back."""
         if not self._ranks.rank:
             self._own.journal.finish()
-            self._own.tidy()
         self.home.close()
 
     def clean(self) -> None:
@@ -365,7 +365,7 @@ def _sizes(given: AnyBatches | None) -> dict[str, Any]:
 
 
 def _interval(who: Participation) -> int:
-    """Steps between two checkpoints: an epoch, or a tenth of a run without epochs."""
+    """Steps between two checkpoints: an epoch, or a tenth of a run without epochs; so few that it opens quickly."""
     if who.worst.period > 1:
-        return who.worst.period
-    return 1000 if who.steps is None else -(-who.steps // 10)
+        return min(who.worst.period, _MAX_INTERVAL_STEPS)
+    return 1000 if who.steps is None else min(-(-who.steps // 10), _MAX_INTERVAL_STEPS)

@@ -8,15 +8,14 @@ file                        content
 ``key``                     the secret key, 32 bytes
 ``order``                   the order of the examples, where the run has batches
 ``noise.npz``               the mechanism that runs, where a search has found it
-``journal``, ``mark``       the steps that were started (``journal``)
 ``lock``                    is locked while a process uses the run; empty, and never deleted
 ``checkpoint-<position>``   the memory of the noise and what ``carry`` saves, after so many steps; the last two
 ``shard-<position>-<rank>`` the memory of another process of the run, which belongs to this checkpoint
-``release-<step>``          with kept releases: the noisy sum of a step since the older checkpoint
+``journal-<position>``      the steps that were started since this checkpoint, and kept releases (``journal``)
 ==========================  ========================================================================================
 
-The outside mark, and a second lock, lie in the user's state folder under the identity of the run, which follows from
-the key.  So a copy of the folder is noticed on the same machine.
+The outside ``mark``, and a second lock, lie in the user's state folder.  Their name is the identity of the run, which
+follows from the key.  So a copy of the folder is noticed on the same machine.
 
 **A run starts inside its folder**, under the lock: the marker, the files, the outside mark, all names synchronised, and
 then ``settings.json``, which commits the run.  A folder with the marker and without ``settings.json``
@@ -41,8 +40,9 @@ import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from corrnoise.simulations.run import draws, owned
-from corrnoise.simulations.run.journal import MOST_AHEAD, Journal
+from corrnoise.simulations.run import draws, mark, owned
+from corrnoise.simulations.run.journal import MAX_FILE_BYTES, MOST_AHEAD, Chain, Journal
+from corrnoise.simulations.run.refusals import refused
 from corrnoise.simulations.run.secret import Secret
 from corrnoise.support.files import NEW, sync_folder, write_whole
 from corrnoise.support.reading import DTYPES, LARGE, MOST_BYTES, array_here, check_json, guarded, json_value
@@ -51,18 +51,18 @@ from corrnoise.theory.numerics.records import Record, record
 
 Arrays = Mapping[str, NDArray[Any]]
 
-FORMAT = "corrnoise run 2"  #: of the folder
+FORMAT = "corrnoise run 3"  #: of the folder
 
-_HASH_BYTES = 32  # bytes at the end of a checkpoint and of a release
+_HASH_BYTES = 32  # bytes at the end of a checkpoint
 _CHUNK_BYTES = 2**22
-MAX_FILE_BYTES = 2**38  # of a checkpoint, whose arrays are read one by one
 MAX_HEAD_BYTES = 2**26  # before the arrays
+_MAX_ITEM_BYTES = 8  # of a coordinate of a kept release
 _SETTINGS_FILE, _MARKER_FILE, _LOCK_FILE = "settings.json", "beginning", "lock"
-_MARKER_CONTENT = b"corrnoise run 2 is begun here\n"
-_FIRST_FILES = frozenset({"key", "order", "noise.npz", "journal", "mark", "checkpoint-0"})  # before the settings
+_MARKER_CONTENT = f"{FORMAT} is begun here\n".encode()
+_FIRST_FILES = frozenset({"key", "order", "noise.npz", "journal-0", "checkpoint-0"})  # before the settings
 _NUMBER_PATTERN = r"(0|[1-9]\d{0,17})"
 _NUMBERED_FILE = re.compile(
-    rf"(?:(checkpoint|release)-{_NUMBER_PATTERN}|(shard)-{_NUMBER_PATTERN}-{_NUMBER_PATTERN})", re.ASCII
+    rf"(?:(checkpoint|journal)-{_NUMBER_PATTERN}|(shard)-{_NUMBER_PATTERN}-{_NUMBER_PATTERN})", re.ASCII
 )
 _MARKS_ADVICE = (
     "give cn.Folder(path, marks=…) a folder outside of that of the run, on the same volume if need be, or set "
@@ -82,7 +82,11 @@ class Folder(Record):
     ahead : int, default 1
         How many steps one record of the journal covers, at most 10⁶; a crash skips at most so many steps.
     checkpoint_every : int, optional
-        Steps between two checkpoints; None for an epoch, or a tenth of a run without epochs.
+        Steps between two checkpoints; None for an epoch, or a tenth of a run without epochs, at most 10⁴.
+    mark_every : int, default 1
+        Records between two synchronisations of the outside mark, at most 10⁶.  With 64 a step takes one
+        synchronisation of the disk instead of two.  In return, after a power failure and until the next opening, a
+        folder that is replaced by a copy of one of the last 64 records goes unnoticed.
     keep_releases : bool, optional
         Whether each noisy sum is kept on the disk before it is returned, so that a crash loses nothing; needs ``carry``
         and ``ahead=1``.  None for yes where this takes at most 256 MB between two checkpoints.
@@ -114,6 +118,7 @@ class Folder(Record):
     _: KW_ONLY
     ahead: int = 1
     checkpoint_every: int | None = None
+    mark_every: int = 1
     keep_releases: bool | None = None
     marks: str | os.PathLike[str] | None = None
     moved: bool = False
@@ -125,6 +130,7 @@ class Folder(Record):
         ahead = checks.integer("ahead", self.ahead, 1, largest=MOST_AHEAD)
         if self.checkpoint_every is not None:
             checks.integer("checkpoint_every", self.checkpoint_every, 1)
+        checks.integer("mark_every", self.mark_every, 1, largest=MOST_AHEAD)
         if self.keep_releases is not None and checks.boolean("keep_releases", self.keep_releases) and ahead > 1:
             raise ValueError(f"ahead must be 1 where releases are kept, got {ahead}")
         checks.boolean("moved", self.moved)
@@ -275,45 +281,16 @@ class Sealed:
         self.closed = True
 
 
-class Home(Sealed):
-    """The folder of one run, locked for this process; it is made by ``begin``, or opened here.
-
-    ``settings`` describe the run since its start; None for a folder without a run.  ``journal`` exists after ``begin``
-    or ``go_on``, and ``closed`` says whether the locks were given back.
-    """
-
-    journal: Journal
+class Place(Sealed):
+    """The folder of one run, which is read and not changed; ``settings`` are None for a folder without a run."""
 
     def __init__(self, folder: Folder) -> None:
         super().__init__(Path(folder.path), Secret(b""))
-        self.moved = folder.moved
-        self._marks = Path(folder.marks)  # type: ignore[arg-type]  # a path after __post_init__
-        self._locks: list[FileLock] = []
+        self.marks = Path(folder.marks)  # type: ignore[arg-type]  # a path after __post_init__
         self._unreadable: set[int] = set()  # the positions of checkpoints
         self.settings: dict[str, Any] | None = None
-        _make_marks(self._marks)
-        if not self._names():
-            return
-        begun = self._is_begun()
-        owned.check_folder(self.path)
-        if begun:
-            self._read_settings()  # names the version of an older format, whose files have other modes
-        try:
-            self._lock(self.path / _LOCK_FILE)
-            if not self._is_begun():
-                return
-            self._secret = self._read_key()
-            self._lock(self._outside_lock)
-            self.settings = self._read_settings()
-        except BaseException as error:
-            self.close()
-            if isinstance(error, FileNotFoundError):
-                raise ValueError(
-                    f"{self.path} is not the whole folder of a run: {error.filename} is missing"
-                ) from error
-            raise
 
-    def _names(self) -> set[str]:
+    def names(self) -> set[str]:
         """The names in the folder; a volume has a folder ``lost+found`` from the start, which does not count."""
         if not self.path.exists():
             return set()
@@ -321,21 +298,22 @@ class Home(Sealed):
             raise ValueError(f"folder must be a folder, got the file {self.path}")
         return {each.name for each in self.path.iterdir() if each.name != "lost+found" or not each.is_dir()}
 
-    def _is_begun(self) -> bool:
+    def is_begun(self) -> bool:
         """Whether a run is in the folder; not if it is empty or half made, and all else is refused."""
-        names = self._names()
+        names = self.names()
         if _SETTINGS_FILE in names:
             return True
         others = {name.removesuffix(NEW) for name in names} - {_LOCK_FILE, _MARKER_FILE}
         marker = self._marker() if _MARKER_FILE in names else b""
-        empty = _LOCK_FILE not in names or (self.path / _LOCK_FILE).lstat().st_size == 0
+        empty = _LOCK_FILE not in names or self.lock_path.lstat().st_size == 0
         unfinished = marker == _MARKER_CONTENT and others <= _FIRST_FILES | {_SETTINGS_FILE}
         partial = marker is not None and _MARKER_CONTENT.startswith(marker) and not others
         if empty and (unfinished or partial):
             return False
-        raise ValueError(
+        raise refused(
+            "foreign folder",
             f"folder must be new, empty or that of a run (with {_SETTINGS_FILE}), got {self.path} with "
-            f"{min(names - {_LOCK_FILE}, default=_LOCK_FILE)}: take a folder in it"
+            f"{min(names - {_LOCK_FILE}, default=_LOCK_FILE)}",
         )
 
     def _marker(self) -> bytes | None:
@@ -344,18 +322,27 @@ class Home(Sealed):
             return owned.read_bytes(self.path / _MARKER_FILE)
         return None
 
-    def _read_settings(self) -> dict[str, Any]:
+    def read_settings(self) -> dict[str, Any]:
         """Read the settings; ``ValueError`` where the folder has another format."""
         path = self.path / _SETTINGS_FILE
         self._text = owned.read_bytes(path)
         with guarded(path):
             found = dict(json_value(self._text))
         if found.get("format") != FORMAT:
-            raise ValueError(
-                f"{self.path} has the format {found.get('format')!r:.40}, this version of corrnoise has {FORMAT!r}: "
-                f"finish the run with corrnoise {found.get('version')!s:.20}, which began it"
+            raise refused(
+                "version differs",
+                f"{self.path} has the format {found.get('format')!r:.40} of corrnoise {found.get('version')!s:.20}, "
+                f"this version of corrnoise has {FORMAT!r}",
             )
         return found
+
+    def read_key(self) -> None:
+        """Read the key."""
+        path = self.path / "key"
+        secret = Secret(owned.read_bytes(path))
+        if len(secret.reveal()) != draws.KEY_BYTES:
+            raise ValueError(f"{path} is damaged: a key has {draws.KEY_BYTES} bytes, got {len(secret.reveal())}")
+        self._secret = secret
 
     @property
     def identity(self) -> str:
@@ -363,15 +350,119 @@ class Home(Sealed):
         return draws.derived(self._secret, b"identity").hex()
 
     @property
-    def _outside_lock(self) -> Path:
-        return self._marks / f"{self.identity}.lock"
+    def lock_path(self) -> Path:
+        """The lock of the folder."""
+        return self.path / _LOCK_FILE
 
-    def _read_key(self) -> Secret:
-        path = self.path / "key"
-        secret = Secret(owned.read_bytes(path))
-        if len(secret.reveal()) != draws.KEY_BYTES:
-            raise ValueError(f"{path} is damaged: a key has {draws.KEY_BYTES} bytes, got {len(secret.reveal())}")
-        return secret
+    @property
+    def mark_path(self) -> Path:
+        """The outside mark."""
+        return self.marks / self.identity
+
+    def chain(self, position: int) -> Chain:
+        """The records of the journal since a checkpoint."""
+        return Chain(self.segments(position), self._secret, self._text, largest=self._largest)
+
+    @property
+    def _largest(self) -> int:
+        """The bytes of a kept release, at most."""
+        settings = json_value(self._text)
+        return _MAX_ITEM_BYTES * settings["size"] if settings["kept releases"] else 0
+
+    def segments(self, position: int) -> list[Path]:
+        """The segments of the journal since a checkpoint; ``ValueError`` where there are none."""
+        numbers = self.numbers("journal")
+        first = max((number for number in numbers if number <= position), default=None)
+        if first is None:
+            raise ValueError(f"{self.path / f'journal-{position}'} is missing")
+        return [self.path / f"journal-{number}" for number in numbers if number >= first]
+
+    def numbers(self, kind: str) -> list[int]:
+        """The first numbers of the files of a kind, in order."""
+        return sorted({number for found, number, _ in self._numbered() if found == kind})
+
+    def _numbered(self) -> Iterator[tuple[str, int, Path]]:
+        """The files with numbers: their kind, their first number, and their path."""
+        for name in sorted(self.names()):
+            if (found := _NUMBERED_FILE.fullmatch(name)) is not None:
+                yield found[1] or found[3], int(found[2] or found[4]), self.path / name
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------------
+
+    def read_checkpoint(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]], list[str]]:
+        """Return the head and the arrays of the last readable checkpoint, and the problems with later ones."""
+        problems = []
+        for number in reversed(self.numbers("checkpoint")):
+            try:
+                head, arrays = self._checkpoint(number)
+                self.segments(number)
+                return head, arrays, problems
+            except PermissionError:
+                raise
+            except (OSError, ValueError) as error:
+                problems.append(str(error))
+                self._unreadable.add(number)
+        raise ValueError(f"no checkpoint can be read: {'; '.join(problems) or f'{self.path} has none'}")
+
+    def _checkpoint(self, position: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """The head and the arrays of a checkpoint, whose shards can be read."""
+        path = self.path / f"checkpoint-{position}"
+        head, arrays = self.read(path)
+        shards = head.get("shards")
+        if head.get("position") != position or not isinstance(shards, int):
+            raise ValueError(f"{path} has the head of another one, {head}")
+        for rank in range(1, shards):
+            with self._verified(self.path / f"shard-{position}-{rank}") as (_, described, _):
+                if described["head"] != head:  # a process was killed before it wrote the checkpoint again
+                    raise ValueError(f"it is of another checkpoint, {described['head']}")
+        return head, arrays
+
+    def check_known(self, head: dict[str, Any], chain: Chain) -> None:
+        """Refuse a whole checkpoint that the journal does not know: the journal is older, or another one."""
+        position, number = head["position"], head.get("records")
+        known = chain.link(number) if isinstance(number, int) else None
+        if known is None or head != _head(position, number, known, head["shards"]):
+            raise refused(
+                "checkpoint is unknown",
+                f"{self.path / f'checkpoint-{position}'} is not of this run, or of a part of it that the journal does "
+                "not know",
+            )
+
+
+class Home(Place):
+    """The folder of one run, locked for this process; it is made by ``begin``, and opened by ``go_on``.
+
+    ``settings`` describe the run since its start; None for a folder without a run.  ``journal`` exists after
+    ``go_on``, and ``closed`` says whether the locks were given back.
+    """
+
+    journal: Journal
+
+    def __init__(self, folder: Folder) -> None:
+        super().__init__(folder)
+        self._moved, self._mark_every = folder.moved, folder.mark_every
+        self._locks: list[FileLock] = []
+        _make_marks(self.marks)
+        if not self.names():
+            return
+        begun = self.is_begun()
+        owned.check_folder(self.path)
+        if begun:
+            self.read_settings()  # names the version of an older format, whose files have other modes
+        try:
+            self._lock(self.lock_path)
+            if not self.is_begun():
+                return
+            self.read_key()
+            self._lock(self.mark_path.with_suffix(".lock"))
+            self.settings = self.read_settings()
+        except BaseException as error:
+            self.close()
+            if isinstance(error, FileNotFoundError):
+                raise ValueError(
+                    f"{self.path} is not the whole folder of a run: {error.filename} is missing"
+                ) from error
+            raise
 
     def _lock(self, path: Path) -> None:
         self._locks.append(owned.locked(path, f"{self.path} is in use by another process or another run"))
@@ -383,45 +474,60 @@ class Home(Sealed):
         self._text = json_bytes("settings", settings)
         owned.make_folder(self.path)
         if not self._locks:
-            self._lock(self.path / _LOCK_FILE)
+            self._lock(self.lock_path)
         owned.close_to_others(self.path)
-        if self._is_begun():
+        if self.is_begun():
             raise RuntimeError(f"{self.path} has just been made by another process: start again to resume it")
         self._clear()
         owned.create(self.path / _MARKER_FILE, _MARKER_CONTENT)
         sync_folder(self.path)
         self._secret = Secret(draws.fresh(draws.KEY_BYTES))
-        self._lock(self._outside_lock)
-        mark = Journal.start(self._secret, self._text)
+        self._lock(self.mark_path.with_suffix(".lock"))
+        segment, marked = Chain.first_segment(self._secret, self._text)
         write_whole(self.path / "key", self._secret.reveal(), secret=True)
-        for name, content in {"journal": b"", "mark": mark, **files}.items():
+        for name, content in {"journal-0": segment, **files}.items():
             write_whole(self.path / name, content, secret=True)
         if order is not None:
             self.write_checked("order", {}, {"order": order})
-        self.write_checked("checkpoint-0", _head(0, 0, mark.split()[1].decode(), 1), kept)
-        write_whole(self._marks / self.identity, mark, secret=True)
+        self.write_checked("checkpoint-0", _head(0, marked.number, marked.link, 1), kept)
+        mark.create(self.mark_path, marked)
         write_whole(self.path / _SETTINGS_FILE, self._text, secret=True)
-        self.go_on()
 
     def _clear(self) -> None:
         """Remove the files of a process that was killed while it made the folder; the marker goes last."""
-        names = self._names()
+        names = self.names()
         for name in sorted(names - {_LOCK_FILE, _MARKER_FILE}):
             (self.path / name).unlink()
         sync_folder(self.path)
         (self.path / _MARKER_FILE).unlink(missing_ok=True)
 
-    def go_on(self) -> None:
-        """Open the journal of a run, and remove unfinished files of killed processes."""
-        for name in self._names():
+    def go_on(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Open the journal of a run, and remove files that are no longer needed.
+
+        Returns the head and the arrays of the last readable checkpoint; a warning names later ones.
+        """
+        for name in self.names():
             stem = name.removesuffix(NEW)
             if name == _MARKER_FILE or (
                 stem != name and (stem in _FIRST_FILES or stem == _SETTINGS_FILE or _NUMBERED_FILE.fullmatch(stem))
             ):
                 (self.path / name).unlink()
-        self.journal = Journal(
-            self.path / "journal", self._marks / self.identity, self._secret, self._text, moved=self.moved
+        head, arrays, problems = self.read_checkpoint()
+        journal = Journal(
+            self.segments(head["position"]),
+            mark.Mark(self.mark_path, self._mark_every),
+            self._secret,
+            self._text,
+            largest=self._largest,
+            moved=self._moved,
         )
+        self.check_known(head, journal)
+        self.journal = journal
+        journal.open()
+        if problems:
+            warnings.warn(f"{'; '.join(problems)}: the run goes on from checkpoint-{head['position']}", stacklevel=2)
+        self.tidy()
+        return head, arrays
 
     def file(self, name: str) -> bytes:
         """The content of a further file."""
@@ -441,97 +547,33 @@ class Home(Sealed):
             lock.release()
         self._locks.clear()
 
-    # -- checkpoints ---------------------------------------------------------------------------------------------------
-
     def head(self, position: int, shards: int) -> dict[str, Any]:
         """The head of a checkpoint after ``position`` steps, in so many files."""
         link = self.journal.link(self.journal.length)
         assert link is not None
-        return _head(position, self.journal.length, link.hex(), shards)
+        return _head(position, self.journal.length, link, shards)
 
-    def write_checkpoint(self, head: Mapping[str, Any], kept: Arrays) -> None:
-        """Write a checkpoint, whose shards are there; the last two stay, and releases before the older one go."""
-        self.write_checked(f"checkpoint-{head['position']}", head, kept)
-        self._unreadable.discard(head["position"])
+    def write_checkpoint(self, head: Mapping[str, Any], kept: Arrays, since: int) -> None:
+        """Write a checkpoint, whose shards are there, and start its segment with nonces of steps from ``since`` on."""
+        position = head["position"]
+        self.write_checked(f"checkpoint-{position}", head, kept)
+        self._unreadable.discard(position)
+        self.journal.compact(position, since)
         self.tidy()
 
     def tidy(self) -> None:
-        """Remove all files before the last two readable checkpoints; releases also where the run is finished."""
-        numbers = sorted(number for kind, number, _ in self._numbered() if kind == "checkpoint")
-        first = ([0] + [number for number in numbers if number not in self._unreadable])[-2:][0]
+        """Remove all files before the last two readable checkpoints, and segments that neither of them needs."""
+        readable = [number for number in self.numbers("checkpoint") if number not in self._unreadable]
+        first = readable[-2:][0]
+        needed = self.segments(first)
         for kind, number, path in self._numbered():
-            if number < first or (kind == "release" and self.journal.finished):
+            if path not in needed if kind == "journal" else number < first:
                 path.unlink()
 
-    def read_checkpoint(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the head and the arrays of the last readable checkpoint; a warning names later ones.
 
-        There must be one that the journal knows, where there are checkpoints.
-        """
-        problems = []
-        for number in sorted((n for kind, n, _ in self._numbered() if kind == "checkpoint"), reverse=True):
-            try:
-                head, arrays = self._checkpoint(number)
-            except PermissionError:
-                raise
-            except (OSError, ValueError) as error:
-                problems.append(str(error))
-                self._unreadable.add(number)
-                continue
-            self._check_known(head, number)
-            if problems:
-                warnings.warn(f"{'; '.join(problems)}: the run goes on from checkpoint-{number}", stacklevel=2)
-            return head, arrays
-        if problems:
-            raise ValueError(f"no checkpoint can be read: {'; '.join(problems)}")
-        return _head(0, 0, "", 1), {}
-
-    def _checkpoint(self, position: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """The head and the arrays of a checkpoint, whose shards can be read."""
-        head, arrays = self.read(self.path / f"checkpoint-{position}")
-        shards = head.get("shards")
-        for rank in range(1, shards if isinstance(shards, int) else 1):
-            with self._verified(self.path / f"shard-{position}-{rank}") as (_, described, _):
-                if described["head"] != head:  # a process was killed before it wrote the checkpoint again
-                    raise ValueError(f"it is of another checkpoint, {described['head']}")
-        return head, arrays
-
-    def _check_known(self, head: dict[str, Any], position: int) -> None:
-        """Refuse a whole checkpoint that the journal does not know: the journal is older, or another one."""
-        number, shards = head.get("records"), head.get("shards")
-        known = self.journal.link(number) if isinstance(number, int) else None
-        if known is None or not isinstance(shards, int) or head != _head(position, number, known.hex(), shards):
-            raise ValueError(
-                f"{self.path / f'checkpoint-{position}'} is not of this run, or of a part of it that the journal does "
-                "not know"
-            )
-
-    # -- releases ------------------------------------------------------------------------------------------------------
-
-    def keep_release(self, step: int, nonce: bytes, noisy: NDArray[Any]) -> None:
-        """Keep the noisy sum of a step, before it is released."""
-        self.write(f"release-{step}", {"step": step, "nonce": nonce.hex()}, {"noisy": noisy})
-
-    def release(self, step: int, nonce: bytes) -> NDArray[Any] | None:
-        """The release of a step; None if it is not kept."""
-        path = self.path / f"release-{step}"
-        if not path.exists():
-            return None
-        head, arrays = self.read(path, "noisy")
-        if head != {"step": step, "nonce": nonce.hex()}:
-            raise ValueError(f"{path} is not the release of this step, as the journal knows it")
-        return arrays["noisy"]
-
-    def _numbered(self) -> Iterator[tuple[str, int, Path]]:
-        """The files with numbers: their kind, their first number, and their path."""
-        for name in sorted(self._names()):
-            if (found := _NUMBERED_FILE.fullmatch(name)) is not None:
-                yield found[1] or found[3], int(found[2] or found[4]), self.path / name
-
-
-def _head(position: int, records: int | None, link: str, shards: int) -> dict[str, Any]:
+def _head(position: int, records: int, link: bytes, shards: int) -> dict[str, Any]:
     """The head of a checkpoint: after so many steps and records of the journal, in so many files."""
-    return {"position": position, "records": records, "link": link, "shards": shards}
+    return {"position": position, "records": records, "link": link.hex(), "shards": shards}
 
 
 def _little_endian(name: str, array: NDArray[Any]) -> NDArray[Any]:
@@ -554,9 +596,10 @@ def check_agreement(stored: Mapping[str, Any], own: Mapping[str, Any]) -> None:
         if name not in ("version", "fingerprint") and stored.get(name) != value
     ]
     if found:
-        raise ValueError(f"the settings must be those with which the run began: {'; '.join(found)}")
+        raise refused("settings differ", f"the settings must be those with which the run began: {'; '.join(found)}")
     if "fingerprint" in own and stored.get("fingerprint") != own["fingerprint"]:
-        raise ValueError(
-            "this version of corrnoise makes other noise here than the run began with (the fingerprint differs): "
-            f"finish it with corrnoise {stored.get('version')!s:.20}, which began it"
+        raise refused(
+            "version differs",
+            "this version of corrnoise makes other noise here than the run began with, under corrnoise "
+            f"{stored.get('version')!s:.20} (the fingerprint differs)",
         )

@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 from filelock import FileLock, Timeout
 
+from corrnoise.simulations.run.refusals import refused
 from corrnoise.support import reading
 from corrnoise.support.files import sync_folder
 
@@ -41,9 +42,10 @@ def _opener(path: str, flags: int, *, any_mode: bool = False) -> int:
         if _IS_POSIX:
             _check_owner(path, found)
             if found.st_mode & 0o077 and not any_mode:
-                raise PermissionError(
-                    f"{path} must be readable by its owner alone (mode 0600), got mode {found.st_mode & 0o777:04o}: "
-                    "chmod 600 it, if no other user has read it"
+                raise refused(
+                    "mode",
+                    f"{path} must be readable by its owner alone (mode 0600), got mode {found.st_mode & 0o777:04o}",
+                    PermissionError,
                 )
             if found.st_nlink != 1:
                 raise ValueError(f"it must have one name, got {found.st_nlink} hard links")
@@ -55,9 +57,10 @@ def _opener(path: str, flags: int, *, any_mode: bool = False) -> int:
 
 def _check_owner(path: str | os.PathLike[str], found: os.stat_result) -> None:
     if found.st_uid != os.geteuid():
-        raise PermissionError(
-            f"{os.fspath(path)} must belong to the user of this process, {os.geteuid()}, got the user {found.st_uid}: "
-            "take another folder, or make one in it"
+        raise refused(
+            "owner",
+            f"{os.fspath(path)} must belong to the user of this process, {os.geteuid()}, got the user {found.st_uid}",
+            PermissionError,
         )
 
 
@@ -106,9 +109,10 @@ def check_folder(path: Path) -> None:
         found = path.stat()
         _check_owner(path, found)
         if found.st_mode & 0o022:
-            raise PermissionError(
-                f"{path} must be writable by its owner alone (mode 0700), got mode {found.st_mode & 0o777:04o}: chmod "
-                "700 it, or take another folder; a file system without modes cannot keep a run"
+            raise refused(
+                "folder mode",
+                f"{path} must be writable by its owner alone (mode 0700), got mode {found.st_mode & 0o777:04o}",
+                PermissionError,
             )
 
 

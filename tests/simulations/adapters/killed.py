@@ -62,12 +62,6 @@ def in_order(who: Participation, examples: int, size: int) -> Any:
     return batches(who, examples, size, rng=None if who.sampled else 0)
 
 
-def in_step(journal: Journal, first: int, end: int, begin: Any = Journal.begin) -> bytes:
-    """Begin a step with a nonce that is its number."""
-    with mock.patch.object(draws, "fresh", lambda size: first.to_bytes(size, "big")):
-        return bytes(begin(journal, first, end))
-
-
 def command(text: str, place: Path, last: int | None) -> dict[str, Any]:
     """The example in a folder; the process is killed at the write with the number ``last``."""
     os.chdir(place)
@@ -121,7 +115,7 @@ def main(heading: str, folder: Path, seed: int, kills: int, epochs: int) -> None
     mock.patch.object(training, "default_noise", return_value=noise).start()
     mock.patch.object(training, "batches", in_order).start()
     mock.patch.object(draws, "fresh", lambda size: bytes(range(size))).start()
-    mock.patch.object(Journal, "begin", in_step).start()
+    mock.patch.object(Journal, "nonce", lambda _, step: step.to_bytes(draws.NONCE_BYTES, "big")).start()
     text = script(heading).replace("epochs=20", f"epochs={epochs}").replace("poisson(400", f"poisson({20 * epochs}")
     whole = start(text, folder / "whole")
     chosen = random.Random(seed)

@@ -19,7 +19,7 @@ from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.engines import streaming
 from corrnoise.simulations.run.folder import Folder
-from corrnoise.simulations.run.journal import Journal, Note
+from corrnoise.simulations.run.journal import Journal
 from corrnoise.simulations.run.model_noise import ModelNoise, NoiseMaker
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.sums import Grid
@@ -230,11 +230,8 @@ def test_a_run_begins_on_the_host_and_goes_on_on_a_device(kind: Kind, keeps: boo
                 break
         return found
 
-    def begin(journal: Journal, first: int, end: int) -> bytes:
-        journal._note(Note("b", first, end, first.to_bytes(16, "little")))
-        return journal.notes[-1].nonce
-
-    with mock.patch.object(draws, "fresh", lambda size: bytes(range(size))), mock.patch.object(Journal, "begin", begin):
+    in_step = mock.patch.object(Journal, "nonce", lambda _, step: step.to_bytes(16, "little"))
+    with mock.patch.object(draws, "fresh", lambda size: bytes(range(size))), in_step:
         true = dict(released(tmp_path / "one", 6, ModelNoise))
         made = [released(tmp_path / "run", 3, ModelNoise), released(tmp_path / "run", 5, kind.maker())]
         made.append(released(tmp_path / "run", 6, ModelNoise))

@@ -388,15 +388,15 @@ def test_sums_that_are_refused_use_no_noise(broken: str, tmp_path: Path) -> None
     else:
         sums[1] = sums[1].to(getattr(torch, broken))
     next(iter(run))
-    journal = (tmp_path / "run/journal").read_bytes()
+    journal = (tmp_path / "run/journal-0").read_bytes()
     with pytest.raises(ValueError, match=r"must be (of float32|finite)|must have a norm"):
         torch_loop.add_noise(run, sums)
     assert run.position == 0
-    assert (tmp_path / "run/journal").read_bytes() == journal
+    assert (tmp_path / "run/journal-0").read_bytes() == journal
     with torch.autocast("cpu", torch.bfloat16):
         found = torch_loop.add_noise(run, [torch.zeros(40), torch.zeros(3)])
     assert {each.dtype for each in found} == {torch.float32}
-    assert (tmp_path / "run/journal").read_bytes() != journal
+    assert (tmp_path / "run/journal-0").read_bytes() != journal
 
 
 def test_a_private_gradient_under_autocast_is_of_single_precision() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -36,26 +37,23 @@ class Actors(RuleBasedStateMachine):
         self.folders = [self.base / "first"]
         self.runs: list[PrivateRun | None] = [None, None]
         self.shown: list[tuple[int, bytes]] = []
-        self.last = b""  # the link of the last record of which a step was shown
-        self.excused = False
-        self.snapshot: list[bytes] = []
+        self.touched: set[str] = set()
+        self.snapshot: tuple[dict[str, bytes], bytes] | None = None
         self.opened(0, 0)
         self.crash(0)
 
-    def files(self, folder: int = 0) -> list[Path]:
-        path = self.folders[folder]
-        identity = draws.derived((path / "key").read_bytes(), b"identity").hex()
-        return [path / "journal", path / "mark", self.base / "marks" / identity]
+    def mark(self) -> Path:
+        identity = draws.derived((self.folders[0] / "key").read_bytes(), b"identity").hex()
+        return self.base / "marks" / identity
+
+    def files(self) -> dict[str, bytes]:
+        """The files of the first folder by their names."""
+        return {each.name: each.read_bytes() for each in self.folders[0].iterdir()}
 
     def opened(self, actor: int, folder: int) -> None:
         kept = Folder(self.folders[folder], ahead=1 + actor, checkpoint_every=2, marks=self.base / "marks")
-        there = self.folders[folder].exists()
-        newest = not there or any(self.last in f.read_bytes() for f in self.files(folder) if f.exists())
-        try:
+        with suppress(ValueError, BlockingIOError):
             self.runs[actor] = PrivateRun(Budget(0.5), WHO, AntiPGD(0.3), 3, folder=kept)
-        except (ValueError, BlockingIOError):
-            return
-        self.excused |= not newest
 
     @rule(actor=ACTORS, folder=ACTORS)
     def open(self, actor: int, folder: int) -> None:
@@ -71,15 +69,13 @@ class Actors(RuleBasedStateMachine):
         try:
             step = run.next_batch()
             noise = run.add_noise(np.zeros(3)).tobytes()
-        except RuntimeError:  # all steps were made, or another program has changed the journal
+        except (RuntimeError, OSError):  # all steps were made, or another program has changed the journal
             self.crash(actor)
             return
         if last:
             self.crash(actor)
             return
-        assert run._durable is not None
-        self.last = run._durable._own.journal._links[-1].hex().encode()
-        if not self.excused:
+        if len(self.touched) < 2:
             assert step not in [earlier for earlier, _ in self.shown]
         assert noise not in [earlier for _, earlier in self.shown]
         self.shown.append((step, noise))
@@ -95,25 +91,36 @@ class Actors(RuleBasedStateMachine):
         if (run := self.runs[actor]) is not None:
             try:
                 run.close()
-            except RuntimeError:
+            except (RuntimeError, OSError):
                 self.crash(actor)
         self.runs[actor] = None
 
     @precondition(lambda self: self.shown)
     @rule(length=st.integers(0, 400))
     def cut(self, length: int) -> None:
-        journal = self.files()[0]
+        journal = max(self.folders[0].glob("journal-*"))
         journal.write_bytes(journal.read_bytes()[:length])
+        self.touched.add("folder")
 
     @rule()
     def remember(self) -> None:
-        self.snapshot = [f.read_bytes() for f in self.files()]
+        self.snapshot = (self.files(), self.mark().read_bytes())
 
     @precondition(lambda self: self.snapshot)
-    @rule(chosen=st.sets(st.integers(0, 2), min_size=1))
-    def restore(self, chosen: set[int]) -> None:
-        for k in chosen:
-            self.files()[k].write_bytes(self.snapshot[k])
+    @rule(chosen=st.sets(st.sampled_from(["folder", "mark"]), min_size=1))
+    def restore(self, chosen: set[str]) -> None:
+        assert self.snapshot is not None
+        files, mark = self.snapshot
+        if "folder" in chosen:
+            for name in self.files().keys() - files.keys():
+                (self.folders[0] / name).unlink()
+            for name, content in files.items():
+                if name != "lock":
+                    (self.folders[0] / name).touch(0o600)
+                    (self.folders[0] / name).write_bytes(content)
+        if "mark" in chosen:
+            self.mark().write_bytes(mark)
+        self.touched |= chosen
 
     @precondition(lambda self: len(self.folders) == 1)
     @rule()
@@ -148,7 +155,7 @@ def test_noise_from_the_key_alone_is_found(nonces: bool) -> None:
         actors.opened(0, 0)
         actors.step(0, False)
         actors.crash(0)
-        actors.restore({0, 1, 2})
+        actors.restore({"folder", "mark"})
         actors.opened(0, 0)
         if nonces:
             actors.step(0, False)

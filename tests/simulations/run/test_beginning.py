@@ -22,7 +22,7 @@ from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from tests.simulations.run.crashes import dies
 
-MARKER = b"corrnoise run 2 is begun here\n"
+MARKER = f"{FORMAT} is begun here\n".encode()
 posix = pytest.mark.skipif(os.name != "posix", reason="owners and modes")
 
 
@@ -113,7 +113,7 @@ def test_a_folder_of_others_is_refused_and_not_touched(which: str, tmp_path: Pat
 def test_foreign_files_in_the_folder_of_a_run_stay(tmp_path: Path) -> None:
     path = tmp_path / "run"
     opened(path).close()
-    names = ["notes.new", f"notes{NEW}", "checkpoint-x", "checkpoint-01", "release-٣", "shard-0-x", "shard-0", "x-0"]
+    names = ["notes.new", f"notes{NEW}", "checkpoint-x", "checkpoint-01", "journal-٣", "shard-0-x", "shard-0", "x-0"]
     for name in names:
         (path / name).write_text("mine")
     with opened(path) as run:
@@ -234,7 +234,7 @@ def test_everything_is_on_the_disk_before_the_settings_make_it_a_run(tmp_path: P
     last = max(k for k, event in enumerate(events[:commit]) if event[0] == "replace" and "settings" not in event[1])
     assert events[last][1].startswith(str(tmp_path / "c" / "marks"))
     assert ("fsync", str(tmp_path / "c" / "marks")) in events[last:commit]
-    assert before >= {str(base / "run" / f"{name}{NEW}") for name in ("key", "journal", "mark", "checkpoint-0")}
+    assert before >= {str(base / "run" / f"{name}{NEW}") for name in ("key", "journal-0", "checkpoint-0")}
 
 
 @pytest.mark.parametrize("left", [b"", MARKER[:7], MARKER])
@@ -309,7 +309,7 @@ class Carry:
         """Nothing."""
 
 
-NAMES = ("checkpoint-0", "journal", "key", "lock", "mark", "noise.npz", "release-0", "settings.json")
+NAMES = ("checkpoint-0", "journal-0", "key", "lock", "noise.npz", "settings.json")
 
 
 @posix

@@ -66,7 +66,7 @@ def _quick() -> Iterator[None]:
 def opened(path: Path, model: Model | None = None, **options: Any) -> PrivateRun:
     kept = {
         name: options.pop(name)
-        for name in ("ahead", "checkpoint_every", "keep_releases", "marks", "moved")
+        for name in ("ahead", "checkpoint_every", "mark_every", "keep_releases", "marks", "moved")
         if name in options
     }
     given: dict[str, Any] = {"budget": BUDGET, "participation": EPOCHS, "mechanism": NOISE, "size": 3, "batches": ORDER}
@@ -172,9 +172,7 @@ def test_a_kill_at_every_write(keeps: bool, part: float, tmp_path: Path) -> None
             assert list(third) == []
             assert third.position == STEPS
             np.testing.assert_array_equal(last.x, model.x)
-            assert not [
-                file for file in path.iterdir() if file.name.startswith(("release", "beginning")) or NEW in file.name
-            ]
+            assert not [file for file in path.iterdir() if file.name == "beginning" or NEW in file.name]
             if alive:
                 break
             number += 1
@@ -189,7 +187,7 @@ def test_the_command_twice_and_three_times(path: Path) -> None:
     assert list(run) == []  # the folder is free once the run is finished
     assert opened(path, Model()).position == STEPS
     assert sorted(file.name for file in path.iterdir()) == sorted(
-        ["settings.json", "key", "order", "journal", "mark", "lock", "checkpoint-3", "checkpoint-6"]
+        ["settings.json", "key", "order", "journal-3", "journal-6", "lock", "checkpoint-3", "checkpoint-6"]
     )
     assert path.stat().st_mode & 0o777 == 0o700
     assert all(file.stat().st_mode & 0o077 == 0 for file in path.iterdir())
@@ -204,14 +202,6 @@ def test_a_clean_end_frees_steps_that_were_noted_ahead_and_loses_nothing(path: P
             assert run.skipped == 0
             train(run, model, shown, steps)
     assert [step for step, _ in shown] == list(range(STEPS))
-    assert [line.split()[:3] for line in (path / "journal").read_text().splitlines()] == [
-        ["b", "0", "4"],
-        ["c", "2", "2"],
-        ["b", "2", "6"],
-        ["c", "4", "4"],
-        ["b", "4", "6"],
-        ["f", "6", "6"],
-    ]
 
 
 def test_a_crash_skips_what_was_noted_ahead(path: Path) -> None:
@@ -291,20 +281,25 @@ def outside(path: Path) -> Path:
 
 def test_a_journal_that_was_cut_is_refused_at_every_byte(path: Path) -> None:
     trained(path, 4, keep_releases=False)
-    journal = path / "journal"
+    journal = path / "journal-3"
     whole = journal.read_bytes()
+    assert len(whole) == 88 + 64
     for length in range(len(whole)):
         journal.write_bytes(whole[:length])
-        with pytest.raises(ValueError, match=r"is older than|does not follow|no record"):
+        with pytest.raises(ValueError, match=r"is older than|does not follow"):
             opened(path, Model())
-    journal.write_bytes(whole + b"b 4 5 00")  # was never finished, so that no noise followed
+    journal.write_bytes(whole + bytes(65))
+    with pytest.raises(ValueError, match="after 152 bytes of records it has 65 that are not a record"):
+        opened(path, Model())
+    journal.write_bytes(whole + bytes(64))  # of a power failure: the record was never finished, so nothing was shown
     assert opened(path, Model()).position == 4
+    assert journal.read_bytes() == whole
 
 
 def test_flipped_bits_are_refused(path: Path) -> None:
     trained(path, 4)
     rng = np.random.default_rng(0)
-    names = ["settings.json", "key", "order", "journal", "release-3"]
+    names = ["settings.json", "key", "order", "journal-3"]
     files = [path / name for name in names]
     for trial in range(250):
         file = files[trial % len(files)]
@@ -364,55 +359,80 @@ def test_the_older_checkpoint_is_taken_where_the_last_cannot_be_read(keeps: bool
             opened(path, Model(), **options)
 
 
-def test_a_slot_that_cannot_be_read_is_left_out(path: Path) -> None:
-    """The other slot is the mark then, a record older at most; a mark without slots, or an older one, is refused."""
-    trained(path, 4, keep_releases=False)
-    for mark in (path / "mark", outside(path)):
-        whole = mark.read_bytes()
-        for place in range(0, 8 * len(whole), 11):
+def test_a_block_of_the_mark_that_cannot_be_read_is_left_out(path: Path) -> None:
+    """Another one is the mark then, a record older at most; a mark without blocks, or an older one, is refused."""
+    trained(path, 5, keep_releases=False)
+    mark = outside(path)
+    whole = mark.read_bytes()
+    assert len(whole) == 3 * 4096
+    for block in range(3):
+        for place in (0, 9, 20, 40, 50, 4000):
             damaged = bytearray(whole)
-            damaged[place // 8] ^= 1 << place % 8
+            damaged[4096 * block + place] ^= 1
             mark.write_bytes(damaged)
             run = opened(path, Model())
-            assert run.position == 4
+            assert run.position == 5
             dies(run)
-        for wrong in (b"", whole[1:], whole.replace(b"4 ", b"5 ").replace(b"3 ", b"5 ")):
-            mark.write_bytes(wrong)
-            with pytest.raises(ValueError, match="is no mark of a run"):
-                opened(path, Model())
-        mark.write_bytes(whole)
+    for wrong in (b"", whole[1:], bytes(len(whole))):
+        mark.write_bytes(wrong)
+        with pytest.raises(ValueError, match="is not the mark of a run"):
+            opened(path, Model())
+    mark.write_bytes(whole)
 
 
-@pytest.mark.parametrize("name", ["settings.json", "mark", "journal", "order"])
+@pytest.mark.parametrize("name", ["settings.json", "journal-0", "order", "mark"])
 def test_missing_files_are_refused(name: str, path: Path) -> None:
     trained(path, 2)
-    (path / name).unlink()
-    with pytest.raises((ValueError, FileNotFoundError), match=name):
+    file = outside(path) if name == "mark" else path / name
+    file.unlink()
+    with pytest.raises((ValueError, FileNotFoundError), match=file.name):
         opened(path, Model(), batches=Batches(EPOCHS, ORDER.orders, 3, drawn=True))
 
 
-@pytest.mark.parametrize("chosen", range(1, 8))
-def test_older_copies_of_journal_and_marks(chosen: int, path: Path) -> None:
-    """Of a proper part: refused, or a mark one record old.  Of all three: steps again, and never the same noise."""
-    for age in (1, 3):
-        place = path.with_name(f"{path.name}-{age}")
-        early = trained(place, 5 - age, keep_releases=False, checkpoint_every=10)
-        parts = [place / "journal", place / "mark", outside(place)]
-        old = [part.read_bytes() for part in parts]
-        late = trained(place, age, keep_releases=False, checkpoint_every=10)
-        assert [step for step, _ in late] == list(range(5 - age, 5))
-        for k, part in enumerate(parts):
-            if chosen >> k & 1:
-                part.write_bytes(old[k])
-        if chosen == 7:
-            again = trained(place, keep_releases=False, checkpoint_every=10)
-            assert [step for step, _ in again] == list(range(5 - age, STEPS))
-            assert {noisy for _, noisy in again}.isdisjoint(noisy for _, noisy in early + late)
-        elif age == 1 and not chosen & 1:
-            assert opened(place, Model()).position == 5
-        else:
-            with pytest.raises(ValueError, match=r"older than"):
-                opened(place, Model())
+@pytest.mark.parametrize("chosen", [1, 2, 3])
+@pytest.mark.parametrize("age", [1, 3])
+def test_older_copies_of_journal_and_mark(chosen: int, age: int, path: Path) -> None:
+    """Of one of them: refused, or a mark one record old.  Of both: steps again, and never the same noise."""
+    early = trained(path, 5 - age, keep_releases=False, checkpoint_every=10)
+    parts = [path / "journal-0", outside(path)]
+    old = [part.read_bytes() for part in parts]
+    late = trained(path, age, keep_releases=False, checkpoint_every=10)
+    assert [step for step, _ in late] == list(range(5 - age, 5))
+    for k, part in enumerate(parts):
+        if chosen >> k & 1:
+            part.write_bytes(old[k])
+    if chosen == 3:
+        again = trained(path, keep_releases=False, checkpoint_every=10)
+        assert [step for step, _ in again] == list(range(5 - age, STEPS))
+        assert {noisy for _, noisy in again}.isdisjoint(noisy for _, noisy in early + late)
+    elif age == 1 and chosen == 2:
+        assert opened(path, Model()).position == 5
+    else:
+        with pytest.raises(ValueError, match=r"older than"):
+            opened(path, Model())
+
+
+@pytest.mark.parametrize("window", [1, 3])
+def test_a_mark_that_a_power_failure_leaves(window: int, path: Path) -> None:
+    """It is up to ``mark_every`` records older than the journal; a killed process leaves the newest."""
+    options: dict[str, Any] = {"keep_releases": False, "checkpoint_every": 10, "mark_every": window}
+    trained(path, 1, **options)
+    old = outside(path).read_bytes()
+    trained(path, 3, **options)
+    journal = (path / "journal-0").read_bytes()
+    (path / "journal-0").write_bytes(journal[:-64])
+    with pytest.raises(ValueError, match="is older than"):
+        opened(path, Model(), **options)
+    (path / "journal-0").write_bytes(journal)
+    outside(path).write_bytes(old)
+    if window == 1:
+        with pytest.raises(ValueError, match="is 3 records older than"):
+            opened(path, Model(), **options)
+        return
+    dies(opened(path, Model(), **options | {"mark_every": 1}))  # another choice does not change what was written
+    outside(path).write_bytes(old)
+    (path / "journal-0").write_bytes(journal[:-64])  # the price: together with a power failure this is not noticed
+    assert opened(path, Model(), **options).position == 3
 
 
 def test_a_copied_folder_is_noticed_on_one_machine_and_a_moved_one_needs_a_word(path: Path, tmp_path: Path) -> None:
@@ -431,7 +451,7 @@ def test_a_copied_folder_is_noticed_on_one_machine_and_a_moved_one_needs_a_word(
     with pytest.raises(ValueError, match="moved=True says so"):
         opened(path, Model(), marks=moved)
     run = opened(path, Model(), marks=moved, moved=True)
-    assert (path / "journal").read_text().splitlines()[-1].startswith("m 4 4")
+    assert (path / "journal-3").read_bytes()[-64:-63] == b"m"
     train(run, Model(), [])
     with pytest.raises(ValueError, match="records older than"):
         opened(path, Model())  # the first machine has an old mark
@@ -450,39 +470,42 @@ def test_an_older_checkpoint_skips_more_and_a_foreign_one_is_refused(path: Path)
     with pytest.warns(UserWarning, match="checkpoint-4 .* keyed hash is wrong.* goes on from checkpoint-2"):
         dies(opened(path, Model()))
     (path / "checkpoint-2").rename(path / "checkpoint-4")
-    with pytest.raises(ValueError, match="checkpoint-4 is not of this run"):
+    with pytest.raises(ValueError, match=r"no checkpoint can be read: .*checkpoint-4 has the head of another one"):
         opened(path, Model())
 
 
-def test_a_checkpoint_shows_that_journal_and_marks_are_old(path: Path) -> None:
-    """All three are restored: the last checkpoint can be read, and is not passed over."""
+def test_a_checkpoint_shows_that_journal_and_mark_are_old(path: Path) -> None:
+    """Both are restored: the last checkpoint can be read, and is not passed over."""
     options: dict[str, Any] = {"keep_releases": False, "checkpoint_every": 2}
     trained(path, 3, **options)
-    parts = [path / "journal", path / "mark", outside(path)]
+    parts = [path / "journal-2", outside(path)]
     old = [part.read_bytes() for part in parts]
     trained(path, 2, **options)
     for part, content in zip(parts, old, strict=True):
         part.write_bytes(content)
+    (path / "journal-4").unlink()
     with pytest.raises(
         ValueError, match="checkpoint-4 is not of this run, or of a part of it that the journal does not"
     ):
         opened(path, Model(), **options)
 
 
-def test_releases_of_other_steps_and_missing_ones_are_refused(path: Path) -> None:
+def test_kept_releases_need_what_is_carried_and_no_other_key(path: Path) -> None:
     trained(path, 3, checkpoint_every=10)
-    one, other = (path / "release-0").read_bytes(), (path / "release-1").read_bytes()
-    (path / "release-0").write_bytes(other)
-    with pytest.raises(ValueError, match="release-0 is not the release of this step"):
-        opened(path, Model())
-    (path / "release-0").unlink()
-    with pytest.raises(ValueError, match="the release of step 0 is missing"):
-        opened(path, Model())
-    (path / "release-0").write_bytes(one)
-    (path / "release-0").chmod(0o600)
     with pytest.raises(ValueError, match="carry must be given"):
         opened(path)
     assert opened(path, Model()).position == 0
+
+
+def test_a_kept_release_that_changes_in_an_open_run_is_refused(path: Path) -> None:
+    trained(path, 3, checkpoint_every=10)
+    run = opened(path, Model())
+    content = bytearray((path / "journal-0").read_bytes())
+    content[88 + 50] ^= 1
+    (path / "journal-0").write_bytes(content)
+    next(iter(run))
+    with pytest.raises(ValueError, match="journal-0 is damaged or foreign: the release of step 0 has changed"):
+        run.add_noise(np.zeros(3))
 
 
 def test_a_journal_that_another_program_changes_breaks_the_run(path: Path) -> None:
@@ -490,7 +513,7 @@ def test_a_journal_that_another_program_changes_breaks_the_run(path: Path) -> No
         place = path.with_name(change)
         run = opened(place, model := Model())
         train(run, model, [], 2)
-        journal = place / "journal"
+        journal = place / "journal-0"
         if change == "append":
             with journal.open("ab") as stream:
                 stream.write(b"x")
@@ -520,6 +543,7 @@ def test_folders_of_others_are_refused(made: str, path: Path) -> None:
     [
         ({"ahead": 0}, "ahead must"),
         ({"checkpoint_every": 0}, "checkpoint_every must"),
+        ({"mark_every": 0}, "mark_every must"),
         ({"keep_releases": True, "ahead": 2}, "ahead must be 1"),
         ({"marks": "digits/marks", "path": "digits"}, "marks must be outside"),
     ],

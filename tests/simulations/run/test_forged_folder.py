@@ -5,12 +5,13 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
+from corrnoise.simulations.run import journal
 from corrnoise.simulations.run.folder import Folder, Home
-from corrnoise.simulations.run.journal import MOST_AHEAD, Note
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.product import AntiPGD
 from corrnoise.theory.participation import Participation
@@ -47,7 +48,7 @@ def begun(path: Path) -> Home:
 
 
 def checkpoint(**arrays: Any) -> Callable[[Home], None]:
-    return lambda home: home.write_checkpoint(home.head(2, 1), arrays)
+    return lambda home: home.write_checkpoint(home.head(2, 1), arrays, 0)
 
 
 def settings(text: str) -> Callable[[Home], None]:
@@ -62,6 +63,11 @@ def pipe(home: Home) -> None:
     os.mkfifo(home.path / "settings.json")
 
 
+def too_far(home: Home) -> None:
+    with mock.patch.object(journal, "MOST_AHEAD", 10**7):
+        home.journal.begin(1, 10**6 + 2, bytes(16))
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
 @pytest.mark.parametrize(
     ("forged", "sentence"),
@@ -73,7 +79,7 @@ def pipe(home: Home) -> None:
         (settings('{"rho": NaN}'), "settings.json is damaged or foreign: NaN is not a number of JSON"),
         (settings("7"), "settings.json is damaged or foreign: "),
         (pipe, "settings.json is damaged or foreign: it is not a regular file"),
-        (lambda home: home.journal._note(Note("b", 1, 2 + MOST_AHEAD, bytes(16))), "begins 1000001 steps"),
+        (too_far, "begins 1000001 steps"),
     ],
 )
 def test_what_is_forged_with_the_key_is_refused(forged: Callable[[Home], None], sentence: str, tmp_path: Path) -> None:

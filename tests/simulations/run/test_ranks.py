@@ -15,7 +15,7 @@ import pytest
 from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder, Home
-from corrnoise.simulations.run.journal import Journal, Note
+from corrnoise.simulations.run.journal import Journal
 from corrnoise.simulations.run.model_noise import ModelNoise
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.spans import Spans, checked
@@ -156,12 +156,8 @@ def covered(spans: Spans | None) -> np.ndarray:
 def _known_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     """The key is known, and nonces follow from their steps, so that all runs of a test are one run."""
 
-    def begin(journal: Journal, first: int, end: int) -> bytes:
-        journal._note(Note("b", first, end, first.to_bytes(16, "little")))
-        return journal.notes[-1].nonce
-
     monkeypatch.setattr(draws, "fresh", lambda size: bytes(range(size)))
-    monkeypatch.setattr(Journal, "begin", begin)
+    monkeypatch.setattr(Journal, "nonce", lambda _, step: step.to_bytes(16, "little"))
 
 
 def whole(parts: list[Any], count: int) -> dict[int, np.ndarray]:
@@ -228,8 +224,7 @@ def test_draws_are_prefetched_where_steps_are_noted_ahead(mechanism: Mechanism, 
 def test_only_memory_that_draws_cannot_make_again_is_kept(mechanism: Mechanism, tmp_path: Path) -> None:
     together(trained(tmp_path / "run", mechanism, 5), CUTS[2])
     home = Home(folder_of(tmp_path / "run"))
-    home.go_on()
-    head, arrays = home.read_checkpoint()
+    head, arrays = home.go_on()
     home.close()
     kept = mechanism in (MECHANISMS["poles"], MECHANISMS["replays"])
     assert head["shards"] == (2 if kept else 1)

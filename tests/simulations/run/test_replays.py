@@ -27,6 +27,7 @@ from tests.simulations.run.test_spans import covered
 STEPS, PERIOD, SIZE = 14, 4, 5
 WHO = Participation.fixed_epochs(STEPS, period=PERIOD)
 SECRET = bytes(range(32))
+NONCES = Journal.nonces
 
 
 def example(buffers: int = 2) -> TimeVaryingBuffers:
@@ -141,6 +142,7 @@ def crashed(run: PrivateRun) -> None:
 def through_stops(path: Path, ahead: int, *, keeps: bool, every: int) -> tuple[dict[int, np.ndarray], np.ndarray]:
     """The shown noise by its step, of a run that crashes and ends in turns; and N z by the last record of each step."""
     shown: dict[int, np.ndarray] = {}
+    nonces: dict[int, bytes] = {}
     for stop, crash in ((4, True), (7, False), (8, True), (11, True), (12, False), (STEPS, False)):
         run = opened(path, ahead, keeps=keeps, every=every)
         while run.position < stop:
@@ -149,13 +151,9 @@ def through_stops(path: Path, ahead: int, *, keeps: bool, every: int) -> tuple[d
             assert step not in shown or np.array_equal(shown[step], noise)
             shown[step] = noise
         assert run._durable is not None
-        secret, notes = run._secret, list(run._durable._own.journal.notes)
-        scale = run.scale
+        secret, scale = run._secret, run.scale
+        nonces |= NONCES(run._durable._own.journal, 0)
         (crashed if crash else PrivateRun.close)(run)
-    nonces: dict[int, bytes] = {}
-    for note in notes:
-        if note.kind == "b":
-            nonces |= dict.fromkeys(range(note.first, note.end), note.nonce)
     assert len(set(nonces.values())) >= STEPS / ahead
     return shown, scale * example().noising(normals(secret.reveal(), nonces, SIZE))
 
@@ -173,14 +171,22 @@ def test_a_run_is_that_of_the_matrix_through_crashes_and_clean_ends(
 
 
 def test_the_first_record_of_a_step_that_was_freed_makes_other_noise(tmp_path: Path) -> None:
-    def nonces(journal: Journal, first: int) -> dict[int, bytes]:
-        found: dict[int, bytes] = {}
-        for note in journal.notes:
-            for step in range(max(first, note.first), min(note.end, journal.free)) if note.kind == "b" else ():
-                found.setdefault(step, note.nonce)
-        return found
+    take = Journal._take
 
-    with mock.patch.object(Journal, "nonces", nonces):
+    def keeps_what_was_freed(journal: Journal, header: bytes, *record: bytes) -> None:
+        before = journal.started
+        take(journal, header, *record)
+        if header[:1] == b"c":
+            journal.started = before
+
+    def nonces_of_first(journal: Journal, first: int) -> dict[int, bytes]:
+        found = {step: each.nonce for each in reversed(journal.started) for step in range(each.first, each.end)}
+        return {step: found[step] for step in NONCES(journal, first)}
+
+    with (
+        mock.patch.object(Journal, "_take", keeps_what_was_freed),
+        mock.patch.object(Journal, "nonces", nonces_of_first),
+    ):
         shown, expected = through_stops(tmp_path / "run", 3, keeps=False, every=1)
     assert max(np.abs(noise - expected[step]).max() for step, noise in shown.items()) > 0.05
 
@@ -191,8 +197,7 @@ def test_a_resumed_run_reads_nonces_of_all_draws_that_are_made_again(tmp_path: P
         run.next_batch()
         run.add_noise(np.zeros(SIZE))
     run.close()
-    nonces = Journal.nonces
-    with mock.patch.object(Journal, "nonces", lambda self, first: nonces(self, first + 12)):  # no lookback
+    with mock.patch.object(Journal, "nonces", lambda self, first: NONCES(self, first + 12)):  # no lookback
         run = opened(tmp_path / "run", 1, keeps=False, every=9)
         run.next_batch()
         with pytest.raises(RuntimeError, match="the nonce of step 5 is missing"):

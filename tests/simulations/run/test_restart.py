@@ -159,23 +159,25 @@ def test_another_version_goes_on_where_it_makes_the_same_noise(tmp_path: Path) -
     made(opened(tmp_path / "run"), 5)
     with mock.patch.object(durable, "fingerprint", return_value="other"):
         with pytest.raises(
-            ValueError, match=r"makes other noise here .* finish it with corrnoise 0\.0\.7, which began it"
+            ValueError,
+            match=r"makes other noise here .* corrnoise 0\.0\.7 .*: finish the run with the version that",
         ):
             opened(tmp_path / "run")
         with pytest.raises(ValueError, match="mechanism was"):  # the reason, not its consequence
             opened(tmp_path / "run", AntiPGD(0.1))
 
 
-def test_a_folder_of_another_format_is_refused_by_name_and_not_touched(tmp_path: Path) -> None:
+@pytest.mark.parametrize("former", ["corrnoise run 1", "corrnoise run 2"])
+def test_a_folder_of_another_format_is_refused_by_name_and_not_touched(former: str, tmp_path: Path) -> None:
     """As one of version 0.1.0, whose lock has another mode, too."""
     made(opened(tmp_path / "run"), 3)
     path = tmp_path / "run"
-    settings = json.loads((path / "settings.json").read_text()) | {"format": "corrnoise run 1", "version": "0.1.0"}
+    settings = json.loads((path / "settings.json").read_text()) | {"format": former, "version": "0.1.0"}
     (path / "settings.json").write_text(json.dumps(settings))
     (path / "lock").chmod(0o644)
     before = {each.name: (each.read_bytes(), each.stat().st_mode) for each in path.iterdir()}
     with pytest.raises(
-        ValueError, match=r"has the format 'corrnoise run 1', .*: finish the run with corrnoise 0\.1\.0, which"
+        ValueError, match=rf"has the format '{former}' of corrnoise 0\.1\.0, .*: finish the run with the version that"
     ):
         opened(path)
     assert {each.name: (each.read_bytes(), each.stat().st_mode) for each in path.iterdir()} == before
@@ -325,13 +327,15 @@ def test_a_checkpoint_is_read_again_after_it_was_written(tmp_path: Path) -> None
 
 
 def test_a_journal_grows_no_larger_than_it_can_be_read(tmp_path: Path) -> None:
+    """A checkpoint starts another file of the journal, so that the run can be resumed."""
     run = opened(tmp_path / "run")
-    with mock.patch.object(journal, "LARGE", 200):
+    with mock.patch.object(journal, "MAX_FILE_BYTES", 250):
         for _ in range(2):
             run.next_batch()
             run.add_noise(np.zeros(3))
         run.next_batch()
-        with pytest.raises(ValueError, match=r"journal is full: begin a new run with Folder\(path, ahead=…\)"):
+        with pytest.raises(ValueError, match=r"journal-0 is full: resume the run with .*checkpoint_every=…"):
             run.add_noise(np.zeros(3))
-    run.close()
-    assert opened(tmp_path / "run").position == 2
+        run.close()
+        again = Folder(tmp_path / "run", marks=tmp_path / "run marks", checkpoint_every=1, keep_releases=False)
+        assert made(PrivateRun(BUDGET, WHO, NuFTRL(0.05), 3, folder=again), 6)

@@ -1,0 +1,125 @@
+"""The journal in its segments: how often it synchronises, how little an opening reads, and what follows an error."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from corrnoise.simulations.run import journal
+from corrnoise.simulations.run.folder import Folder
+from corrnoise.simulations.run.private import PrivateRun
+from corrnoise.theory.mechanisms.product import AntiPGD
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
+from tests.simulations.run.crashes import dies
+
+STEPS = 400
+
+
+class Nothing:
+    """Carries nothing."""
+
+    def save(self) -> dict[str, Any]:
+        return {}
+
+    def load(self, arrays: dict[str, Any], /) -> None:
+        """Nothing."""
+
+
+def opened(path: Path, **options: Any) -> PrivateRun:
+    given = {"keep_releases": False, "checkpoint_every": 100, "marks": path.with_name("marks")} | options
+    who = Participation.single(STEPS)
+    return PrivateRun(Budget(0.5), who, AntiPGD(0.3), 3, folder=Folder(path, **given), carry=Nothing())
+
+
+def trained(run: PrivateRun, until: int) -> list[bytes]:
+    found = []
+    while run.position < until:
+        run.next_batch()
+        found.append(run.add_noise(np.zeros(3)).tobytes())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [({}, 2.1), ({"mark_every": 64}, 1.1), ({"ahead": 2}, 1.1), ({"ahead": 8, "mark_every": 8}, 0.2)],
+)
+@pytest.mark.parametrize("keeps", [False, True])
+def test_synchronisations_a_step(options: dict[str, Any], most: float, keeps: bool, tmp_path: Path) -> None:
+    """Those of checkpoints are counted, the opening and the end of the run are not."""
+    if keeps and "ahead" in options:
+        return
+    with mock.patch.object(os, "fsync", return_value=None) as fsync:
+        run = opened(tmp_path / "run", keep_releases=keeps, **options)
+        trained(run, 100)
+        first = fsync.call_count
+        trained(run, 300)
+        a_step = (fsync.call_count - first) / 200
+    assert most - 0.15 < a_step <= most
+
+
+def test_an_opening_reads_the_records_of_two_checkpoints_at_most(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    sizes = []
+    with mock.patch.object(os, "fsync", return_value=None):
+        for until in (150, 250, 350):
+            run = opened(path)
+            trained(run, until)
+            dies(run)
+            sizes.append(sum(each.stat().st_size for each in path.glob("journal-*")))
+            assert len(list(path.glob("journal-*"))) == 2
+    assert max(sizes) <= 150 * 64 + 2 * 100
+    assert sizes[1] == sizes[2]
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_a_segment_that_cannot_be_written_is_written_at_the_next_call(where: str, tmp_path: Path) -> None:
+    """No step is made in between, as the new segment may be there."""
+    real = journal.write_whole
+    failures = Counter[str]()
+
+    def full(*arguments: Any, **options: Any) -> None:
+        failures["all"] += 1
+        if where == "after":
+            real(*arguments, **options)
+        if failures["all"] < 3:
+            raise OSError(errno.ENOSPC, "no space is left")
+        if where == "before":
+            real(*arguments, **options)
+
+    with mock.patch.object(os, "fsync", return_value=None), mock.patch.object(journal, "write_whole", full):
+        run = opened(tmp_path / "run", checkpoint_every=2)
+        trained(run, 2)
+        for _ in range(2):
+            with pytest.raises(OSError, match="no space is left"):
+                run.next_batch()
+            with pytest.raises(RuntimeError, match="no batch was handed out"):
+                run.add_noise(np.zeros(3))
+        trained(run, 3)
+        dies(run)
+        assert opened(tmp_path / "run", checkpoint_every=2).position == 3
+
+
+def test_a_segment_that_another_run_wrote_is_refused(tmp_path: Path) -> None:
+    """Also one of the same run from a time before the last segment."""
+    with mock.patch.object(os, "fsync", return_value=None):
+        for name in ("run", "other"):
+            run = opened(tmp_path / name, checkpoint_every=2)
+            trained(run, 5)
+            dies(run)
+        path = tmp_path / "run" / "journal-4"
+        whole = path.read_bytes()
+        for foreign in ((tmp_path / "other" / "journal-4").read_bytes(), (tmp_path / "run" / "journal-2").read_bytes()):
+            path.write_bytes(foreign)
+            with pytest.raises(ValueError, match=r"its head does not follow|is older than|is not of this run"):
+                opened(tmp_path / "run", checkpoint_every=2)
+        path.write_bytes(whole)
+        (tmp_path / "run" / "checkpoint-4").unlink()
+        assert opened(tmp_path / "run", checkpoint_every=2).skipped == 3
