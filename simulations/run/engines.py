@@ -355,9 +355,12 @@ def engine(program: Program, size: int, memory: Memory = "ring") -> Engine:
     Raises
     ------
     ValueError
-        If its form is run by other libraries, or ``memory`` is ``"replay"`` without a delay line.
+        If its form is run by other libraries, its numbers are exact, or ``memory`` is ``"replay"`` without a delay
+        line.
     """
     kind = ENGINES[checks.choice("form", program.form, tuple(ENGINES))]
+    if program.dtype == "exact":
+        raise ValueError("dtype must be 'float64' or 'float32' for noise of floats, got 'exact'")
     if checks.choice("memory", memory, ("ring", "replay")) == "replay":
         if kind is not DelayLine:
             raise ValueError(f"memory must be 'ring' for noise that remembers more than draws, got {program.form!r}")

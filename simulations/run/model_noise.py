@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import accumulate
@@ -98,7 +98,55 @@ class NoiseMaker(ABC):
         """End threads and other resources."""
 
 
-class ModelNoise(NoiseMaker):
+class HostMaker(NoiseMaker):
+    """Noise on the host: its coordinates in parts, which several threads make, and arrays of NumPy."""
+
+    def __init__(self, size: int, threads: int | None, spans: Iterable[tuple[int, int]] | None) -> None:
+        self.spans = checked(spans, size)
+        self.size = int(self.spans[:, 1].sum())
+        self._parts = parts(self.spans, _PART_COORDINATES)
+        lengths = [int(part[:, 1].sum()) for part in self._parts]
+        self._places = [slice(end - length, end) for end, length in zip(accumulate(lengths), lengths, strict=True)]
+        self._threads = os.cpu_count() or 1 if threads is None else checks.integer("threads", threads, 1)
+        self._pool: ThreadPoolExecutor | None = None
+
+    def _each(self, part: Callable[[int], Any]) -> list[Any]:
+        """The results of a function of the number of each part."""
+        numbers = range(len(self._parts))
+        return list(map(part, numbers) if min(len(numbers), self._threads) == 1 else self._workers().map(part, numbers))
+
+    def _workers(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, "corrnoise-noise")
+        return self._pool
+
+    def norm(self, total: NDArray[Any]) -> float:
+        """The norm of a vector, formed in float64 block by block; without BLAS, whose threads compete with others."""
+        blocks = (
+            total[first : first + _PART_COORDINATES].astype(float, copy=False)
+            for first in range(0, total.size, _PART_COORDINATES)
+        )
+        return math.sqrt(sum(float(np.einsum("i,i->", block, block)) for block in blocks))
+
+    def extremes(self, total: NDArray[Any]) -> tuple[int, int]:
+        """The smallest and the largest number of a vector of integers that is not empty."""
+        return int(total.min()), int(total.max())
+
+    def on_host(self, values: Any) -> NDArray[Any]:
+        """The same."""
+        return np.asarray(values)
+
+    def on_device(self, values: NDArray[Any]) -> Any:
+        """The same."""
+        return values
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()
+
+
+class ModelNoise(HostMaker):
     """The noise of a program on the host, one vector a step, from the first step on.
 
     Parameters
@@ -131,20 +179,14 @@ class ModelNoise(NoiseMaker):
         spans: Iterable[tuple[int, int]] | None = None,
         memory: Memory = "ring",
     ) -> None:
+        super().__init__(size, threads, spans)
         self._program = program
-        self.spans = checked(spans, size)
-        self.size = int(self.spans[:, 1].sum())
         one = engine(program, 1, memory)
         self.rows, self.dtype = len(one.memory), one.memory.dtype
         fits_into_memory("size", size, self.size * (4 + self.rows * self.dtype.itemsize))
-        self._parts = parts(self.spans, _PART_COORDINATES)
-        lengths = [int(part[:, 1].sum()) for part in self._parts]
-        self._places = [slice(end - length, end) for end, length in zip(accumulate(lengths), lengths, strict=True)]
-        self._engines = [engine(program, length, memory) for length in lengths]
+        self._engines = [engine(program, int(part[:, 1].sum()), memory) for part in self._parts]
         self.history, self.lookback = one.history, one.lookback
         self._nonces: dict[int, bytes] = {}
-        self._threads = os.cpu_count() or 1 if threads is None else checks.integer("threads", threads, 1)
-        self._pool: ThreadPoolExecutor | None = None
         self._replays = memory == "replay"
         self._ready: tuple[Key, int, bytes, list[Future[NDArray[Any]]]] | None = None
 
@@ -187,11 +229,7 @@ class ModelNoise(NoiseMaker):
             self._engines[number].step(draw, values, step)
             np.multiply(values, values.dtype.type(factor), out=target, casting="same_kind")
 
-        if len(self._parts) == 1 or self._threads == 1:
-            for number in range(len(self._parts)):
-                part(number)
-        else:
-            list(self._workers().map(part, range(len(self._parts))))
+        self._each(part)
         return found
 
     def know(self, nonces: Mapping[int, bytes]) -> None:
@@ -220,42 +258,12 @@ class ModelNoise(NoiseMaker):
 
         self._ready = (secret, step, nonce, [self._workers().submit(part, k) for k in range(len(self._parts))])
 
-    def _workers(self) -> ThreadPoolExecutor:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._threads, "corrnoise-noise")
-        return self._pool
-
-    def norm(self, total: NDArray[Any]) -> float:
-        """The norm of a vector, formed in float64 block by block; without BLAS, whose threads compete with others."""
-        blocks = (
-            total[first : first + _PART_COORDINATES].astype(float, copy=False)
-            for first in range(0, total.size, _PART_COORDINATES)
-        )
-        return math.sqrt(sum(float(np.einsum("i,i->", block, block)) for block in blocks))
-
-    def extremes(self, total: NDArray[Any]) -> tuple[int, int]:
-        """The smallest and the largest number of a vector of integers that is not empty."""
-        return int(total.min()), int(total.max())
-
     def noisy(self, total: NDArray[Any], noise: NDArray[Any], grid: Grid | None, *, on_grid: bool) -> NDArray[Any]:
         """The noisy sum of a step, of floats in the place of ``total``."""
         if grid is None:
             total += noise
             return total
         return released(total, noise, grid) if on_grid else values_of(total, grid) + noise
-
-    def on_host(self, values: Any) -> NDArray[Any]:
-        """The same."""
-        return np.asarray(values)
-
-    def on_device(self, values: NDArray[Any]) -> Any:
-        """The same."""
-        return values
-
-    def close(self) -> None:
-        """End the threads."""
-        if self._pool is not None:
-            self._pool.shutdown()
 
 
 def deviation(program: Program) -> float:

@@ -23,6 +23,7 @@ _LOW_WORD = np.uint64(0xFFFFFFFF)
 ROUND_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 KEY_INCREMENTS = (np.uint64(0x9E3779B9), np.uint64(0xBB67AE85))
 PHILOX_ROUNDS = 10
+SMALLEST_WORD, LARGEST_WORD = np.uint64(2**46), np.uint64(2**64 - 2**34)  # of a radius that ``fill_groups`` knows
 ROOT_HALF = np.int64(np.float64(math.sqrt(0.5)).view(np.int64))  # the bits of sqrt(½)
 LOG2_HIGH = float.fromhex("0x1.62e42feep-1")  # 32 bits of log 2: its multiples by exponents are exact
 LOG2_LOW = 1.9082149292705877e-10  # log 2 − LOG2_HIGH
@@ -147,3 +148,19 @@ def fill_spans(values, key, number, spans):  # type: ignore[no-untyped-def]
     for k in range(len(spans)):
         fill(values[done : done + spans[k, 1]], key, number, spans[k, 0])
         done += spans[k, 1]
+
+
+@kernel
+def fill_groups(values, words):  # type: ignore[no-untyped-def]
+    """Fill groups of 2048 normals, rows of 1024 cosines and 1024 sines, from words of 64 bits that more bits follow.
+
+    They are within 2⁻⁴⁶ of the normals of all these bits, and NaN where the radius has a word that cannot tell so much.
+    """
+    radii = np.empty(_BLOCK_PAIRS)
+    for b in range(len(words)):
+        radial = words[b, :_BLOCK_PAIRS]
+        logarithms(radial, radii)
+        for j in range(_BLOCK_PAIRS):
+            known = radial[j] >= SMALLEST_WORD and radial[j] <= LARGEST_WORD
+            radii[j] = radii[j] if known else math.nan
+        turned(radii, words[b, _BLOCK_PAIRS:], values[b, :_BLOCK_PAIRS], values[b, _BLOCK_PAIRS:])

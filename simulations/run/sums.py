@@ -132,6 +132,24 @@ def released(total: NDArray[Any], noise: NDArray[Any], grid: Grid) -> NDArray[An
     return noisy
 
 
+@kernel
+def _add_integers(total, numbers, unit, noisy):  # type: ignore[no-untyped-def]
+    """Fill h (S + n) from integers n that are floats: float64 holds S + n exactly where S has 32 bits."""
+    if total.itemsize == 4:
+        for j in range(total.size):
+            noisy[j] = unit * (np.float64(total[j]) + numbers[j])
+    else:
+        for j in range(total.size):
+            noisy[j] = unit * np.float64(np.int64(total[j]) + np.int64(numbers[j]))
+
+
+def released_integers(total: NDArray[Any], numbers: NDArray[np.float64], grid: Grid) -> NDArray[Any]:
+    """The release h (S + n), float32, which is rounded after the fact."""
+    noisy = np.empty(total.shape, np.float32)
+    _add_integers(total, numbers, grid.unit, noisy)
+    return noisy
+
+
 def check_farthest(farthest: float, grid: Grid) -> None:
     """Refuse noise whose largest number, in units of the grid, float64 does not hold as finely as the grid is.
 

@@ -23,7 +23,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from corrnoise.theory.mechanisms.program import INCREASE, Form, Program
+from corrnoise.theory.mechanisms.program import EXACT_FORMS, INCREASE, Form, Program
 from corrnoise.theory.mechanisms.reshuffled import reshuffled_sensitivity
 from corrnoise.theory.mechanisms.sensitivity import Sensitivity, column_sensitivity, strategy_sensitivity
 from corrnoise.theory.numerics import checks
@@ -230,9 +230,10 @@ class Mechanism(Record, ABC):
 
         Parameters
         ----------
-        dtype : {"float64", "float32"}, optional
+        dtype : {"float64", "float32", "exact"}, optional
             ``"float32"`` or ``"float64"``; None for float32 if its covered sensitivity exceeds that of float64 by at
-            most a thousandth, and for float64 otherwise.
+            most a thousandth, and for float64 otherwise.  ``"exact"`` for the numbers of float64 as real numbers, in
+            steps without rounding, as proved noise makes them: the sensitivity is that of these numbers.
         form : str, optional
             One of ``FORMS`` of the class; None for the first.
         participation : Participation
@@ -256,11 +257,17 @@ class Mechanism(Record, ABC):
             )
         chosen = next(iter(forms)) if form is None else checks.choice("form", form, tuple(self.FORMS))
         allowed = self.FORMS[chosen]
-        types = allowed if dtype is None else (checks.choice("dtype", dtype, allowed),)
+        if dtype == "exact" and chosen not in EXACT_FORMS:
+            raise ValueError(
+                f"form must be one of {EXACT_FORMS} for exact numbers, got {chosen!r}: give dtype='float64', or "
+                "release='grid' to a run"
+            )
+        types = allowed if dtype is None else (dtype,)
+        checks.choice("dtype", types[0], (*allowed, "exact"))
         found = []
         for each in types:
             try:
-                stored, sensitivity = self.covered(who.worst, chosen, each)
+                stored, sensitivity = self.stored(who.worst, chosen, each)
             except ValueError:
                 if dtype is not None or each == DTYPES[0]:
                     raise
@@ -280,6 +287,29 @@ class Mechanism(Record, ABC):
         tuple of str
         """
         return tuple(self.FORMS)
+
+    def stored(self, participation: Order, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
+        """The mechanism whose numbers are stored in a program, and the sensitivity of the program.
+
+        It is ``covered``, or for exact numbers the upper end of the bracket of the stored numbers.
+
+        Parameters
+        ----------
+        participation : Participation
+            A worst case: no sampling.
+        form : str
+            A form of ``FORMS``.
+        dtype : {"float64", "float32", "exact"}
+            The type of the stored numbers.
+
+        Returns
+        -------
+        (Mechanism, float)
+        """
+        if dtype != "exact":
+            return self.covered(participation, form, dtype)
+        stored, _ = self.covered(participation, form, "float64")
+        return stored, stored.bracket(participation).upper
 
     def covered(self, participation: Order, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
         """The mechanism whose numbers are stored in a program, and its sensitivity with rounding errors.

@@ -54,6 +54,9 @@ Form = Literal[
 #: Forms that other programs run, with the names of their numbers in files.
 HANDED_OVER: tuple[Form, ...] = ("buffers", "strategy column", "noising column")
 
+#: Forms whose steps can be made without rounding.
+EXACT_FORMS: tuple[Form, ...] = ("cascade", "delay line", "substitution")
+
 _FLOAT32_RANGE = (1e-30, 1e30)  # standard deviations that float32 holds, with the noise of all steps
 _ENDLESS_STEPS = 10**9  # steps, in place of any number
 INCREASE = 1e-3  #: the largest relative increase of the sensitivity that is paid for float32
@@ -69,14 +72,14 @@ class Program(Record):
         The mechanism with the numbers of the run, rounded to ``dtype``.
     participation : Participation
         The data order or sampling of the run.
-    dtype : {"float64", "float32"}
+    dtype : {"float64", "float32", "exact"}
         ``"float32"`` or ``"float64"``: type of all numbers and operations between the draws and the finished noise;
-        both may be rounded to float32.
+        both may be rounded to float32.  ``"exact"``: the numbers are those of float64, and no operation rounds.
     form : str
         The recurrence; see the module.
     sensitivity : float
         Upper bound of the zero-out sensitivity for one example, rounding errors included, for the worst case of
-        ``participation``.
+        ``participation``.  Exact numbers have no rounding errors to include.
     """
 
     mechanism: Any
@@ -202,7 +205,7 @@ class Program(Record):
         """
         who = self.participation
         once = Single(who.length)
-        _, covered = self.mechanism.covered(once, self.form, self.dtype)
+        _, covered = self.mechanism.stored(once, self.form, self.dtype)
         norm = self.mechanism.bracket(once)
         error = (covered - norm.lower) + (norm.upper - norm.lower) + 4 * UNITS[self.dtype] * norm.upper
         bands = self.mechanism.bands(who.length)
@@ -234,7 +237,7 @@ class Program(Record):
                 noise.bracket(order).upper + self.sensitivity - self.mechanism.bracket(self.participation.worst).lower
             )
         else:
-            _, bound = noise.covered(order, self.form, self.dtype)
+            _, bound = noise.stored(order, self.form, self.dtype)
         return Program(noise, who, self.dtype, self.form, min(bound * (1 + 2.0**-50), self.sensitivity))
 
     def profile(

@@ -1,18 +1,21 @@
-"""Power series in double-double arithmetic, compiled.
+"""Double-double arithmetic, compiled: power series, and normals of words of 128 bits.
 
 Coefficients of correlated noise come from recursions whose small results are left over from large ones: after 10⁷
 steps in float64 five digits can be gone.  They run here in double-double arithmetic (about 31 digits), so that what
 is returned is right to the last bit or so.
 
-Nothing here checks its arguments.  The arithmetic and the series live in one file, because numba's cache does not
-notice a change of a callee in another one.
+A result of ``add``, ``product`` or ``over`` has a relative error below 2⁻¹⁰⁰ (Joldes, Muller and Popescu 2017); they
+also take arrays.  Nothing here checks its arguments.  The arithmetic and what uses it live in one file, because numba's
+cache does not notice a change of a callee in another one.
 """
 
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from corrnoise.support.kernels import kernel
 
@@ -23,7 +26,8 @@ SPLITTER = 2.0**27 + 1  #: Veltkamp's: halves the digits of a float64 in two
 
 
 @kernel
-def _two_sum(a, b):  # type: ignore[no-untyped-def]
+def two_sum(a, b):  # type: ignore[no-untyped-def]
+    """A + b exactly, as a sum of two."""
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
@@ -49,9 +53,10 @@ def _two_product(a, b):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _add(x, x_low, y, y_low):  # type: ignore[no-untyped-def]
-    s, e = _two_sum(x, y)
-    t, f = _two_sum(x_low, y_low)
+def add(x, x_low, y, y_low):  # type: ignore[no-untyped-def]
+    """The sum of two pairs."""
+    s, e = two_sum(x, y)
+    t, f = two_sum(x_low, y_low)
     s, e = _fast_two_sum(s, e + t)
     return _fast_two_sum(s, e + f)
 
@@ -63,13 +68,15 @@ def _times(x, x_low, a):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _product(x, x_low, y, y_low):  # type: ignore[no-untyped-def]
+def product(x, x_low, y, y_low):  # type: ignore[no-untyped-def]
+    """The product of two pairs."""
     p, e = _two_product(x, y)
     return _fast_two_sum(p, e + (x * y_low + x_low * y))
 
 
 @kernel
-def _over(x, x_low, a):  # type: ignore[no-untyped-def]
+def over(x, x_low, a):  # type: ignore[no-untyped-def]
+    """A pair over a float."""
     q = x / a
     p, e = _two_product(q, a)
     return _fast_two_sum(q, ((x - p) - e + x_low) / a)
@@ -79,7 +86,7 @@ def _over(x, x_low, a):  # type: ignore[no-untyped-def]
 def _quotient(x, x_low, y, y_low):  # type: ignore[no-untyped-def]
     q = x / y
     p, p_low = _times(y, y_low, -q)
-    r, r_low = _add(x, x_low, p, p_low)
+    r, r_low = add(x, x_low, p, p_low)
     return _fast_two_sum(q, (r + r_low) / y)
 
 
@@ -95,14 +102,14 @@ def factor_series(gap, exponent, series):  # type: ignore[no-untyped-def]
     """
     block = 256
     ratios, errors, products = np.empty(block), np.empty(block), np.empty(block + 1)
-    r, r_low = _two_sum(1.0, -gap)
+    r, r_low = two_sum(1.0, -gap)
     series[0] = products[0] = 1.0
     error = 0.0
     for first in range(1, series.size, block):
         count = min(block, series.size - first)
         for i in range(count):
             n = float(first + i)
-            x, x_low = _two_sum(n - 1.0, -exponent)
+            x, x_low = two_sum(n - 1.0, -exponent)
             q = x / n
             p, p_low = _two_product(q, n)
             q_low = ((x - p) - p_low + x_low) / n
@@ -138,13 +145,13 @@ def product_series(gaps, exponents, series):  # type: ignore[no-untyped-def]
         if n > 0:
             total, total_low = 0.0, 0.0
             for k in range(gaps.size):
-                u, u_low = _add(y[k], y_low[k], value, value_low)
+                u, u_low = add(y[k], y_low[k], value, value_low)
                 v, v_low = _times(u, u_low, -gaps[k])
-                u, u_low = _add(u, u_low, v, v_low) if abs(u) > _TINY_NUMBER else (0.0, 0.0)
+                u, u_low = add(u, u_low, v, v_low) if abs(u) > _TINY_NUMBER else (0.0, 0.0)
                 y[k], y_low[k] = u, u_low
                 v, v_low = _times(u, u_low, -exponents[k])
-                total, total_low = _add(total, total_low, v, v_low)
-            value, value_low = _over(total, total_low, float(n))
+                total, total_low = add(total, total_low, v, v_low)
+            value, value_low = over(total, total_low, float(n))
         series[n] = value + value_low
 
 
@@ -156,8 +163,8 @@ def reciprocal_series(coefficients, series):  # type: ignore[no-untyped-def]
         total, total_low = (1.0, 0.0) if t == 0 else (0.0, 0.0)
         for k in range(1, min(t, coefficients.size - 1) + 1):
             v, v_low = _times(series[t - k], low[t - k], -coefficients[k])
-            total, total_low = _add(total, total_low, v, v_low)
-        series[t], low[t] = _over(total, total_low, coefficients[0])
+            total, total_low = add(total, total_low, v, v_low)
+        series[t], low[t] = over(total, total_low, coefficients[0])
 
 
 @kernel
@@ -165,7 +172,7 @@ def running_sums(values, sums):  # type: ignore[no-untyped-def]
     """Fill ``sums`` with the partial sums of ``values``."""
     total, total_low = 0.0, 0.0
     for t in range(values.size):
-        total, total_low = _add(total, total_low, values[t], 0.0)
+        total, total_low = add(total, total_low, values[t], 0.0)
         sums[t] = total + total_low
 
 
@@ -186,27 +193,27 @@ def _reflections(coefficients, reflections, reflections_low):  # type: ignore[no
     a_low = np.zeros(coefficients.size)
     total, total_low = _two_product(coefficients[0], coefficients[0])
     for i in range(a.size):
-        a[i], a_low[i] = _over(coefficients[i], 0.0, coefficients[0])
+        a[i], a_low[i] = over(coefficients[i], 0.0, coefficients[0])
     for m in range(a.size - 1, 0, -1):
         k = a[m]
         k_low = a_low[m]
         reflections[m], reflections_low[m] = k, k_low
-        square, square_low = _product(k, k_low, k, k_low)
-        rest, rest_low = _add(1.0, 0.0, -square, -square_low)
+        square, square_low = product(k, k_low, k, k_low)
+        rest, rest_low = add(1.0, 0.0, -square, -square_low)
         if not rest > 2.0**-80:
             return math.inf
-        total, total_low = _product(total, total_low, rest, rest_low)
+        total, total_low = product(total, total_low, rest, rest_low)
         for i in range(1, m // 2 + 1):
             j = m - i
             x = a[i]
             x_low = a_low[i]
             y = a[j]
             y_low = a_low[j]
-            u, u_low = _product(y, y_low, -k, -k_low)
-            u, u_low = _add(x, x_low, u, u_low)
+            u, u_low = product(y, y_low, -k, -k_low)
+            u, u_low = add(x, x_low, u, u_low)
             a[i], a_low[i] = _quotient(u, u_low, rest, rest_low)
-            u, u_low = _product(x, x_low, -k, -k_low)
-            u, u_low = _add(y, y_low, u, u_low)
+            u, u_low = product(x, x_low, -k, -k_low)
+            u, u_low = add(y, y_low, u, u_low)
             a[j], a_low[j] = _quotient(u, u_low, rest, rest_low)
     return 1 / (total + total_low)
 
@@ -223,9 +230,9 @@ def averaged_variances(coefficients, rates, variances):  # type: ignore[no-untyp
         squares, squares_low = 0.0, 0.0
         for beta in coefficients:
             u, u_low = _times(y, y_low, -x)
-            y, y_low = _add(y, y_low, u, u_low)
-            y, y_low = _add(y, y_low, beta, 0.0)
-            squares, squares_low = _two_sum(squares, squares_low + y * y)
+            y, y_low = add(y, y_low, u, u_low)
+            y, y_low = add(y, y_low, beta, 0.0)
+            squares, squares_low = two_sum(squares, squares_low + y * y)
         variances[i] = x * (2 - x) * squares + (1 - x) ** 2 * y * y
 
 
@@ -243,7 +250,7 @@ def autoregressive_averages(coefficients, rates, variances):  # type: ignore[no-
         if not variance < math.inf:
             variances[i] = math.inf
             continue
-        s, s_low = _two_sum(1.0, -rates[i])
+        s, s_low = two_sum(1.0, -rates[i])
         values = np.ones((2, 2))  # Ψ and Φ, with their reversed polynomials
         lows = np.zeros((2, 2))
         for m in range(1, coefficients.size):
@@ -251,10 +258,93 @@ def autoregressive_averages(coefficients, rates, variances):  # type: ignore[no-
                 q, q_low = (k[m], k_low[m]) if sign == 1 else (-k[m], -k_low[m])
                 u = values[sign, 0]
                 u_low = lows[sign, 0]
-                v, v_low = _product(values[sign, 1], lows[sign, 1], s, s_low)
-                y, y_low = _product(v, v_low, q, q_low)
-                values[sign, 0], lows[sign, 0] = _add(u, u_low, y, y_low)
-                y, y_low = _product(u, u_low, q, q_low)
-                values[sign, 1], lows[sign, 1] = _add(v, v_low, y, y_low)
+                v, v_low = product(values[sign, 1], lows[sign, 1], s, s_low)
+                y, y_low = product(v, v_low, q, q_low)
+                values[sign, 0], lows[sign, 0] = add(u, u_low, y, y_low)
+                y, y_low = product(u, u_low, q, q_low)
+                values[sign, 1], lows[sign, 1] = add(v, v_low, y, y_low)
         ratio, ratio_low = _quotient(values[0, 0], lows[0, 0], values[1, 0], lows[1, 0])
         variances[i] = variance * (ratio + ratio_low)
+
+
+# -- normals -----------------------------------------------------------------------------------------------------------
+
+_TWO_PI = Fraction(0xC90FDAA22168C234C4C6628B80DC1CD129024E088A67CC74, 2**189)  # rounded down, relative error 2⁻¹⁹²
+_LOG_TWO = Fraction(0xB17217F7D1CF79ABC9E3B39803F2F6AF40F343267298B62D, 2**192)
+_SERIES_TERMS = 26  # of the logarithm: 0.0295²⁶/53 < 2⁻¹³²
+
+
+def _pairs(numbers: list[Fraction]) -> NDArray[np.float64]:
+    """Rows of a float64 and the rest."""
+    return np.array([[float(each), float(each - Fraction(float(each)))] for each in numbers])
+
+
+_CIRCLE_PAIRS = _pairs([_TWO_PI, _LOG_TWO])
+_ATANH_PAIRS = _pairs([Fraction(2, 2 * k + 1) for k in range(_SERIES_TERMS)])
+_FACTORIAL_PAIRS = _pairs([Fraction((-1) ** (k // 2), math.factorial(k)) for k in range(32)])  # 0.79³²/32! < 2⁻¹²⁸
+
+
+@kernel
+def _joined(high, low):  # type: ignore[no-untyped-def]
+    """A word of 128 bits, and ½, over 2¹²⁸."""
+    a, b = np.float64(high >> np.uint64(11)) * 2.0**-53, np.float64(high & np.uint64(0x7FF)) * 2.0**-64
+    c, d = np.float64(low >> np.uint64(11)) * 2.0**-117, (np.float64(low & np.uint64(0x7FF)) + 0.5) * 2.0**-128
+    x, x_low = two_sum(a, b)
+    y, y_low = two_sum(c, d)
+    return add(x, x_low, y, y_low)
+
+
+@kernel
+def normal_pairs(words, found):  # type: ignore[no-untyped-def]
+    """Normals by the transform of Box and Muller from words of 128 bits, in double-double arithmetic.
+
+    A row of ``words`` has the high and low words of U and of V, and a row of ``found`` gets sqrt(−2 log U) cos 2πV and
+    sqrt(−2 log U) sin 2πV, two floats each, to within 2⁻⁸⁰ for whatever bits follow.  It is NaN where U or 1 − U is
+    below 2⁻⁴⁴.
+    """
+    two_pi, two_pi_low = _CIRCLE_PAIRS[0, 0], _CIRCLE_PAIRS[0, 1]
+    log_two, log_two_low = _CIRCLE_PAIRS[1, 0], _CIRCLE_PAIRS[1, 1]
+    for j in range(len(words)):
+        high, low, v_high, v_low = words[j]
+        if high < np.uint64(1 << 20) or high > ~np.uint64(1 << 20):
+            found[j] = math.nan
+            continue
+        # log U = k log 2 + 2 artanh((m − 1)/(m + 1)) with sqrt(½) <= m < sqrt(2)
+        m, m_low = _joined(high, low)
+        k = 0
+        while m < 0.70710678:
+            m, m_low, k = 2.0 * m, 2.0 * m_low, k - 1
+        x, x_low = add(m, m_low, -1.0, 0.0)
+        y, y_low = add(m, m_low, 1.0, 0.0)
+        s, s_low = _quotient(x, x_low, y, y_low)
+        z, z_low = product(s, s_low, s, s_low)
+        log, log_low = _ATANH_PAIRS[-1, 0], _ATANH_PAIRS[-1, 1]
+        for n in range(_SERIES_TERMS - 2, -1, -1):
+            log, log_low = product(log, log_low, z, z_low)
+            log, log_low = add(log, log_low, _ATANH_PAIRS[n, 0], _ATANH_PAIRS[n, 1])
+        log, log_low = product(log, log_low, s, s_low)
+        x, x_low = _times(log_two, log_two_low, np.float64(k))
+        log, log_low = add(log, log_low, x, x_low)
+        square, square_low = -2.0 * log, -2.0 * log_low
+        root = math.sqrt(square)
+        x, x_low = _two_product(root, root)
+        y, y_low = add(square, square_low, -x, -x_low)
+        radius, radius_low = _fast_two_sum(root, y / (2.0 * root))
+        # The angle is a quarter turn, the nearest one, and the rest in [−π/4, π/4].
+        quarter = (v_high >> np.uint64(62)) + ((v_high >> np.uint64(61)) & np.uint64(1))
+        x, x_low = _joined(v_high, v_low)
+        x, x_low = add(x, x_low, -0.25 * np.float64(quarter), 0.0)
+        x, x_low = product(x, x_low, two_pi, two_pi_low)
+        z, z_low = product(x, x_low, x, x_low)
+        sine, sine_low = _FACTORIAL_PAIRS[31, 0], _FACTORIAL_PAIRS[31, 1]
+        cosine, cosine_low = _FACTORIAL_PAIRS[30, 0], _FACTORIAL_PAIRS[30, 1]
+        for n in range(29, 0, -2):
+            sine, sine_low = product(sine, sine_low, z, z_low)
+            sine, sine_low = add(sine, sine_low, _FACTORIAL_PAIRS[n, 0], _FACTORIAL_PAIRS[n, 1])
+            cosine, cosine_low = product(cosine, cosine_low, z, z_low)
+            cosine, cosine_low = add(cosine, cosine_low, _FACTORIAL_PAIRS[n - 1, 0], _FACTORIAL_PAIRS[n - 1, 1])
+        sine, sine_low = product(sine, sine_low, x, x_low)
+        for _ in range(quarter & np.uint64(3)):
+            cosine, cosine_low, sine, sine_low = -sine, -sine_low, cosine, cosine_low
+        found[j, 0], found[j, 1] = product(radius, radius_low, cosine, cosine_low)
+        found[j, 2], found[j, 3] = product(radius, radius_low, sine, sine_low)

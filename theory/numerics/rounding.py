@@ -17,11 +17,11 @@ from flint import arb
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 
-Dtype = Literal["float64", "float32"]
+Dtype = Literal["float64", "float32", "exact"]  #: of a program; exact numbers are the reals that floats are
 DTYPES: tuple[Dtype, ...] = ("float64", "float32")
 
 UNIT_ROUNDOFF = 2.0**-53  #: of float64
-UNITS: dict[Dtype, float] = {"float64": UNIT_ROUNDOFF, "float32": 2.0**-24}  #: unit roundoff
+UNITS: dict[Dtype, float] = {"float64": UNIT_ROUNDOFF, "float32": 2.0**-24, "exact": UNIT_ROUNDOFF}  #: unit roundoff
 _AT_THE_ENDS = 4  # roundings to float32 of a standard deviation, its products with clip norm and z, and finished noise
 
 

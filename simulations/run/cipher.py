@@ -1,0 +1,183 @@
+"""ChaCha20: the random bits of proved noise, as words of 64 bits with an address each.
+
+The block function is that of RFC 8439, section 2.3, with a counter of 64 bits in the words 12 and 13, the number of
+the *stream* in word 14, and 0 in word 15.  The coordinate j = 2048 b + 256 q + r, 0 <= q < 8 and 0 <= r < 256, has in
+each stream the word x_{2q} + 2³² x_{2q+1} of the block 256 b + r.  Its 16 bits of a stream of *halves* come from the
+block 64 b + r of j = 2048 b + 64 q + r, 0 <= q < 32 and 0 <= r < 64: the lower (q < 16) or the upper half of the word
+q mod 16.
+
+So 256 blocks are encrypted next to each other, which processors do for several blocks at once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corrnoise.support.kernels import kernel
+
+GROUP_COORDINATES = 2048  #: coordinates whose words come from the same 256 blocks
+
+_LANES = 256  # blocks that are encrypted next to each other
+_DOUBLE_ROUNDS = 10
+_CONSTANTS = np.frombuffer(b"expand 32-byte k", "<u4").astype(np.uint32)
+_LOW_WORD = np.uint64(0xFFFFFFFF)
+
+
+@kernel
+def _quarter(a, b, c, d):  # type: ignore[no-untyped-def]
+    a = np.uint32(a + b)
+    d = np.uint32(d ^ a)
+    d = np.uint32(np.uint32(d << np.uint32(16)) | np.uint32(d >> np.uint32(16)))
+    c = np.uint32(c + d)
+    b = np.uint32(b ^ c)
+    b = np.uint32(np.uint32(b << np.uint32(12)) | np.uint32(b >> np.uint32(20)))
+    a = np.uint32(a + b)
+    d = np.uint32(d ^ a)
+    d = np.uint32(np.uint32(d << np.uint32(8)) | np.uint32(d >> np.uint32(24)))
+    c = np.uint32(c + d)
+    b = np.uint32(b ^ c)
+    b = np.uint32(np.uint32(b << np.uint32(7)) | np.uint32(b >> np.uint32(25)))
+    return a, b, c, d
+
+
+@kernel
+def _double_round(x):  # type: ignore[no-untyped-def]
+    """Four columns and four diagonals of each of the 256 blocks, whose word i has the place 256 i + r."""
+    for r in range(256):
+        a0, b0, c0, d0 = _quarter(x[r], x[1024 + r], x[2048 + r], x[3072 + r])
+        a1, b1, c1, d1 = _quarter(x[256 + r], x[1280 + r], x[2304 + r], x[3328 + r])
+        a2, b2, c2, d2 = _quarter(x[512 + r], x[1536 + r], x[2560 + r], x[3584 + r])
+        a3, b3, c3, d3 = _quarter(x[768 + r], x[1792 + r], x[2816 + r], x[3840 + r])
+        a0, b1, c2, d3 = _quarter(a0, b1, c2, d3)
+        a1, b2, c3, d0 = _quarter(a1, b2, c3, d0)
+        a2, b3, c0, d1 = _quarter(a2, b3, c0, d1)
+        a3, b0, c1, d2 = _quarter(a3, b0, c1, d2)
+        x[r], x[256 + r], x[512 + r], x[768 + r] = a0, a1, a2, a3
+        x[1024 + r], x[1280 + r], x[1536 + r], x[1792 + r] = b0, b1, b2, b3
+        x[2048 + r], x[2304 + r], x[2560 + r], x[2816 + r] = c0, c1, c2, c3
+        x[3072 + r], x[3328 + r], x[3584 + r], x[3840 + r] = d0, d1, d2, d3
+
+
+@kernel
+def encrypt(key, stream, counters, x):  # type: ignore[no-untyped-def]
+    """Encrypt 256 counters: word i of the block r has the place 256 i + r of ``x``."""
+    for i in range(4):
+        x[256 * i : 256 * (i + 1)] = _CONSTANTS[i]
+    for i in range(8):
+        x[1024 + 256 * i : 1024 + 256 * (i + 1)] = key[i]
+    for r in range(256):
+        x[3072 + r] = np.uint32(counters[r] & _LOW_WORD)
+        x[3328 + r] = np.uint32(counters[r] >> np.uint64(32))
+    x[3584:3840] = stream
+    x[3840:] = np.uint32(0)
+    for _ in range(_DOUBLE_ROUNDS):
+        _double_round(x)
+    for i in range(4):
+        for r in range(256):
+            x[256 * i + r] = np.uint32(x[256 * i + r] + _CONSTANTS[i])
+    for i in range(8):
+        for r in range(256):
+            x[1024 + 256 * i + r] = np.uint32(x[1024 + 256 * i + r] + key[i])
+    for r in range(256):
+        x[3072 + r] = np.uint32(x[3072 + r] + np.uint32(counters[r] & _LOW_WORD))
+        x[3328 + r] = np.uint32(x[3328 + r] + np.uint32(counters[r] >> np.uint64(32)))
+        x[3584 + r] = np.uint32(x[3584 + r] + stream)
+
+
+@kernel
+def fill_words(key, stream, group, words):  # type: ignore[no-untyped-def]
+    """The words of the coordinates of groups from the one of number ``group`` on, shape (groups, 2048)."""
+    x = np.empty(4096, np.uint32)
+    counters = np.empty(256, np.uint64)
+    for b in range(len(words)):
+        for r in range(256):
+            counters[r] = (group + np.uint64(b)) * np.uint64(256) + np.uint64(r)
+        encrypt(key, stream, counters, x)
+        row = words[b]
+        for q in range(8):
+            place = 512 * q
+            for r in range(256):
+                row[256 * q + r] = np.uint64(x[place + r]) | (np.uint64(x[place + 256 + r]) << np.uint64(32))
+
+
+@kernel
+def fill_halves(key, stream, group, halves):  # type: ignore[no-untyped-def]
+    """The 16 bits of the coordinates of groups from the one of number ``group`` on, shape (groups, 2048)."""
+    x = np.empty(4096, np.uint32)
+    low = np.empty(4096, np.uint16)
+    high = np.empty(4096, np.uint16)
+    low_words, high_words = low.view(np.uint64), high.view(np.uint64)
+    counters = np.empty(256, np.uint64)
+    for first in range(0, len(halves), 4):
+        for r in range(256):
+            counters[r] = (group + np.uint64(first)) * np.uint64(64) + np.uint64(r)
+        encrypt(key, stream, counters, x)
+        for i in range(4096):
+            low[i] = np.uint16(x[i] & np.uint32(0xFFFF))
+        for i in range(4096):
+            high[i] = np.uint16(x[i] >> np.uint32(16))
+        for b in range(min(4, len(halves) - first)):  # four of them at once
+            row = halves[first + b].view(np.uint64)
+            for q in range(16):
+                place = 64 * q + 16 * b
+                for r in range(16):
+                    row[16 * q + r] = low_words[place + r]
+                for r in range(16):
+                    row[256 + 16 * q + r] = high_words[place + r]
+
+
+def chacha20(key: bytes, first: int, count: int, *, stream: int = 0) -> NDArray[np.uint32]:
+    """The blocks of the counters first, first + 1, …, shape (count, 16).
+
+    Parameters
+    ----------
+    key : bytes
+        32 bytes.
+    first : int
+        The first counter, 0 <= first < 2⁶⁴.
+    count : int
+        How many blocks.
+    stream : int, default 0
+        The number of the stream, below 2³².
+
+    Returns
+    -------
+    array of uint32
+    """
+    counters = np.uint64(first) + np.arange(count, dtype=np.uint64)
+    return _blocks(key, stream, counters)
+
+
+def words_at(key: bytes, stream: int, coordinates: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The words of single coordinates in a stream."""
+    group, place = coordinates // GROUP_COORDINATES, coordinates % GROUP_COORDINATES
+    found = _blocks(key, stream, group * 256 + place % 256).astype(np.uint64)
+    at, q = np.arange(len(found)), (place // 256).astype(np.int64)
+    return found[at, 2 * q] | (found[at, 2 * q + 1] << np.uint64(32))
+
+
+def halves_at(key: bytes, stream: int, coordinates: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The 16 bits of single coordinates in a stream of halves."""
+    group, place = coordinates // GROUP_COORDINATES, coordinates % GROUP_COORDINATES
+    found = _blocks(key, stream, group * 64 + place % 64).astype(np.uint64)
+    q = (place // 64).astype(np.int64)
+    word = found[np.arange(len(found)), q % 16]
+    return np.where(q < 16, word & np.uint64(0xFFFF), word >> np.uint64(16))
+
+
+def words_of(key: bytes) -> NDArray[np.uint32]:
+    """A key of 32 bytes as the compiled functions take it."""
+    return np.frombuffer(key, "<u4").astype(np.uint32)
+
+
+def _blocks(key: bytes, stream: int, counters: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    """The blocks of any counters, shape (count, 16)."""
+    padded = np.zeros(-(-counters.size // _LANES) * _LANES, np.uint64)
+    padded[: counters.size] = counters
+    found = np.empty((padded.size, 16), np.uint32)
+    lanes = np.empty(16 * _LANES, np.uint32)
+    for at in range(0, padded.size, _LANES):
+        encrypt(words_of(key), np.uint32(stream), padded[at : at + _LANES], lanes)
+        found[at : at + _LANES] = lanes.reshape(16, _LANES).T
+    return found[: counters.size]

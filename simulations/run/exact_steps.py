@@ -1,0 +1,407 @@
+"""The steps of proved noise in real numbers, and in the kinds of numbers that stand for them.
+
+A step is a function of the draws of ``exact_draws`` and of the numbers of the program, which are the reals that its
+floats are.  It is written once, for any *kind* of numbers: ``Sizes`` bound how far floats or pairs are from the
+real result, ``Pairs`` are sums of two floats, and ``Balls`` are those of Arb.
+
+====================  ==================================================================================
+form                  a step, in real numbers, for the scaled draw x = g_t z_t
+====================  ==================================================================================
+``"cascade"``         for each section: v = s + (x − q s), x ← x + (a − q) s, and v is written; y = x
+``"delay line"``      y = Σ_k β_k g_{t−k} z_{t−k}
+``"substitution"``    f y/h = ((f/h) z − Σ_{s<t} C_ts n_s)/C_tt
+====================  ==================================================================================
+
+The memory of a cascade is a row u (k − D) for each section, with integers k and the dithers D of the step that wrote
+it, and v is written as k = ⌊v/u + D + ½⌋.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from corrnoise.simulations.run import exact_draws
+from corrnoise.simulations.run.engines import step_scale
+from corrnoise.theory.mechanisms.matrix import BandedNoise
+from corrnoise.theory.mechanisms.product import ProductNoise
+from corrnoise.theory.mechanisms.program import Program
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics import double_double_series as double_double
+from corrnoise.theory.numerics.checks import Array
+
+LARGEST_INTEGER = 2.0**40  #: of a release
+LARGEST_ROW = 2.0**31 - 1  #: of memory
+
+_ROW_BITS = 26  # of memory below the deviation of a row
+_LARGEST_DRIFT = 2.0**27  # of the errors of memory in a row, in its units
+_SAFETY = 1.01  # for products of two errors
+_PAIR_ROUNDING = 2.0**-98  # of an operation on pairs
+_PAIR_LIMIT = 2.0**-40  # of a fraction that is rounded to a float
+_NORM_FACTOR = 1 + 1e-9  # more than the relative errors of norms
+_SOLVED_ENTRIES = 2**22  # of N, at once
+
+
+# -- kinds of numbers --------------------------------------------------------------------------------------------------
+
+
+class Size(NamedTuple):
+    """How large a number is, and how far a computed one is from it, where an operation is off by ``unit``."""
+
+    most: float
+    error: float
+    unit: float
+
+    def _rounding(self, most: float, error: float) -> Size:
+        return Size(most, error + self.unit * most, self.unit)
+
+    def __add__(self, other: Size) -> Size:  # type: ignore[override]
+        return self._rounding(self.most + other.most, self.error + other.error)
+
+    __sub__ = __add__
+
+    def __mul__(self, other: Size) -> Size:  # type: ignore[override]
+        return self._rounding(self.most * other.most, self.error * other.most + self.most * other.error)
+
+    def __truediv__(self, exact: Size) -> Size:
+        return self._rounding(self.most / exact.most, self.error / exact.most)
+
+
+class Pair:
+    """Double-double numbers, an array of them each."""
+
+    def __init__(self, high: Array, low: Array) -> None:
+        self.high, self.low = high, low
+
+    def _with(self, other: Pair, operation: Callable[..., Any]) -> Pair:
+        return Pair(*operation(self.high, self.low, other.high, other.low))
+
+    def __add__(self, other: Pair) -> Pair:
+        return self._with(other, double_double.add)
+
+    def __sub__(self, other: Pair) -> Pair:
+        return self + Pair(-other.high, -other.low)
+
+    def __mul__(self, other: Pair) -> Pair:
+        return self._with(other, double_double.product)
+
+    def __truediv__(self, exact: Pair) -> Pair:
+        return Pair(*double_double.over(self.high, self.low, exact.high))
+
+
+class Sizes:
+    """The numbers of a step as their sizes: the result is how far the computed numbers may be off."""
+
+    def __init__(self, unit: float) -> None:
+        self._unit = unit
+
+    def real(self, value: Any) -> Size:
+        """An exact number."""
+        return Size(float(np.abs(value).max()), 0.0, self._unit)
+
+    def difference(self, one: float, other: float) -> Size:
+        """An exact difference of two, which is rounded."""
+        most = abs(one - other)
+        return Size(most, self._unit * most, self._unit)
+
+    def rounded(self, number: Size, limit: float) -> float:
+        """The limit of ⌊x + ½⌋."""
+        return _SAFETY * number.error
+
+
+class Pairs:
+    """The numbers of a step for several coordinates, in double-double arithmetic."""
+
+    def __init__(self, count: int) -> None:
+        self._zeros = np.zeros(count)
+
+    def real(self, value: Any) -> Pair:
+        """An exact number, or one of each coordinate."""
+        return Pair(self._zeros + value, self._zeros)
+
+    def difference(self, one: float, other: float) -> Pair:
+        """An exact difference of two."""
+        high, low = double_double.two_sum(one, -other)
+        return Pair(self._zeros + high, self._zeros + low)
+
+    def rounded(self, number: Pair, limit: float) -> NDArray[np.float64]:
+        """⌊x + ½⌋, NaN where it is not certain."""
+        nearest = np.floor(number.high + 0.5)
+        rest = (number.high - nearest) + number.low
+        found = nearest + (rest >= 0.5) - (rest < -0.5)
+        return np.where(np.abs(np.abs(rest) - 0.5) >= limit, found, np.nan)
+
+
+class Balls:
+    """The numbers of a step for one coordinate, in balls of Arb."""
+
+    def real(self, value: Any) -> arb:
+        """An exact number, or one of each coordinate."""
+        return arb(float(value))
+
+    def difference(self, one: float, other: float) -> arb:
+        """An exact difference of two."""
+        return arb(one) - arb(other)
+
+    def rounded(self, number: arb, limit: float) -> int | None:
+        """⌊x + ½⌋, None where it is not certain."""
+        found = (number + 0.5).floor().unique_fmpz() if number.is_finite() else None
+        return None if found is None else int(found)
+
+
+# -- recurrences -------------------------------------------------------------------------------------------------------
+
+
+class Recurrence(ABC):
+    """The steps of a form: in floats for all coordinates, and in any kind of numbers for the open ones.
+
+    Attributes
+    ----------
+    units : of the rows of memory with dithers
+    draws : how many last steps have draws that a step needs, with its own
+    depth : how many last steps have integers that a step needs
+    rows, dtype : of the arrays of memory
+    """
+
+    units: Array = np.zeros(0)
+    draws = 1
+    depth = 0
+    rows = 0
+    dtype: type = np.float64
+
+    def __init__(self, program: Program, scale: float, unit: float) -> None:
+        self.program, self.scale, self.unit = program, scale, unit
+
+    def factor(self, step: int) -> float:
+        """f_t/h, exactly."""
+        return step_scale(self.program, self.scale, step) / self.unit
+
+    def gamma(self, step: int) -> float:
+        """The factor of the draw of a step."""
+        scales = self.program.draw_scales
+        return 1.0 if scales is None else float(scales[step])
+
+    @property
+    def least_share(self) -> float:
+        """The least deviation of the noise of a step for given earlier draws, in units of the grid."""
+        scales = [each for each in (self.program.step_scales, self.program.draw_scales) if each is not None]
+        return self.scale / self.unit * float(np.prod(scales, axis=0).min()) * self._first()
+
+    def _first(self) -> float:
+        """How much of its scaled draw is in the noise of a step, at least."""
+        return 1.0
+
+    @abstractmethod
+    def deviation(self) -> float:
+        """An upper bound of the deviation of the noise of a step, for independent noise of deviation 1."""
+
+    @abstractmethod
+    def solved(self, kind: Any, step: int, draws: Sequence[Any], memory: Sequence[Any]) -> tuple[Any, list[Any]]:
+        """Return f_t y_t/h, and v/u of the rows that are written, from the draws, newest first, and the memory.
+
+        The memory holds the rows with dithers, or the integers of the last steps, newest first.
+        """
+
+    def drift(self) -> tuple[Array, float]:
+        """Bounds of the sum of the errors of memory in each row, in its units, and in y."""
+        return np.zeros(0), 0.0
+
+    def rounded(
+        self, kind: Any, step: int, draws: Sequence[Any], memory: Sequence[Any], dithers: Sequence[Any], limits: Any
+    ) -> list[Any]:
+        """The integer of a step, and the integer that each row gets: ⌊f_t y_t/h + ½⌋ and ⌊v/u + D + ½⌋."""
+        noise, written = self.solved(kind, step, draws, memory)
+        sums = [noise] + [value + dither for value, dither in zip(written, dithers, strict=True)]
+        return [kind.rounded(each, limit) for each, limit in zip(sums, limits, strict=True)]
+
+    def limits(self, step: int, largest: Sequence[float], *, pairs: bool = False) -> Array:
+        """How far the numbers of floats, or of pairs, may be from the real ones, before they are rounded.
+
+        ``largest`` are bounds of the integers of the last steps, newest first.
+        """
+        rounding = _PAIR_ROUNDING if pairs else 2.0**-53
+        normal, dither = (
+            (exact_draws.PAIR_ERROR, exact_draws.PAIR_ERROR)
+            if pairs
+            else (exact_draws.NORMAL_ERROR, exact_draws.DITHER_ERROR)
+        )
+        kind = Sizes(rounding)
+        draws = [Size(exact_draws.LARGEST_NORMAL, normal, rounding)] * min(self.draws, step + 1)
+        memory = [Size(2.0**31 * unit, (dither + 2.0**31 * rounding) * unit, rounding) for unit in self.units]
+        memory += [kind.real(each) for each in largest]
+        dithers = [Size(1.0, dither, rounding)] * len(self.units)
+        found = self.rounded(kind, step, draws, memory, dithers, [0.0] * (1 + len(dithers)))
+        return np.array(found) + (_PAIR_LIMIT if pairs else 0.0)
+
+
+class ExactCascade(Recurrence):
+    """Rational noise with real poles: a row with dithers for each section."""
+
+    dtype = np.int32
+
+    def __init__(self, program: Program, scale: float, unit: float) -> None:
+        super().__init__(program, scale, unit)
+        self.zeros, self.poles = program.unscaled.sections()
+        self.rows = self.poles.size
+        largest = 1.0 if program.draw_scales is None else float(program.draw_scales.max())
+        exponents = [math.ceil(math.log2(largest * each)) - _ROW_BITS for each in self._deviations()]
+        self.units = np.array([math.ldexp(1.0, each) for each in exponents])
+
+    def _deviations(self) -> Iterable[float]:
+        """Of each row, for unit draws: s = x z/(1 − (1 − q) z), and x has gone through the sections before."""
+        for i in range(self.rows):
+            gaps = np.concatenate([self.zeros[:i], self.poles[: i + 1]])
+            inverse = ProductNoise(gaps, np.repeat([-1.0, 1.0], [i, i + 1]))
+            yield _norm_of(inverse, self.program.participation.steps)
+
+    def deviation(self) -> float:
+        return _scaled_norm(self.program)
+
+    def drift(self) -> tuple[Array, float]:
+        held = np.minimum(self.poles, 2 - self.poles)  # 1 over the sum of the decays of a row
+        if (steps := self.program.participation.steps) is not None:
+            held = np.maximum(held, 1 / steps)
+        gains = np.abs(self.zeros - self.poles)
+        found, past = [], 0.0  # the sum of the errors in x
+        for unit, gain, rest in zip(self.units.tolist(), gains.tolist(), held.tolist(), strict=True):
+            row = (unit + past) / rest
+            found.append(row / unit)
+            past += gain * row
+        return np.array(found), past
+
+    def solved(self, kind: Any, step: int, draws: Sequence[Any], memory: Sequence[Any]) -> tuple[Any, list[Any]]:
+        x = _scaled(kind, draws[0], self.gamma(step))
+        written = []
+        for s, a, q, unit in zip(memory, self.zeros.tolist(), self.poles.tolist(), self.units.tolist(), strict=True):
+            written.append((s + (x - kind.real(q) * s)) * kind.real(1 / unit))
+            x = x + kind.difference(a, q) * s
+        return x * kind.real(self.factor(step)), written
+
+
+class ExactDelays(Recurrence):
+    """Finitely many coefficients: a ring of the last draws, as floats know them, or nothing."""
+
+    def __init__(self, program: Program, scale: float, unit: float) -> None:
+        super().__init__(program, scale, unit)
+        self.coefficients = program.unscaled.values
+        self.draws = self.rows = self.coefficients.size
+
+    def _first(self) -> float:
+        return abs(float(self.coefficients[0]))
+
+    def deviation(self) -> float:
+        return _scaled_norm(self.program)
+
+    def weights(self, step: int) -> Array:
+        """β_k g_{t−k}, rounded, of the steps there are."""
+        ages = np.arange(min(self.draws, step + 1))
+        scales = self.program.draw_scales
+        return self.coefficients[ages] if scales is None else self.coefficients[ages] * scales[step - ages]
+
+    def solved(self, kind: Any, step: int, draws: Sequence[Any], memory: Sequence[Any]) -> tuple[Any, list[Any]]:
+        y = None
+        for age, draw in enumerate(draws):
+            term = _scaled(kind, kind.real(self.coefficients[age]), self.gamma(step - age)) * draw
+            y = term if y is None else y + term
+        return y * kind.real(self.factor(step)), []
+
+
+class ExactSubstitution(Recurrence):
+    """A triangular strategy: a ring of the last p − 1 integers, which were released."""
+
+    def __init__(self, program: Program, scale: float, unit: float) -> None:
+        super().__init__(program, scale, unit)
+        self.depth = self.rows = program.mechanism.bands() - 1
+        self.noise = program.mechanism
+
+    def entries(self, step: int) -> Array:
+        """C_ts for s = t, t − 1, …."""
+        ages = np.arange(min(self.depth + 1, step + 1))
+        if isinstance(self.noise, BandedNoise):
+            return self.noise.diagonals[ages, step - ages]
+        return np.asarray(self.noise.matrix[step, step - ages])
+
+    def _first(self) -> float:
+        return 1 / float(np.abs(self._diagonal()).max())
+
+    def _diagonal(self) -> Array:
+        return self.noise.diagonals[0] if isinstance(self.noise, BandedNoise) else np.diag(self.noise.matrix)
+
+    def deviation(self) -> float:
+        steps, squares = self.noise.steps, np.zeros(self.noise.steps)
+        columns = max(_SOLVED_ENTRIES // steps, 1)
+        for first in range(0, steps, columns):
+            squares += np.square(self.noise.noising(np.eye(steps, min(columns, steps - first), -first))).sum(axis=1)
+        return math.sqrt(float(squares.max())) * _NORM_FACTOR
+
+    def solved(self, kind: Any, step: int, draws: Sequence[Any], memory: Sequence[Any]) -> tuple[Any, list[Any]]:
+        entries = self.entries(step)
+        x = draws[0] * kind.real(self.factor(step))
+        for entry, number in zip(entries[1:].tolist(), memory, strict=True):
+            x = x - kind.real(entry) * number
+        return x / kind.real(entries[0]), []
+
+
+def _scaled(kind: Any, number: Any, factor: float) -> Any:
+    return number if factor == 1.0 else kind.real(factor) * number
+
+
+def _norm_of(inverse: Any, steps: int | None) -> float:
+    """The norm of the first coefficients of the inverse of this noise, to about 12 digits."""
+    if steps is None:
+        return float(inverse.limiting_sensitivity())
+    return float(np.linalg.norm(inverse.inverse_coefficients(steps)))
+
+
+def _scaled_norm(program: Program) -> float:
+    """Max d_t max g_t ‖β‖ for Toeplitz noise with factors of steps and draws, rounded up."""
+    noise, steps = program.unscaled, program.participation.steps
+    if steps is not None:
+        found = float(np.linalg.norm(noise.coefficients(steps)))
+    elif isinstance(noise, ProductNoise):
+        found = float(ProductNoise(noise.gaps, -noise.exponents).limiting_sensitivity())
+    else:
+        found = float(np.linalg.norm(noise.values))
+    scales = [float(each.max()) for each in (program.step_scales, program.draw_scales) if each is not None]
+    return found * math.prod(scales) * _NORM_FACTOR
+
+
+#: The steps of each form that has proved noise.
+RECURRENCES: dict[str, type[Recurrence]] = {
+    "cascade": ExactCascade,
+    "delay line": ExactDelays,
+    "substitution": ExactSubstitution,
+}
+
+
+def recurrence(program: Program, scale: float, unit: float) -> Recurrence:
+    """The steps of a program with exact numbers, whose integers and rows keep to their ranges.
+
+    Raises
+    ------
+    ValueError
+        If the program has other numbers, the grid is too coarse or too fine for its noise, or a row of memory would
+        keep too many of its rounding errors.
+    """
+    if program.dtype != "exact":
+        raise ValueError(f"program must have exact numbers here, got {program.dtype!r}: give dtype='exact'")
+    found = RECURRENCES[checks.choice("form", program.form, tuple(RECURRENCES))](program, scale, unit)
+    drift, noise_drift = found.drift()
+    if found.least_share < 1:
+        raise ValueError(
+            f"the grid must be as fine as the noise that a step adds to earlier noise, got the unit {unit:.3g} "
+            f"and {found.least_share:.3g} units of noise: take release='grid'"
+        )
+    largest = 1.0 if program.step_scales is None else float(program.step_scales.max())
+    if (drift > _LARGEST_DRIFT).any() or scale / unit * largest * noise_drift > LARGEST_INTEGER / 2:
+        raise ValueError(
+            f"poles must forget rounding errors of memory within {_LARGEST_DRIFT:.3g} units, got {drift.max():.3g}: "
+            "take poles with larger gaps, or release='grid'"
+        )
+    return found

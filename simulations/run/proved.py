@@ -1,0 +1,411 @@
+"""Proved noise: integers n = ⌊f y/h + ½⌋ of real noise y that nothing rounds, whatever the arithmetic.
+
+A draw is a real number (``exact_draws``), and so is a step (``exact_steps``).  A release needs the integer n alone.
+Floats give f y/h to within a *limit*; where the nearest boundary is further away, n is certain.  The other coordinates,
+about one of 10⁵, are evaluated again in pairs of floats, and the few that are still open in balls of Arb with more and
+more bits.  So n is defined by mathematics, and every order of operations gives the same one.
+
+The memory of a cascade is rounded with a *subtractive dither*: its error is uniform and independent of all normals,
+whatever is written, hence of the data.  Substitution remembers integers that it has released, whose rounding is public,
+and a delay line its last draws.  So the releases of a run are post-processing of the Gaussian mechanism with the
+exact matrix of the program, up to ``TOTAL_VARIATION``.  The proofs are in docs/exact-sums.md.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from flint import ctx
+from numpy.typing import NDArray
+
+from corrnoise.simulations.run import exact_draws
+from corrnoise.simulations.run.engines import Memory
+from corrnoise.simulations.run.exact_steps import (
+    LARGEST_INTEGER,
+    LARGEST_ROW,
+    Balls,
+    ExactCascade,
+    ExactDelays,
+    ExactSubstitution,
+    Pair,
+    Pairs,
+    Recurrence,
+    recurrence,
+)
+from corrnoise.simulations.run.model_noise import HostMaker
+from corrnoise.simulations.run.secret import Key
+from corrnoise.simulations.run.spans import Spans
+from corrnoise.simulations.run.sums import Grid, released_integers
+from corrnoise.support.kernels import kernel
+from corrnoise.support.memory import fits_into_memory
+from corrnoise.theory.mechanisms.program import Program
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
+
+TOTAL_VARIATION = 2.0**-256  #: of a run from post-processing of the ideal mechanism, for random bits
+
+_BLOCK = 1024  # coordinates that stay in the first-level cache
+_MOST_NUMBERS = 2.0**70  # of a run
+_ENDLESS_STEPS = 2**40  # steps, in place of any number
+_BALL_WORDS = (3, 4, 6, 8, 12, 16)  # of 64 bits, of a draw
+
+
+# -- level 1: floats ---------------------------------------------------------------------------------------------------
+
+
+@kernel
+def _rounded(x, factor, limit, open_places):  # type: ignore[no-untyped-def]
+    """⌊x f + ½⌋ in place; a place is open, and stays it, unless this is certain and in range, which no NaN is."""
+    reach = 0.5 - limit
+    for j in range(x.size):
+        t = x[j] * factor
+        number = np.floor(t + 0.5)
+        x[j] = number
+        certain = (abs(t - number) <= reach) & (abs(number) < LARGEST_INTEGER)
+        open_places[j] += 0 if certain else 1
+
+
+@kernel
+def _listed(open_places, first, places, count):  # type: ignore[no-untyped-def]
+    """Add the open places to a list; their new number."""
+    total = 0
+    for j in range(open_places.size):
+        total += open_places[j]
+    if total == 0:
+        return count
+    for j in range(open_places.size):
+        if open_places[j] != 0:
+            places[count] = first + j
+            count += 1
+    return count
+
+
+@kernel
+def run_cascade(x, memory, before, now, gains, poles, units, written, limits, factor, places):  # type: ignore[no-untyped-def]
+    """Turn scaled draws into integers, and write the rows where all is certain; the number of open places.
+
+    ``before`` and ``now`` are the dithers, 16 bits of each, of the step that wrote the rows and of this one.
+    """
+    count = 0
+    rows = poles.size
+    fresh = np.empty((rows, _BLOCK), np.int32)
+    states = np.empty(_BLOCK)
+    open_block = np.empty(_BLOCK, np.int64)
+    for first in range(0, x.size, _BLOCK):
+        value = x[first : min(first + _BLOCK, x.size)]
+        size = value.size
+        open_places = open_block[:size]
+        open_places[:] = 0
+        for i in range(rows):
+            gain, pole, reach = gains[i], poles[i], 0.5 - limits[i + 1]
+            unit = units[i] if written else 0.0
+            state = states[:size]
+            inverse = 1.0 / units[i]
+            row, new = memory[i, first : first + size], fresh[i, :size]
+            old, own = before[i, first : first + size], now[i, first : first + size]
+            for j in range(size):  # loops of few arrays are what the compiler vectorises
+                state[j] = unit * (np.float64(row[j]) - (np.float64(old[j]) + 0.5) * 2.0**-16)
+            for j in range(size):
+                s = state[j]
+                x_before = value[j]
+                state[j] = (s + (x_before - pole * s)) * inverse
+                value[j] = x_before + gain * s
+            for j in range(size):
+                state[j] += (np.float64(own[j]) + 0.5) * 2.0**-16
+            for j in range(size):
+                number = np.floor(state[j] + 0.5)
+                new[j] = np.int32(number)
+                certain = (abs(state[j] - number) <= reach) & (abs(number) < LARGEST_ROW)
+                open_places[j] += 0 if certain else 1
+        _rounded(value, factor, limits[0], open_places)
+        known = count
+        count = _listed(open_places, first, places, count)
+        for i in range(rows):
+            row, new = memory[i, first : first + size], fresh[i, :size]
+            for k in range(known, count):
+                new[places[k] - first] = row[places[k] - first]
+            for j in range(size):  # several times as fast as ``row[:] = new``
+                row[j] = new[j]
+    return count
+
+
+@kernel
+def run_delays(x, ring, newest, coefficients, limit, factor, places):  # type: ignore[no-untyped-def]
+    """Turn the draws of a step into integers; the earlier ones follow row ``newest`` of the ring."""
+    count = 0
+    open_block = np.empty(_BLOCK, np.int64)
+    for first in range(0, x.size, _BLOCK):
+        value = x[first : min(first + _BLOCK, x.size)]
+        size = value.size
+        open_places = open_block[:size]
+        open_places[:] = 0
+        value *= coefficients[0]
+        for age in range(1, coefficients.size):
+            beta = coefficients[age]
+            draw = ring[(newest + age) % len(ring), first : first + size]
+            for j in range(size):
+                value[j] += beta * draw[j]
+        _rounded(value, factor, limit, open_places)
+        count = _listed(open_places, first, places, count)
+    return count
+
+
+@kernel
+def run_substitution(x, ring, step, entries, limit, factor, places):  # type: ignore[no-untyped-def]
+    """Turn the draws of a step into integers; the integers of step s are row s mod (p − 1) of the ring."""
+    count = 0
+    open_block = np.empty(_BLOCK, np.int64)
+    for first in range(0, x.size, _BLOCK):
+        value = x[first : min(first + _BLOCK, x.size)]
+        size = value.size
+        open_places = open_block[:size]
+        open_places[:] = 0
+        value *= factor
+        for age in range(1, entries.size):
+            entry = entries[age]
+            made = ring[(step - age) % len(ring), first : first + size]
+            for j in range(size):
+                value[j] -= entry * made[j]
+        for j in range(size):
+            value[j] /= entries[0]
+        _rounded(value, 1.0, limit, open_places)
+        count = _listed(open_places, first, places, count)
+    return count
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------
+
+
+class ProvedNoise(HostMaker):
+    """The integers of the noise of a program for a whole model, step by step, and the releases with them.
+
+    Parameters
+    ----------
+    program : Program
+        A program with exact numbers.
+    size : int
+        Number of parameters of the model.
+    threads : int or None
+        How many make the parts; None for one a core.
+    scale, unit : float
+        The standard deviation of the independent noise, and h, the unit of the grid, a power of two.
+    spans : iterable of pair of int, optional
+        The coordinates of a shard, as for ``ModelNoise``.
+    memory : {"ring", "replay"}, default "ring"
+        "replay" for a delay line that keeps nothing, and makes earlier draws again.
+
+    Attributes
+    ----------
+    refined : how many integers floats left open so far
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        size: int,
+        threads: int | None,
+        *,
+        scale: float,
+        unit: float,
+        spans: Iterable[tuple[int, int]] | None = None,
+        memory: Memory = "ring",
+    ) -> None:
+        self._recurrence = found = recurrence(program, scale, unit)
+        self._replays = checks.choice("memory", memory, ("ring", "replay")) == "replay"
+        if self._replays and not isinstance(found, ExactDelays):
+            raise ValueError(f"memory must be 'ring' for noise that remembers more than draws, got {program.form!r}")
+        if size * (program.participation.steps or _ENDLESS_STEPS) > _MOST_NUMBERS:
+            raise ValueError(f"size must keep a run within {_MOST_NUMBERS:.3g} numbers, got {size}")
+        super().__init__(size, threads, spans)
+        self.rows, self.dtype = 0 if self._replays else found.rows, np.dtype(found.dtype)
+        fits_into_memory("size", size, self.size * (16 + self.rows * self.dtype.itemsize))
+        self._memories = [np.zeros((self.rows, int(part[:, 1].sum())), self.dtype) for part in self._parts]
+        self.lookback = found.draws - 1
+        self.history = self.lookback if isinstance(found, ExactDelays) else None if self.rows else 0
+        self.refined = 0
+        self._largest: deque[float] = deque([0.0] * found.depth, maxlen=found.depth)  # of the last integers
+        self._nonces: dict[int, bytes] = {}
+        self._written: tuple[int, bytes] | None = None  # the step whose dithers the rows have
+
+    @property
+    def memory(self) -> NDArray[Any]:
+        """The memory that later steps need, shape (rows, coordinates)."""
+        return np.concatenate(self._memories, axis=1)
+
+    def made(self, secret: Key, step: int, nonce: bytes, scale: float, *, wide: bool = False) -> NDArray[np.float64]:
+        """The integers n of the noise of a step, as floats; steps come one after the other."""
+        if scale != self._recurrence.scale:
+            raise ValueError(f"scale must be {self._recurrence.scale!r} as at the start, got {scale!r}")
+        self._nonces = {each: known for each, known in self._nonces.items() if each >= step - self.lookback}
+        self._nonces[step] = nonce
+        keys = Keys(
+            [
+                exact_draws.step_key(secret, each, self._nonces[each])
+                for each in range(step, max(step - self.lookback, 0) - 1, -1)
+            ],
+            None if self._written is None else exact_draws.step_key(secret, *self._written),
+        )
+        limits = self._recurrence.limits(step, list(self._largest)[:step])
+        found = np.empty(self.size)
+
+        def part(number: int) -> NDArray[np.int64]:
+            target = found[self._places[number]]
+            places = np.empty(target.size, np.int64)
+            count = self._approximate(step, keys, limits, self._parts[number], self._memories[number], target, places)
+            return places[:count] + self._places[number].start
+
+        places = np.concatenate([np.empty(0, np.int64), *self._each(part)])
+        if places.size:
+            self._refine(step, keys, places, found)
+        if isinstance(self._recurrence, ExactSubstitution) and self.rows:
+            for place, memory in zip(self._places, self._memories, strict=True):
+                memory[step % self.rows] = found[place]
+            self._largest.appendleft(float(np.abs(found).max(initial=0.0)))
+        self._written = (step, nonce) if len(self._recurrence.units) else None
+        return found
+
+    def _approximate(
+        self,
+        step: int,
+        keys: Keys,
+        limits: Array,
+        spans: Spans,
+        memory: NDArray[Any],
+        x: Array,
+        places: NDArray[np.int64],
+    ) -> int:
+        """Fill a part with integers by floats, and list the open places; their number."""
+        form = self._recurrence
+        factor = form.factor(step)
+        if isinstance(form, ExactDelays) and self._replays:
+            memory = np.empty((len(keys.draws), x.size))
+            for key, row in zip(keys.draws, memory, strict=True):
+                exact_draws.fill_normals(key, spans, row)
+            x[:] = memory[0]
+            return int(run_delays(x, memory, 0, form.weights(step), limits[0], factor, places))
+        exact_draws.fill_normals(keys.draws[0], spans, x)
+        if isinstance(form, ExactDelays):
+            newest = -step % self.rows
+            memory[newest] = x
+            return int(run_delays(x, memory, newest, form.weights(step), limits[0], factor, places))
+        if isinstance(form, ExactSubstitution):
+            return int(run_substitution(x, memory, step, form.entries(step), limits[0], factor, places))
+        assert isinstance(form, ExactCascade)
+        if (gamma := form.gamma(step)) != 1.0:
+            x *= gamma
+        now = exact_draws.dither_bits(keys.draws[0], self.rows, spans)
+        before = now if keys.written is None else exact_draws.dither_bits(keys.written, self.rows, spans)
+        numbers = (form.zeros - form.poles, form.poles, form.units, keys.written is not None)
+        return int(run_cascade(x, memory, before, now, *numbers, limits, factor, places))
+
+    # -- open places ---------------------------------------------------------------------------------------------------
+
+    def _refine(self, step: int, keys: Keys, places: NDArray[np.int64], found: Array) -> None:
+        """The integers of open places, in pairs of floats and then in balls, and the rows that they write."""
+        form = self._recurrence
+        self.refined += places.size
+        starts = self.spans[:, 1].cumsum() - self.spans[:, 1]
+        span = np.searchsorted(starts, places, side="right") - 1
+        coordinates = (self.spans[span, 0] + places - starts[span]).astype(np.uint64)
+        parts, columns = np.divmod(places, self._places[0].stop)
+        known = np.empty((self.rows if not isinstance(form, ExactDelays) else 0, places.size))
+        for part in np.unique(parts):
+            here = parts == part
+            known[:, here] = self._memories[part][: len(known), columns[here]]
+        if isinstance(form, ExactSubstitution):
+            known = known[(step - 1 - np.arange(min(step, form.depth))) % max(self.rows, 1)]
+        limits = form.limits(step, list(self._largest)[:step], pairs=True)
+        numbers = np.array(paired_integers(form, step, keys, coordinates, known, limits))
+        for j in np.flatnonzero(np.isnan(numbers).any(axis=0)):
+            numbers[:, j] = ball_integers(form, step, keys, int(coordinates[j]), known[:, j].tolist())
+        if (np.abs(numbers[0]) >= LARGEST_INTEGER).any() or (np.abs(numbers[1:]) >= LARGEST_ROW).any():
+            raise RuntimeError("noise must be within the range of its integers, got a number beyond 30 deviations")
+        found[places] = numbers[0]
+        for part in np.unique(parts) if len(form.units) else ():
+            here = parts == part
+            self._memories[part][:, columns[here]] = numbers[1:, here]
+
+    def noisy(self, total: NDArray[Any], noise: Array, grid: Grid | None, *, on_grid: bool) -> NDArray[Any]:
+        """The release h (S + n)."""
+        assert grid is not None
+        return released_integers(total, noise, grid)
+
+
+class Keys(NamedTuple):
+    """The keys of a step: of the draws that it needs, newest first, and of the step that wrote the rows, if any."""
+
+    draws: list[bytes]
+    written: bytes | None
+
+
+def paired_integers(
+    form: Recurrence, step: int, keys: Keys, coordinates: NDArray[np.uint64], known: Array, limits: Array
+) -> list[Array]:
+    """The integers of a step for several coordinates, NaN where pairs of floats leave them open.
+
+    ``known`` are the integers of the memory, shape (rows, coordinates).
+    """
+    kind = Pairs(coordinates.size)
+    draws = [Pair(*exact_draws.paired_normals(key, coordinates)) for key in keys.draws]
+    rows = range(len(form.units))
+    dithers = [Pair(*exact_draws.paired_dither(keys.draws[0], row, coordinates)) for row in rows]
+    memory = [kind.real(each) for each in known]
+    if keys.written is not None:
+        old = [Pair(*exact_draws.paired_dither(keys.written, row, coordinates)) for row in rows]
+        memory = [(memory[row] - old[row]) * kind.real(form.units[row]) for row in rows]
+    found: list[Array] = form.rounded(kind, step, draws, memory, dithers, limits)
+    return found
+
+
+def ball_integers(form: Recurrence, step: int, keys: Keys, coordinate: int, known: Sequence[float]) -> list[int]:
+    """The integers of a step for one coordinate: their definition."""
+    kind = Balls()
+    rows = range(len(form.units))
+    for words in _BALL_WORDS:
+        with ctx.workprec(64 * words + 64):
+            draws = [exact_draws.normal_ball(key, coordinate, words) for key in keys.draws]
+            dithers = [exact_draws.dither_ball(keys.draws[0], row, coordinate, words) for row in rows]
+            memory = [kind.real(each) for each in known]
+            if keys.written is not None:
+                old = [exact_draws.dither_ball(keys.written, row, coordinate, words) for row in rows]
+                memory = [(memory[row] - old[row]) * kind.real(form.units[row]) for row in rows]
+            found = form.rounded(kind, step, draws, memory, dithers, [0.0] * (1 + len(rows)))
+        if None not in found:
+            return found
+    raise RuntimeError(f"noise of step {step} must be decided by {_BALL_WORDS[-1]} words of 64 bits")
+
+
+def integers(
+    program: Program,
+    secret: Key,
+    *,
+    scale: float,
+    unit: float,
+    coordinates: Sequence[int],
+    steps: int,
+    nonces: Sequence[bytes] | None = None,
+) -> NDArray[np.int64]:
+    """The integers of the noise of a program in balls of Arb alone, shape (steps, coordinates): their definition.
+
+    It takes about a millisecond for each integer.
+    """
+    form = recurrence(program, scale, unit)
+    of_steps = [b""] * steps if nonces is None else nonces
+    made = [exact_draws.step_key(secret, step, nonce) for step, nonce in zip(range(steps), of_steps, strict=True)]
+    found = np.empty((steps, len(coordinates)), np.int64)
+    for column, coordinate in enumerate(coordinates):
+        known: list[float] = [0] * len(form.units)
+        for step in range(steps):
+            keys = Keys(made[step::-1][: form.draws], made[step - 1] if step and len(form.units) else None)
+            number, *rows = ball_integers(form, step, keys, coordinate, known)
+            found[step, column] = number
+            known = rows if len(form.units) else [number, *known][: form.depth]
+    return found

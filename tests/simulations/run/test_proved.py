@@ -1,0 +1,243 @@
+"""Proved noise: its integers are those of balls of Arb, whatever level finds them; limits, memory and refusals."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import corrnoise as cn
+from corrnoise.simulations.run import exact_draws
+from corrnoise.simulations.run.exact_steps import recurrence
+from corrnoise.simulations.run.proved import ProvedNoise, integers
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.program import Program
+from corrnoise.theory.participation import ANY_LENGTH, Participation
+
+SECRET = bytes(range(32))
+EPOCHS = Participation.fixed_epochs(8, epochs=2)
+SECTIONS = cn.mechanisms.ProductNoise([0.001, 0.02, 0.004, 0.05], [1, 1, -1, -1])
+BANDED = cn.mechanisms.BandedNoise([[1.0] * 8, [-0.4375] * 7 + [0], [-0.15625] * 6 + [0, 0]])
+FIRST = [142474604, -135481545, 53565260]  # at coordinates 0, 1, 1023 of step 0: made by an independent program
+KNOWN = {
+    "dpsgd": (cn.mechanisms.DPSGD(), [90586615, 212552761, -202697956], [-194249011, 264659371, 98294932]),
+    "sections": (SECTIONS, [85884953, 217023652, -204465609], [-201711787, 261898979, 103302123]),
+    "finite": (
+        cn.mechanisms.FiniteNoise([1, -0.5, 0.25]),
+        [19349313, 280293533, -229480586],
+        [-203923667, 124512604, 213035225],
+    ),
+    "banded": (BANDED, [152919254, 153279585, -179263155], [-105085181, 310550198, 28236874]),
+}
+GROWING, SHRINKING = np.linspace(0.5, 2, 8), np.linspace(3, 0.3, 8)
+FORMS: dict[str, Mechanism] = {
+    **{name: known[0] for name, known in KNOWN.items()},
+    "scaled sections": cn.mechanisms.ScaledNoise(SECTIONS, GROWING, SHRINKING),
+    "scaled finite": cn.mechanisms.ScaledNoise(cn.mechanisms.FiniteNoise([1, -0.5, 0.25]), GROWING, SHRINKING),
+    "four rows": cn.mechanisms.ProductNoise([1e-4, 0.02, 0.3, 1.3, 3e-4, 0.05, 0.7, 1.9], [1] * 4 + [-1] * 4),
+    "matrix": cn.mechanisms.MatrixNoise(np.tril(np.cos(np.arange(64).reshape(8, 8))) + np.eye(8)),
+}
+
+
+def program_of(mechanism: Mechanism) -> Program:
+    return mechanism.program(EPOCHS, dtype="exact")
+
+
+def made(
+    program: Program, size: int, steps: int = 3, scale: float = 10.96, unit: float = 2.0**-24, **options: object
+) -> tuple[np.ndarray, ProvedNoise]:
+    noise = ProvedNoise(program, size, 1, scale=scale, unit=unit, **options)  # type: ignore[arg-type]
+    return np.array([noise.made(SECRET, step, b"", scale) for step in range(steps)]), noise
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_known_integers(name: str) -> None:
+    mechanism, *later = KNOWN[name]
+    program = program_of(mechanism)
+    expected = [FIRST, *later]
+    exact = integers(program, SECRET, scale=10.96, unit=2.0**-24, coordinates=[0, 1, 1023], steps=3)
+    assert exact.tolist() == expected
+    assert made(program, 1024)[0][:, [0, 1, 1023]].tolist() == expected
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("unit", [2.0**-24, 2.0**-30])
+def test_floats_pairs_and_balls_give_the_same_integers(name: str, unit: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, coordinates = program_of(FORMS[name]), range(2000, 2050)
+    exact = integers(program, SECRET, scale=10.96, unit=unit, coordinates=coordinates, steps=3)
+    found, noise = made(program, 2500, unit=unit)
+    np.testing.assert_array_equal(found[:, 2000:2050], exact)
+    assert noise.refined < (0.2 if unit < 2.0**-29 else 0.002) * found.size
+    monkeypatch.setattr(exact_draws, "NORMAL_ERROR", 1.0)  # everything is left open by floats
+    paired, noise = made(program, 2500, unit=unit)
+    assert noise.refined == found.size
+    np.testing.assert_array_equal(paired, found)
+    if name == "sections":
+        monkeypatch.setattr(exact_draws, "PAIR_ERROR", 1.0)  # and by pairs
+        np.testing.assert_array_equal(made(program, 50, unit=unit)[0], found[:, :50])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FORMS)
+def test_many_integers_of_floats_are_those_of_pairs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = program_of(FORMS[name])
+    found, noise = made(program, 100_000, 4, unit=2.0**-24)
+    assert noise.refined < 5e-4 * found.size
+    monkeypatch.setattr(exact_draws, "NORMAL_ERROR", 1.0)
+    np.testing.assert_array_equal(made(program, 100_000, 4, unit=2.0**-24)[0], found)
+
+
+@pytest.mark.parametrize("coordinate", [43_163, 182_514, 348_517, 1_112_687])
+def test_words_that_floats_do_not_know_are_refined(coordinate: int) -> None:
+    """Pairs of coordinates whose radius has an extreme word at step 0."""
+    program = program_of(SECTIONS)
+    pair = [coordinate, coordinate ^ 1024]
+    found, noise = made(program, 2_000_000, 2, spans=[(each, 1) for each in sorted(pair)])
+    assert noise.refined >= 2
+    exact = integers(program, SECRET, scale=10.96, unit=2.0**-24, coordinates=sorted(pair), steps=2)
+    np.testing.assert_array_equal(found, exact)
+
+
+@pytest.mark.parametrize("name", ["sections", "scaled finite", "matrix"])
+def test_every_cut_gives_the_same_integers(name: str) -> None:
+    program = program_of(FORMS[name])
+    whole = made(program, 140_000, 3)[0]
+    spans = [(100, 1), (60_000, 70_000), (135_168, 4096)]
+    columns = np.concatenate([np.arange(first, first + length) for first, length in spans])
+    np.testing.assert_array_equal(made(program, 140_000, 3, spans=spans)[0], whole[:, columns])
+    threads = ProvedNoise(program, 140_000, 2, scale=10.96, unit=2.0**-24)
+    np.testing.assert_array_equal([threads.made(SECRET, step, b"", 10.96) for step in range(3)], whole)
+    threads.close()
+
+
+def test_a_delay_line_makes_its_draws_again() -> None:
+    program = program_of(FORMS["scaled finite"])
+    kept, ring = made(program, 3000, 5)
+    again, replay = made(program, 3000, 5, memory="replay")
+    np.testing.assert_array_equal(kept, again)
+    assert (ring.rows, replay.rows) == (3, 0)
+
+
+def test_nonces_make_other_noise() -> None:
+    program = program_of(SECTIONS)
+    nonces = [b"a" * 16, b"b" * 16, b"c" * 16]
+    noise = ProvedNoise(program, 50, 1, scale=10.96, unit=2.0**-24)
+    found = np.array([noise.made(SECRET, step, nonce, 10.96) for step, nonce in enumerate(nonces)])
+    exact = integers(program, SECRET, scale=10.96, unit=2.0**-24, coordinates=range(50), steps=3, nonces=nonces)
+    np.testing.assert_array_equal(found, exact)
+    assert not (found == made(program, 50)[0]).any()
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+def test_limits_are_those_of_the_linear_forms() -> None:
+    """Σ |c| e + (m + 2) u Σ |c| A of the terms of v/u + D and of f y/h; a tenth, or one term less, is too small."""
+    program = program_of(SECTIONS)
+    zeros, poles = ([Fraction(each) for each in gaps.tolist()] for gaps in program.unscaled.sections())
+    form = recurrence(program, 10.96, 2.0**-24)
+    units = [Fraction(each) for each in form.units.tolist()]
+    factor, u = Fraction(10.96) * 2**24, Fraction(1, 2**53)
+    draw = (Fraction(19, 2), Fraction(1, 2**46))
+    rows = [(2**31 * unit, unit / 2**17) for unit in units]
+
+    def linear(terms: list[tuple[Fraction, tuple[Fraction, Fraction]]], *, errors: bool = True) -> Fraction:
+        sizes = sum((abs(c) * term[0] for c, term in terms), Fraction(0))
+        known = sum((abs(c) * term[1] for c, term in terms), Fraction(0))
+        return known + ((len(terms) + 2) * u * sizes if errors else 0)
+
+    one, gains = Fraction(1), [a - q for a, q in zip(zeros, poles, strict=True)]
+    dither = (one, Fraction(1, 2**17))
+    terms = [
+        [(factor, draw), *((factor * gain, row) for gain, row in zip(gains, rows, strict=True))],
+        [(1 / units[0], draw), ((1 - poles[0]) / units[0], rows[0]), (one, dither)],
+        [
+            (1 / units[1], draw),
+            (gains[0] / units[1], rows[0]),
+            ((1 - poles[1]) / units[1], rows[1]),
+            (one, dither),
+        ],
+    ]
+    found = form.limits(1, [])
+    for limit, each in zip(found, terms, strict=True):
+        assert linear(each, errors=False) <= Fraction(limit) < linear(each) * Fraction(3, 2)
+        assert linear(each[:-1], errors=False) < Fraction(limit) * Fraction(99, 100)
+    paired = form.limits(1, [], pairs=True)
+    assert (paired < 2.0**-39).all()
+    assert (paired >= 2.0**-40).all()
+
+
+def test_limits_of_substitution_follow_the_integers() -> None:
+    form = recurrence(program_of(BANDED), 10.96, 2.0**-24)
+    small, large = (form.limits(4, [size, size])[0] for size in (2.0**20, 2.0**38))
+    assert small < 2.0**-16 < 2.0**-15 < large
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def test_errors_of_memory_are_uniform_and_independent_of_the_draws() -> None:
+    """Each p-value is below 1e-9 with probability 1e-9, and each correlation above 6.5 with less than that."""
+    program, size = program_of(SECTIONS), 200_000
+    _, noise = made(program, size, 1)
+    key, spans = exact_draws.step_key(SECRET, 0, b""), np.array([[0, size]])
+    z = np.empty(size)
+    exact_draws.fill_normals(key, spans, z)
+    dithers = (exact_draws.dither_bits(key, 2, spans) + 0.5) / 65536
+    for row, unit in enumerate(recurrence(program, 10.96, 2.0**-24).units):
+        v = np.nan_to_num(z) / unit  # the draw of step 0 goes into each row
+        known = ~np.isnan(z)
+        error = (noise.memory[row] - dithers[row] - v)[known]
+        v = v[known]
+        assert np.abs(error).max() <= 0.5 + 2.0**-16
+        assert stats.kstest(np.clip(error, -0.5, 0.5), "uniform", args=(-0.5, 1)).pvalue > 1e-9
+        for other in (v, np.abs(v), np.mod(v, 1), np.cos(2 * np.pi * v), dithers[row][known]):
+            assert abs(np.corrcoef(error, other)[0, 1]) * np.sqrt(size) < 6.5
+        plain = np.floor(v + 0.5) - v  # without a dither the error tells v modulo u
+        assert abs(np.corrcoef(plain, np.mod(v + 0.5, 1))[0, 1]) > 0.99
+
+
+def test_memory_takes_four_bytes_a_row() -> None:
+    noise = made(program_of(SECTIONS), 100)[1]
+    assert (noise.memory.shape, noise.memory.dtype) == ((2, 100), np.int32)
+    assert np.abs(noise.memory).max() > 2**24  # and has the digits that it can hold
+
+
+# -- sensitivity and refusals ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_the_sensitivity_is_that_of_the_stored_numbers(name: str) -> None:
+    given = FORMS[name]
+    program = program_of(given)
+    assert program.sensitivity == program.mechanism.bracket(EPOCHS.worst).upper
+    rounded = given.program(EPOCHS, dtype="float64")
+    assert program.sensitivity < rounded.sensitivity < program.sensitivity * (1 + 1e-5)
+    budget = cn.Budget(epsilon=2.0, delta=1e-6)
+    assert program.multiplier(budget) < rounded.multiplier(budget)
+    assert program.leading(4).sensitivity <= program.sensitivity
+
+
+def test_other_forms_and_numbers_are_refused() -> None:
+    tree = cn.mechanisms.BinaryTree(8)
+    with pytest.raises(ValueError, match="release='grid'"):
+        tree.program(EPOCHS, dtype="exact")
+    with pytest.raises(ValueError, match="release='grid'"):
+        SECTIONS.program(EPOCHS, dtype="exact", form="transform")
+    with pytest.raises(ValueError, match="dtype='exact'"):
+        ProvedNoise(SECTIONS.program(EPOCHS), 10, 1, scale=1.0, unit=2.0**-24)
+    program = program_of(SECTIONS)
+    with pytest.raises(ValueError, match="as fine as the noise"):
+        ProvedNoise(program, 10, 1, scale=1.0, unit=2.0)
+    with pytest.raises(ValueError, match="memory must be 'ring'"):
+        ProvedNoise(program, 10, 1, scale=1.0, unit=2.0**-24, memory="replay")
+    with pytest.raises(ValueError, match="size must keep a run within"):
+        ProvedNoise(SECTIONS.program(ANY_LENGTH, "exact"), 2**62, 1, scale=1.0, unit=2.0**-24)
+    slow = cn.mechanisms.ProductNoise([1e-10, 1e-9], [1, -1]).program(ANY_LENGTH, "exact")
+    with pytest.raises(ValueError, match="poles must forget"):
+        ProvedNoise(slow, 10, 1, scale=1.0, unit=2.0**-24)
+    noise = ProvedNoise(program, 10, 1, scale=2.0**14, unit=2.0**-28)
+    with pytest.raises(RuntimeError, match="range"):
+        noise.made(SECRET, 0, b"", 2.0**14)
