@@ -2,6 +2,7 @@
 asserted; where the harness itself is tested the clock is a fake.
 """
 
+import dataclasses
 import importlib
 import json
 import math
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+import corrnoise as cn
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.slow
@@ -165,31 +168,104 @@ def test_jax_privacy_returns_the_same_values(core, command, tmp_path):
 # -- accuracy ----------------------------------------------------------------------------------------------------------
 
 
-def test_accuracy_trains_with_the_batches_of_each_participation():
-    pytest.importorskip("sklearn")
+@pytest.mark.parametrize(
+    ("participation", "once"),
+    [
+        (cn.Participation.poisson(80, 1 / 20), False),
+        (cn.Participation.cyclic_poisson(80, period=4, rate=1 / 5), False),
+        (cn.Participation.balls_in_bins(80, period=20), True),
+        (cn.Participation.fixed_epochs(80, epochs=4), True),
+    ],
+    ids=str,
+)
+def test_accuracy_uses_each_user_as_its_participation_says(participation, once):
+    """Each step uses a twentieth of the users; the deviation has a false-alarm rate below 1e-9."""
     accuracy = importlib.import_module("benchmarks.accuracy")
-    ordered = list(accuracy.ordered_batches(120, 60, np.random.default_rng(0)))
-    assert all((first == second).all() for first, second in zip(ordered[:60], ordered[60:], strict=True))
-    assert len(set(np.concatenate(ordered[:60]))) == 60 * 23
-    sizes = [len(batch) for batch in accuracy.sampled_batches(1000, 1 / 60, np.random.default_rng(0))]
-    assert abs(np.mean(sizes) - 1437 / 60) < 5 * np.sqrt(1437 / 60 / 1000)
-    clean, noisy = (accuracy.accuracies(noise, iter(ordered), 23.95, 0) for noise in _noises())
-    assert 90 < clean.max() <= 100
-    assert noisy.max() < 90
+    chosen = accuracy.used(participation, 1440, np.random.default_rng(0))
+    assert abs(chosen.sum() - 4 * 1440) < 6.5 * np.sqrt(4 * 1440)
+    visits = chosen.sum(axis=0)
+    assert (set(visits) == {4}) == once
+    if once:
+        assert (chosen[:20] == chosen[60:]).all()
+        assert (set(chosen.sum(axis=1)) == {72}) == isinstance(participation, cn.participation.FixedEpochs)
+    if isinstance(participation, cn.participation.CyclicPoisson):
+        groups = [chosen[turn::4].any(axis=0) for turn in range(4)]
+        assert (sum(each.astype(int) for each in groups) <= 1).all()
 
 
-def _noises():
-    yield np.zeros((120, 640))
-    yield 100 * np.random.default_rng(1).normal(size=(120, 640))
-
-
-def test_accuracy_writes_its_rows_and_draws_them(tmp_path):
+def test_accuracy_predicts_the_error_of_the_design():
     accuracy = importlib.import_module("benchmarks.accuracy")
+    order = cn.Participation.fixed_epochs(12, epochs=3)
+    participation, multiplier, noise = accuracy.noise(accuracy.FIXED, 3, 4, 8.0)
+    assert participation == order
+    budget = cn.Budget(epsilon=8.0, delta=accuracy.DELTA, clip_norm=1.0)
+    best = cn.optimise(cn.SGD(), order, memory=4)
+    assert accuracy.predicted_errors(noise, multiplier)[0] == pytest.approx(best.error_at(budget), rel=1e-6)
+    assert accuracy.predicted_errors(noise, 2 * multiplier)[1] > accuracy.predicted_errors(noise, multiplier)[1]
+
+
+def test_accuracy_compares_with_dpsgd_in_pairs(tmp_path):
+    accuracy = importlib.import_module("benchmarks.accuracy")
+    values = {accuracy.DPSGD: ("80 90 70", "1 1 2"), accuracy.BINS: ("82 92.5 71.5", "0.5 1 1.5")}
     rows = [
-        accuracy.Row(1, 60, epsilon, method, 1.0, 2.0, 80.0, 1.0, 0.0, 0.5)
-        for epsilon in (1.0, 2.0)
-        for method in accuracy.METHODS
+        accuracy.Row("t", 1, 60, 8.0, name, 1.0, 1.0, 1.0, 0.9, 0.5, 2.0, *each, "0.5 0.5", "command", "commit")
+        for name, each in values.items()
     ]
-    accuracy.write(rows, tmp_path)
-    assert len((tmp_path / "accuracy.csv").read_text(encoding="utf-8").splitlines()) == 7
-    assert all(f">{method}<" in (tmp_path / "accuracy.svg").read_text(encoding="utf-8") for method in accuracy.METHODS)
+    for row in rows:
+        accuracy.append(row, tmp_path / "accuracy.csv")
+    assert accuracy.read(tmp_path / "accuracy.csv") == rows
+    found = accuracy.summaries(rows)
+    assert found[0].noise_share == pytest.approx(0.5)
+    assert found[1].difference == pytest.approx(2.0)
+    assert found[1].difference_interval == pytest.approx(4.302653 * 0.5 / np.sqrt(3))  # Student's t, 2 degrees
+    assert found[1].loss_ratio == pytest.approx(0.75)
+    assert accuracy.table(found, "t", 1)[1] == f"| {accuracy.BINS} | +2.0 ± 1.2 |"
+    accuracy.draw(found, tmp_path / "accuracy.svg")
+    assert f">{accuracy.BINS}<" in (tmp_path / "accuracy.svg").read_text(encoding="utf-8")
+    (tmp_path / "accuracy.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="must have the columns task"):
+        accuracy.read(tmp_path / "accuracy.csv")
+
+
+def _libraries_of_accuracy():
+    for name in ("jax", "sklearn", "mlxtend"):
+        pytest.importorskip(name)
+    return importlib.import_module("benchmarks.accuracy_tasks")
+
+
+def test_accuracy_trains_as_plain_numpy_does():
+    tasks = _libraries_of_accuracy()
+    task = dataclasses.replace(tasks.TASKS[0], epochs=1, period=4)
+    rng = np.random.default_rng(0)
+    run = tasks.Run(0, rng.random((4, 1440)) < 0.02, np.zeros((4, 4)), 0.5, 0.7, 3.0)
+    images, digits = task.load()
+    order = np.random.default_rng((0, 0)).permutation(len(images))
+    weights, velocity = np.zeros((64, 10)), 0
+    for chosen in run.used:
+        x, y = images[order[:1440][chosen]], np.eye(10)[digits[order[:1440][chosen]]]
+        scores = np.exp(x @ weights)
+        gradients = x[:, :, np.newaxis] * (scores / scores.sum(axis=1, keepdims=True) - y)[:, np.newaxis]
+        norms = np.sqrt((gradients**2).sum(axis=(1, 2)))
+        sums = (gradients / np.maximum(norms, 0.7)[:, np.newaxis, np.newaxis]).sum(axis=0)
+        velocity = 0.5 * velocity + 0.5 * sums
+        weights = weights - 3.0 * 4 / 1440 * velocity
+    test = order[1440:]
+    scores = images[test] @ weights
+    loss = np.mean(np.log(np.exp(scores).sum(axis=1)) - scores[np.arange(len(test)), digits[test]])
+    accuracies, losses = tasks.trained(task, [run, run._replace(noise=9 * np.eye(4))])
+    assert losses[0] == pytest.approx(loss, rel=1e-5)
+    assert accuracies[0] == pytest.approx(100 * np.mean(scores.argmax(axis=1) == digits[test]), abs=0.3)
+    assert losses[1] > losses[0]
+
+
+@pytest.mark.slow
+def test_the_quick_run_of_accuracy_trains_every_model_and_resumes(tmp_path, capsys):
+    _libraries_of_accuracy()
+    pytest.importorskip("opacus")
+    accuracy = importlib.import_module("benchmarks.accuracy")
+    assert accuracy.main(["--quick", "--output", str(tmp_path)]) == 0
+    written = (tmp_path / "accuracy.csv").read_text(encoding="utf-8")
+    assert len(written.splitlines()) == 1 + 4 * len(accuracy.METHODS)
+    assert accuracy.main(["--quick", "--output", str(tmp_path)]) == 0
+    assert (tmp_path / "accuracy.csv").read_text(encoding="utf-8") == written
+    assert capsys.readouterr().out.count(accuracy.BINS) == 4 + 2 * 4
