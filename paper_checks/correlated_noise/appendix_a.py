@@ -57,7 +57,7 @@ def equation_13(noise: ToeplitzNoise, gradients: Array, draws: Array, shift: int
     "Section A.1 (sensitivity)",
     printed=r"Under a neighborhood model that can change one row of $G$, it can be seen that the maximum sensitivity of this operation is $\max_t \|C_{:,t}\|_2^2$",
     reading="the operation is $C G + W$",
-    corrected=r"$\max_t \|C_{:,t}\|_2$ times the clip norm, without the square",
+    repair=r"$\max_t \|C_{:,t}\|_2$ times the clip norm, without the square",
     independent="the left side applies the matrix to neighbouring gradients, the right side takes the norms of its columns",
     domain={"noise": noises(1e-2), "steps": integers(1, 12), "clip_norm": log_scale(0.1, 10)},
     as_printed={"power": 2.0, "scale": 0.0},
@@ -79,7 +79,7 @@ def section_a1_sensitivity(
 @PAPER.identity(
     "Section A.1 (objective)",
     printed=r"the objective from (3) used in previous work to find the matrix $B$ can equivalently be written as $\varphi(B) = \|\tilde B\|_F^2 = \|A B\|_F^2$",
-    corrected=r"$\varphi(B) = d\, \sigma_{dp}^2 G^2 \|A B\|_F^2$ (in (3), with $\tilde g_\tau$ for $\tilde g_t$ under the sum)",
+    repair=r"$\varphi(B) = d\, \sigma_{dp}^2 G^2 \|A B\|_F^2$ (in (3), with $\tilde g_\tau$ for $\tilde g_t$ under the sum)",
     domain={
         "noise": noises(1e-2),
         "steps": integers(1, 12),
@@ -113,7 +113,7 @@ def section_a1_objective(
 @PAPER.inequality(
     "Section A.2 (zCDP)",
     printed=r"Similarly, $\rho$-zCDP … in this setting requires that the Rényi $\alpha$-divergence between the distribution $P_0$ of $\theta_{0:T} | b = 0$ and the distribution $P_1$ of $\theta_{0:T} | b = 1$ are close: $D_\alpha(P_0 \| P_1) \le \rho \alpha$ for all $\alpha \in (0, \infty)$.",
-    corrected=r"for all $\alpha \in (1, \infty)$ (Bun and Steinke, 2016); below 1 it does not follow",
+    repair=r"for all $\alpha \in (1, \infty)$ (Bun and Steinke, 2016); below 1 it does not follow",
     proof=f"{SHORT}#section-a2",
     domain={"epsilon": log_scale(1e-2, 5), "order": log_scale(1.001, 100)},
     counterexample={"epsilon": 1.0, "order": 0.5},

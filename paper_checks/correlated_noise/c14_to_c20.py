@@ -147,8 +147,9 @@ def spectrum_of_the_problem(problem: LinearRegression, omega: float, four: float
 @PAPER.identity(
     "Remark C.16 (Noisy-SGD)",
     printed=r"the contribution of eigenvalue $\lambda_j$ to the error is proportional to (ignoring problem-dependent constants) $\mathrm{Err}_j := \int_{-\pi}^{\pi} \frac{\lambda_j |B(\omega)|^2 d\omega}{|1 - \exp(i\omega) - \eta \lambda_j|^2}$. … For Noisy-SGD, we have that $B(\omega) = 1$, and the error $\mathrm{Err}_j = \Theta(1)$ evaluates to an absolute constant",
-    corrected=r"$\frac{2 \pi}{\eta (2 - \eta \lambda_j)}$, constant in $\lambda_j$ up to a factor 2, not in $\eta$",
+    repair=r"$\frac{2 \pi}{\eta (2 - \eta \lambda_j)}$, constant in $\lambda_j$ up to a factor 2, not in $\eta$",
     domain={"problem": regressions(most=1)},
+    disproof=f"{SHORT}#refuted-for-every-constant",
     constants={"constant": "unspecified"},
     counterexample=lambda constant: {"problem": LinearRegression([1.0], 0.1 / (1 + constant))},
     mutants=[{"two": 2.001}],
@@ -255,7 +256,7 @@ def theorem_c18_all_noise(problem: LinearRegression, clip_norm: float, factor: f
 @PAPER.identity(
     "Theorem C.18 (minimiser)",
     printed=r"where the infimum is attained by $\beta^\star$ whose DTFT $B^\star$ verifies $|B^\star(\omega)|^2 = 1/\sqrt{h(\omega)}$",
-    corrected="That is the minimiser of the lower bound. $F_\\infty$ itself is minimised by $|B|^2 = \\tilde h^{-1/2}$ with the "
+    repair="That is the minimiser of the lower bound. $F_\\infty$ itself is minimised by $|B|^2 = \\tilde h^{-1/2}$ with the "
     "gains of the second moments in $\\tilde h$",
     transcription="a square root",
     domain={"problem": regressions(most=4, condition=1e4, residual_std=0.0)},

@@ -129,7 +129,7 @@ def proposition_c22(problem: LinearRegression, share: float, clip_norm: float, c
 @PAPER.inequality(
     "Equation (51)",
     printed=r"We can express the bound of Theorem C.15 with our specific choice of $B(\omega)$ as $F_\infty(\hat B^\nu) \le C \max\{1, C_{kurt}\} I(\nu, \nu) \sum_{j=1}^d \lambda_j I(\nu, \eta\lambda_j)$",
-    corrected=r"with the factor $\eta^2 G^2 \rho^{-1}$; $C = \frac{1}{8 \pi^2}$ is enough, without $C_{kurt}$",
+    repair=r"with the factor $\eta^2 G^2 \rho^{-1}$; $C = \frac{1}{8 \pi^2}$ is enough, without $C_{kurt}$",
     proof=f"{SHORT}#equation-51",
     rests_on=["corrnoise: N1"],
     domain={
@@ -138,6 +138,7 @@ def proposition_c22(problem: LinearRegression, share: float, clip_norm: float, c
         "clip_norm": log_scale(1e-3, 1e3),
     },
     as_printed={"scale": 0.0},
+    disproof=f"{SHORT}#refuted-for-every-constant",
     constants={"constant": "unspecified"},
     counterexample=lambda constant: {
         "problem": LinearRegression([1.0], 0.1),

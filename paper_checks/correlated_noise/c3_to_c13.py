@@ -96,7 +96,7 @@ def equation_54(rate: float, omega: float, two: float = 2.0) -> Sides:
 @PAPER.identity(
     "Equation (55)",
     printed=r"We expand the numerator as $|B(\omega)|^2 = \sum_{t=0}^\infty \beta_t^2 + \sum_{t=0}^\infty \sum_{\tau=0}^{t-1} \beta_t \beta_\tau (\exp(i\omega(t - \tau)) + \exp(-i\omega(\tau - t))) = \sum_{t=0}^\infty \beta_t^2 + 2 \sum_{t=0}^\infty \sum_{\tau=0}^{t-1} \beta_t \beta_\tau \cos(\omega(t - \tau)) = \sum_{t=0}^\infty \sum_{\tau=0}^\infty \beta_t \beta_\tau \cos(\omega(t - \tau))$",
-    corrected=r"with $e^{- i \omega (t - \tau)}$ in the second term of the first line; the other lines are right",
+    repair=r"with $e^{- i \omega (t - \tau)}$ in the second term of the first line; the other lines are right",
     domain={"beta": vector(linear(-1, 1), 5), "omega": linear(0, math.pi)},
     as_printed={"sign": 1.0},
     counterexample={"beta": np.array([1.0, 1.0, 0.0, 0.0, 0.0]), "omega": math.pi / 2},

@@ -56,7 +56,7 @@ def property_d2(second_start: float = 0.0, **run: Any) -> Sides:
 @PAPER.identity(
     "Property D.2 (67) to (69)",
     printed=r"$\hat\theta_t = Q_t \cdots Q_0 \theta_0'$ (67) $\tilde\theta_t^{sgd} = \eta (x_t \xi_t + Q_t x_{t-1} \xi_{t-1} + \cdots + Q_t \cdots Q_1 x_0 \xi_0)$ (68) $\tilde\theta_t^{dp} = -\eta (\sum_{\tau=0}^t \beta_\tau w_{t-\tau} + Q_t \sum_{\tau=0}^{t-1} \beta_\tau w_{t-1-\tau} + \cdots + Q_t \cdots Q_1 (\beta_0 w_0)) = -\eta (\beta_0 w_{t-1} + (\beta_1 I + \beta_0 Q_{t-1}) w_{t-2} + \cdots$",
-    corrected=r"$\hat\theta_t = Q_{t-1} \cdots Q_0 \theta_0'$; (68) and the first line of (69) are for $t + 1$, the second line is for $t$",
+    repair=r"$\hat\theta_t = Q_{t-1} \cdots Q_0 \theta_0'$; (68) and the first line of (69) are for $t + 1$, the second line is for $t$",
     domain=PATH,
     as_printed={"extra": 1},
     counterexample={
@@ -324,10 +324,11 @@ SUM = {"steps": integers(2, 10**9, log=True), "p": log_scale(1e-9, 0.999), "rate
 @PAPER.inequality(
     "Proposition D.7",
     printed=r"Under events $\mathcal{E}_1, \mathcal{E}_1^{sgd}, \mathcal{E}_2^{sgd}$, and $\eta \le (C R^2 \log(T/p))^{-1}$, we have $\|\tilde\theta_t^{sgd}\|_2^2 \le C (\frac{\eta R^2}{\mu}) \log^3(\frac{T}{p})$.",
-    corrected=r"$C \frac{\eta R^2 \sigma_{sgd}^2}{\mu} \log^3(T/p)$",
+    repair=r"$C \frac{\eta R^2 \sigma_{sgd}^2}{\mu} \log^3(T/p)$",
     proof=f"{SHORT}#propositions-d7-and-d8",
     rests_on=["Equation (74)"],
     domain={**SUM, "constant": log_scale(1, 1e6), "scale": log_scale(1e-3, 1e3)},
+    disproof=f"{SHORT}#refuted-for-every-constant",
     constants={"factor": "existential"},
     counterexample=large_scale,
     sharp="factor",
@@ -353,10 +354,11 @@ def proposition_d7(
 @PAPER.inequality(
     "Proposition D.8",
     printed=r"Consider the setting of D.4. Under events $\mathcal{E}_1, \mathcal{E}_1^{dp}, \mathcal{E}_2^{dp}$, and $\eta \le (C R^2 \log(T/p))^{-1}$, we have $\|\tilde\theta_t^{sgd}\|_2^2 \le C (\frac{\eta R^2}{\mu}) \log^3(\frac{T}{p})$.",
-    corrected=r"$\|\tilde\theta_t^{dp}\|_2^2 \le C \frac{\eta^2 \sigma^2 d \|\beta\|_1^2}{\nu} \log^2(T/p)$, as the proof shows",
+    repair=r"$\|\tilde\theta_t^{dp}\|_2^2 \le C \frac{\eta^2 \sigma^2 d \|\beta\|_1^2}{\nu} \log^2(T/p)$, as the proof shows",
     proof=f"{SHORT}#propositions-d7-and-d8",
     rests_on=["Lemma D.10 (event)"],
     domain={**SUM, "norm": log_scale(1, 2), "constant": log_scale(1, 1e3), "scale": log_scale(1e-3, 1e3)},
+    disproof=f"{SHORT}#refuted-for-every-constant",
     constants={"factor": "existential"},
     counterexample=lambda factor: large_scale(factor, norm=1.0),
     sharp="factor",
@@ -432,7 +434,7 @@ def lemma_d9(
 @PAPER.inequality(
     "Lemma D.10 (expectation)",
     printed=r"$E\, \mathrm{Tr}[V_{t,\tau} V_{t,\tau}^\top] \le d (\sum_{k=0}^\tau |\beta_k| (1 - \eta \mu)^{(\tau - k)/2})$",
-    corrected="the sum squared",
+    repair="the sum squared",
     proof=f"{SHORT}#lemma-d10",
     rests_on=["Lemma F.18"],
     domain={

@@ -195,7 +195,7 @@ def lemma_f17(beta: Array, rate: float, factor: float = 1.0) -> Sides:
 @PAPER.inequality(
     "Lemma F.18",
     printed=r"Consider a random vector $x$ that satisfies $E[x] = 0$, $E[x \otimes x] = H \succeq \mu I$ for some $\mu > 0$ and $E[\|x\|_2^2 x \otimes x] \preceq R^2 H$. Then, we have for all $\eta \le 1/R^2$ and all PSD matrices $M$ that $\mathrm{Tr}[(I - \eta x \otimes x) M (I - \eta x \otimes x)] \le (1 - \eta\mu) \mathrm{Tr}[M]$.",
-    corrected=r"$E$ of the left side",
+    repair=r"$E$ of the left side",
     proof=f"{SHORT}#lemma-f18",
     independent="the left side is a step of second moments, the right side has the eigenvalues only",
     domain={
@@ -238,7 +238,7 @@ def lemma_f19(matrices: Array, dimension: float = 3.0) -> Sides:
 @PAPER.identity(
     "Lemma F.20 (equality)",
     printed=r"$f(\hat\tau) = \min\{t - 1, \frac{1}{a} (1 + \log(1/\rho))\}$",
-    corrected=r"$f(\hat\tau)$ is the right side, except where $\frac{1}{a} \log(1/\rho) < t - 1 < \frac{1}{a} (1 + \log(1/\rho))$",
+    repair=r"$f(\hat\tau)$ is the right side, except where $\frac{1}{a} \log(1/\rho) < t - 1 < \frac{1}{a} (1 + \log(1/\rho))$",
     domain={"a": log_scale(0.01, 10), "log_inverse": log_scale(0.01, 20), "time": integers(2, 200, log=True)},
     as_printed={"everywhere": True},
     counterexample={"a": 1.0, "log_inverse": 1.5, "time": 3},
@@ -291,7 +291,7 @@ def _tuned(values: Array, steps: float, largest: float) -> Sides:
 @PAPER.inequality(
     "Lemma F.21",
     printed=r"Consider a function $\varphi : [0, \eta_{max}] \to \mathbb{R}_+$ given by $\varphi(\eta) = A \exp(-\mu \eta T) + B \eta + C \eta^2 \log^2(\frac{1}{\eta\mu})$, given some constants $\eta_{max}, \mu, A, B, C > 0$. If $T \ge (\mu \eta_{max})^{-1}$, then we have $\varphi(\eta_\star) \le A \exp(-\mu \eta_{max} T) + \frac{3B}{\mu T} (1 \vee \log \frac{A \mu T}{B}) + \frac{3C}{\mu^2 T^2} (1 \vee \log \frac{A \mu^2 T^2}{C})^2 \log^2(T)$, for some $\eta_\star \le \eta_{max}$ depending on $A, B, C, \mu, T$.",
-    corrected=r"also $\mu \eta_{max} \le 1$",
+    repair=r"also $\mu \eta_{max} \le 1$",
     proof=f"{SHORT}#lemma-f21",
     domain={"values": vector(log_scale(1e-6, 1e3), 3), "factor": log_scale(1, 1e4), "largest": log_scale(1e-4, 1)},
     counterexample={"values": np.array([1.0, 1e-9, 1.0]), "factor": 2.0, "largest": 2.0},

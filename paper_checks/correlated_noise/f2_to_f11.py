@@ -207,7 +207,7 @@ def property_f8(m: float, root: float = 0.5) -> Sides:
 @PAPER.identity(
     "Property F.9",
     printed=r"For any $m \in (0, 1)$ and any $\alpha^2 \in \mathbb{R} \setminus \{\pm 1\}$ such that $\alpha^2 + m \ne 0$, we have $\int_0^{\pi/2} \frac{d\omega}{(1 - \alpha^2 \sin^2(\omega)) \sqrt{1 + m \sin^2(\omega)}} = \frac{m}{(m + \alpha^2) \sqrt{1 + m}} K(\sqrt{\frac{m}{1 + m}}) + \frac{\alpha^2}{(m + \alpha^2) \sqrt{1 + m}} \Pi(\frac{m + \alpha^2}{1 + m}, \sqrt{\frac{m}{1 + m}})$.",
-    corrected=r"for $\alpha^2 < 1$; for $\alpha^2 > 1$ both integrals diverge, and it holds for their Cauchy principal values",
+    repair=r"for $\alpha^2 < 1$; for $\alpha^2 > 1$ both integrals diverge, and it holds for their Cauchy principal values",
     transcription="square roots",
     domain={"m": log_scale(1e-3, 1e3), "alpha": linear(-5, 5)},
     as_printed={"cut": 2.0},

@@ -103,7 +103,7 @@ def remark_12(epsilon: float, delta: float, rho: float, clipped: bool = False) -
 @PAPER.identity(
     "Equation (3)",
     printed=r"Prior work on DP-FTRL utilizes the noise coefficient matrix $B$ that minimizes the squared error in the gradient prefix sums …: $\varphi(B) = \sum_{t=0}^{T-1} E \|\sum_{\tau=0}^t \tilde g_t - \sum_{\tau=0}^t g_t\|_2^2$",
-    corrected=r"$\varphi(B) = \sum_{t=0}^{T-1} E \|\sum_{\tau=0}^t \tilde g_\tau - \sum_{\tau=0}^t g_\tau\|_2^2$",
+    repair=r"$\varphi(B) = \sum_{t=0}^{T-1} E \|\sum_{\tau=0}^t \tilde g_\tau - \sum_{\tau=0}^t g_\tau\|_2^2$",
     independent="the left side forms the prefix sums and compares them, the right side is the display term by term",
     domain={
         "noise": noises(1e-2),
@@ -142,7 +142,7 @@ def equation_3(
 @PAPER.identity(
     "Equation (5)",
     printed=r"$\gamma_\infty(B) = \lim_{T \to \infty} \gamma_T(B) = (\frac{1}{2\pi} \int_{-\pi}^{\pi} |B(\omega)|^{-2} d\omega)^{1/2}$",
-    corrected=r"for outer $B$ (of finitely many coefficients: no zero in $|z| < 1$); for others the limit is $+\infty$",
+    repair=r"for outer $B$ (of finitely many coefficients: no zero in $|z| < 1$); for others the limit is $+\infty$",
     domain={"noise": noises(1e-3)},
     counterexample={"noise": FiniteNoise([1.0, -2.0])},
     mutants=[{"exponent": 0.501}],
@@ -158,7 +158,7 @@ def equation_5(noise: ToeplitzNoise, exponent: float = 0.5) -> Sides:
     "Property C.1",
     printed=r"Let $B(\omega)$ denote the DTFT of $\beta \in \ell^2$. Then, we have $\gamma_\infty^2(\beta) = \gamma_\infty^2(B) := \frac{1}{2\pi} \int_{-\pi}^{\pi} \frac{d\omega}{|B(\omega)|^2}$",
     reading=r"$\gamma_\infty^2 = \|B^{-1} e_0\|_2^2$, the squared norm of the inverse coefficients",
-    corrected=r"Read with the one-sided inverse, as Theorem 1.1 needs, for outer $B$ only; with the two-sided one for all",
+    repair=r"Read with the one-sided inverse, as Theorem 1.1 needs, for outer $B$ only; with the two-sided one for all",
     domain={"noise": noises(1e-2), "more": integers(0, 3)},
     as_printed={"steps": 20},
     counterexample={"noise": FiniteNoise([1.0, -2.0]), "more": 0},
@@ -198,7 +198,7 @@ def equation_18(
 @PAPER.identity(
     "Equation (22) (convention of F)",
     printed=r"Recall that we wish to minimize the objective $F(\theta) = \mathbb{E}_{(x, y) \sim P_{data}} [(y - \langle \theta, x \rangle)^2]$",
-    corrected="half of that, as in equations (6), (8) and (86); then (18), (47) and the bounds of Theorem C.18 are halved",
+    repair="half of that, as in equations (6), (8) and (86); then (18), (47) and the bounds of Theorem C.18 are halved",
     domain={"problem": regressions(most=4), "offset": log_scale(1e-3, 1e3)},
     as_printed={"half": 1.0},
     counterexample={"problem": LinearRegression([1.0], 0.5), "offset": 1.0},
@@ -247,11 +247,12 @@ def theorem_21_attained(problem: QuadraticProblem, shift: float = 0.0) -> Sides:
 @PAPER.inequality(
     "Theorem 2.1 (DP-SGD)",
     printed=r"$F_\infty(\beta_{sgd}) = \Theta(\eta \rho^{-1} + \eta \sigma_{sgd}^2)$",
-    corrected=r"with the variance of a sample for $\sigma_{sgd}^2$, which $|z - E z| \le \sigma_{sgd}$ does not bound from below",
+    repair=r"with the variance of a sample for $\sigma_{sgd}^2$, which $|z - E z| \le \sigma_{sgd}$ does not bound from below",
     proof=f"{SHORT}#theorem-21",
     rests_on=["corrnoise: E1"],
     domain={"problem": mean_estimations(), "rho": log_scale(1e-3, 1e3)},
     as_printed={"range_squared": 1.0},
+    disproof=f"{SHORT}#refuted-for-every-constant",
     constants={"low": "unspecified", "high": "unspecified"},
     counterexample=lambda low, high: {"problem": MeanEstimation(0.5), "rho": 1e30},
     mutants=[{"low": 0.1251}, {"high": 0.499}],
@@ -269,11 +270,12 @@ def theorem_21_sgd(
 @PAPER.inequality(
     "Theorem 2.1 (optimum)",
     printed=r"Consider the setting above with learning rate $\eta \le 1$, a clip norm $G = 1$, … the smallest asymptotic suboptimality of any $\rho$-zCDP sequence $(\theta_t)_{t=0}^\infty$ from DP-FTRL is $\inf_\beta F_\infty(\beta) = F_\infty(\beta^\star) = \Theta(\eta^2 \rho^{-1} \log^2(1/\eta) + \eta \sigma_{sgd}^2)$",
-    corrected=r"$\Theta(\eta^2 \rho^{-1} \log^2(8/\eta))$; between 1 and $(\frac{\pi}{\log 16})^2 = 1.284$ times "
+    repair=r"$\Theta(\eta^2 \rho^{-1} \log^2(8/\eta))$; between 1 and $(\frac{\pi}{\log 16})^2 = 1.284$ times "
     r"$\frac{\eta^2}{\pi^2 \rho} \log^2 \frac{4}{\sqrt{\eta (2 - \eta)}}$, besides $\frac{\eta \sigma^2}{2 (2 - \eta)}$ for samples of variance $\sigma^2$",
     proof=f"{SHORT}#theorem-21",
     rests_on=["corrnoise: E3 (no noise is better)", "Property F.10 (lower)"],
     domain={"problem": mean_estimations(), "clip_norm": CLIP_NORMS},
+    disproof=f"{SHORT}#refuted-for-every-constant",
     constants={"low": "unspecified", "high": "unspecified"},
     counterexample=lambda low, high: {"problem": MeanEstimation(1.0), "clip_norm": 1.0},
     mutants=[{"low": 1.01}, {"high": 0.99}],
@@ -295,7 +297,7 @@ def theorem_21_optimum(
     "Theorem 2.1 (minimum)",
     printed=r"and the minimum value is equal to $\frac{\eta^2 G^2 \sigma_{dp}^2}{4 \pi^2} (\int_{-\pi}^{\pi} \frac{d\omega}{|1 - \eta - \exp(i\omega)|})^2$",
     reading="the minimum of (18)",
-    corrected=r"with $\frac{1}{2\rho}$ for $\sigma_{dp}^2$, and half of it for F with the factor ½",
+    repair=r"with $\frac{1}{2\rho}$ for $\sigma_{dp}^2$, and half of it for F with the factor ½",
     definitions={"F": ("whole", "half")},
     proof=f"{SHORT}#theorem-21",
     rests_on=["corrnoise: E3 (no noise is better)"],
@@ -319,9 +321,10 @@ def theorem_21_minimum(
 @PAPER.inequality(
     "Theorem 2.1 (coefficients)",
     printed=r"$|\beta_t^*| = \Theta(t^{-3/2} \exp(-\eta t))$",
-    corrected=r"$|\beta_t^*| = \Theta(t^{-3/2} (1 - \eta)^t)$: between $\frac{1}{2\sqrt{\pi}}$ and $\frac{1}{2}$ times that",
+    repair=r"$|\beta_t^*| = \Theta(t^{-3/2} (1 - \eta)^t)$: between $\frac{1}{2\sqrt{\pi}}$ and $\frac{1}{2}$ times that",
     proof=f"{SHORT}#theorem-21",
     domain={"rate": log_scale(1e-9, 0.9), "time": integers(1, 20_000, log=True)},
+    disproof=f"{SHORT}#refuted-for-every-constant",
     constants={"low": "unspecified", "high": "unspecified"},
     counterexample=lambda low, high: {"rate": 0.5, "time": 20 + math.ceil(6 * abs(math.log(low)))},
     mutants=[{"low": 0.2822}, {"high": 0.499}],

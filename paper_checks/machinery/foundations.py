@@ -65,8 +65,8 @@ class Foundations:
         for foundation in self.of(claim):
             if foundation.recorded in (FALSE, *UNDECIDED):
                 yield f"{claim.name} rests on {foundation.name}, which is {foundation.recorded}"
-            if claim.evidence == "proved" and foundation.evidence not in PROOFS:
-                yield f"{claim.name} is proved and rests on {foundation.name}, which is {foundation.evidence}"
+            if claim.checked_evidence == "proved" and foundation.checked_evidence not in PROOFS:
+                yield f"{claim.name} is proved and rests on {foundation.name}, which is {foundation.checked_evidence}"
 
     def applied(self, outcomes: Iterable[Outcome]) -> list[Outcome]:
         """The outcomes, where a foundation that is not as recorded makes every claim above it fail, too.

@@ -48,8 +48,10 @@ from corrnoise.paper_checks.machinery.margins import agreements, least, margin_o
 from corrnoise.paper_checks.machinery.names import Named
 from corrnoise.paper_checks.machinery.power import Power, Ratios, moved, powers, shifted
 from corrnoise.paper_checks.machinery.quantifiers import Family, Meanings, Quantifier, choices
+from corrnoise.paper_checks.machinery.refutations import certainly_apart
 from corrnoise.paper_checks.machinery.search import Worst, worst_case
 from corrnoise.paper_checks.machinery.sharpness import Interval, equality, interval
+from corrnoise.support.deprecation import deprecated
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.float_errors import usual_float_errors
 
@@ -107,7 +109,7 @@ class Outcome:
     def loose(self) -> bool:
         """Whether the statement is true by search or simulation alone, and far from an equality wherever it was searched."""
         true = self.verdict in (verdicts.HOLDS, verdicts.CORRECTED)
-        return true and self.claim.evidence in ("searched", "simulated") and self.margin > _LOOSE_MARGIN
+        return true and self.claim.checked_evidence in ("searched", "simulated") and self.margin > _LOOSE_MARGIN
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +130,10 @@ class Claim(Named):
     domain: Domain = field(repr=False)
     evidence: verdicts.Evidence
     reading: str | None = None
-    corrected: str | None = None
+    hypotheses: tuple[str, ...] = ()
+    repair: str | None = None
+    repair_evidence: verdicts.Evidence | None = None
+    identity_proof: str | None = None
     as_printed: Mapping[str, Any] = field(default_factory=dict)
     constants: Mapping[str, Quantifier] = field(default_factory=dict)
     definitions: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -142,6 +147,7 @@ class Claim(Named):
     transcription: str | None = None
     outside: str | None = None
     proof: str | None = None
+    disproof: str | None = None
     theorem: str | None = None
     rests_on: tuple[str, ...] = ()
     independent: str | None = None
@@ -163,13 +169,32 @@ class Claim(Named):
         return self.function.__module__
 
     @property
-    def recorded(self) -> str:
-        """The verdict as recorded, one of ``VERDICTS``."""
+    def truth(self) -> verdicts.Truth:
+        """Whether the statement as printed is true, one of ``Truth``."""
         if self.undecided is not None:
             return self.undecided[0]
-        if self.counterexample is None:
-            return verdicts.HOLDS
-        return verdicts.CORRECTED if self.corrected is not None else verdicts.FALSE
+        return verdicts.TRUE if self.counterexample is None else verdicts.FALSE
+
+    @property
+    def recorded(self) -> str:
+        """The verdict as recorded, one of ``VERDICTS``."""
+        return verdicts.verdict_of(self.truth, self.repair)
+
+    @property
+    def checked_evidence(self) -> verdicts.Evidence:
+        """The evidence of the statement that is checked: of the repair, if there is one."""
+        return self.repair_evidence or self.evidence
+
+    @property
+    def support(self) -> str:
+        """The evidence of the truth and of the repair, in a few words."""
+        return verdicts.support_of(self.evidence, self.repair_evidence)
+
+    @property
+    @deprecated("0.2", instead="Claim.repair")
+    def corrected(self) -> str | None:
+        """The repair, under its old name."""
+        return self.repair
 
     # -- margins -------------------------------------------------------------------------------------------------------
 
@@ -264,9 +289,8 @@ class Claim(Named):
         """The constant in question that the statement is proved with, if it is."""
         if self.proved_constant is not None:
             return float(self.proved_constant)
-        return (
-            float(self.stated) if self.sharp and self.evidence in ("machine-checked", "proved", "certified") else None
-        )
+        strong = self.checked_evidence in ("machine-checked", "proved", "certified", "cited")
+        return float(self.stated) if self.sharp and strong else None
 
     # -- the printed statement -----------------------------------------------------------------------------------------
 
@@ -281,6 +305,14 @@ class Claim(Named):
             sides = self.sides(arguments, **constants)
             found.append(Counterexample(arguments, sides, self.margin(arguments, **constants), choice))
         return max(found, key=lambda one: math.inf if math.isnan(one.margin) else one.margin)
+
+    def _certainly_false(self) -> bool:
+        """Whether both sides are apart at the counterexample, in exact or ball arithmetic, under every meaning."""
+        assert isinstance(self.counterexample, Mapping)
+        return all(
+            certainly_apart(self.function, self.counterexample, {**self.as_printed, **choice}, self.relation)
+            for choice in choices({}, self.meanings)
+        )
 
     # -- the check -----------------------------------------------------------------------------------------------------
 
@@ -327,6 +359,8 @@ class Claim(Named):
         reason = self._disagreement(verdict, true, worst, certificate, mutants)
         if not reason and false_at is not None and not refuted:
             reason = f"the counterexample does not violate the printed statement (margin {false_at.margin:.3g})"
+        if not reason and self.evidence == "counterexample" and not self._certainly_false():
+            reason = "exact arithmetic does not show that the counterexample violates the printed statement"
         for symbol, meaning, holds in elsewhere:
             if not reason and holds != (meaning in self.definitions[symbol]):
                 reason = (
@@ -361,7 +395,7 @@ class Claim(Named):
                     yield symbol, meaning, not self.rejects({symbol: meaning}, evaluations)
 
     def _certificate(self) -> BoxCertificate | None:
-        if self.evidence != "certified":
+        if self.checked_evidence != "certified":
             return None
         given = {} if self.proved_constant is None else {str(self.sharp): self.proved_constant}
         return certify(lambda u: self.sides(self.domain.arguments(u), **given), self.domain.size)
@@ -383,7 +417,7 @@ class Claim(Named):
         if self.undecided is not None:
             return self.undecided[0]
         if printed_false:
-            return verdicts.CORRECTED if true and self.corrected is not None else verdicts.FALSE
+            return verdicts.CORRECTED if true and self.repair is not None else verdicts.FALSE
         return verdicts.HOLDS if true else verdicts.FALSE
 
     def _disagreement(

@@ -17,10 +17,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
 
 from corrnoise.paper_checks.machinery.names import Named
-from corrnoise.paper_checks.machinery.verdicts import IDENTITY, INEQUALITY, Evidence, Relation, Undecided
+from corrnoise.paper_checks.machinery.verdicts import (
+    IDENTITY,
+    INEQUALITY,
+    Evidence,
+    Relation,
+    Truth,
+    Undecided,
+    support_of,
+    verdict_of,
+)
+from corrnoise.support.deprecation import renamed_keyword
 
 if TYPE_CHECKING:
     from corrnoise.paper_checks.machinery.domains import Axis
@@ -41,8 +51,10 @@ class Fields(TypedDict, total=False):
     #: is false; the meaning in force is the first, and the default of the function's keyword
     definitions: Mapping[str, Sequence[str]]
     probability: str  #: the argument p of a statement that holds with probability 1 − p; see margins.py
-    #: by default "machine-checked" with a theorem, and "proved" with a proof; without one an identity is "exact", and an inequality "computed" where its domain
-    #: has at most 64 points, otherwise "searched"
+    #: of the truth.  Of a true statement by default "machine-checked" with a theorem, and "proved" with a proof; without
+    #: one "exact" with an ``identity_proof``; an identity, and an inequality whose domain has at most 64 points, are
+    #: "computed", others "searched".  Of a false statement by default "computed", and with a disproof "proved", or "family"
+    #: where constants may be chosen.  Of an undecided one it is the evidence of the statement that is checked instead.
     evidence: Evidence
     mutants: Sequence[Mapping[str, Any]]  #: false variants: constants that must make the check fail
     sharp: str  #: the constant whose sharp value is found
@@ -51,12 +63,18 @@ class Fields(TypedDict, total=False):
     counterexample: Mapping[str, Any] | Family  #: arguments that violate the printed statement, or a family of them
     #: the constants that make the function the printed statement; by default ``printed`` or ``published`` is True
     as_printed: Mapping[str, Any]
-    corrected: str  #: the true statement, where the printed one is false
+    hypotheses: Sequence[str]  #: conditions of the statement that are printed elsewhere, word for word
+    repair: str  #: a true statement that keeps the purpose, where the printed one is false
+    repair_evidence: Evidence  #: of the repair, by default as ``evidence`` of a true statement
+    #: how an identity is known to be exact: "enumeration" of a finite domain with rational sides, or "degrees" of
+    #: rational functions; without it an identity is "computed"
+    identity_proof: str
     #: the verdict where the statement as printed is neither true nor false; why, and the statement that is checked instead
     undecided: tuple[Undecided, str]
     transcription: str | None  #: which signs an electronic copy lost and were restored
     outside: str  #: which part of the statement's domain is left out, and the argument there
     proof: str  #: the file and heading of a proof, the section of the paper, or the published theorem that is cited
+    disproof: str  #: the file and heading of a proof that the printed statement is false, as a family needs it
     theorem: str  #: the theorem of a file in proofs/ that is the statement, as corrected where the printed one is false
     rests_on: Sequence[str]  #: the claims that the proof uses: "N1", or "corrnoise: N1" of another paper
     why_loose: str  #: why the sides come no nearer than a factor 2, where that is true by search or simulation only
@@ -84,9 +102,21 @@ class ListedClaim(Named):
     number: str
     part: str
     module: str  #: the module that holds the claim
-    recorded: str  #: the verdict as recorded, one of ``VERDICTS``
+    truth: Truth
     evidence: Evidence  #: one of ``EVIDENCE``
+    repair: str | None
+    repair_evidence: Evidence | None
     holder: Paper = field(repr=False, compare=False)
+
+    @property
+    def recorded(self) -> str:
+        """The verdict as recorded, one of ``VERDICTS``."""
+        return verdict_of(self.truth, self.repair)
+
+    @property
+    def support(self) -> str:
+        """The evidence of the truth and of the repair, in a few words."""
+        return support_of(self.evidence, self.repair_evidence)
 
     @property
     def claim(self) -> Any:
@@ -112,7 +142,7 @@ def _find(module: str, number: str, part: str) -> ListedClaim:
 
 
 FILE = "claims.csv"
-_LIST_COLUMNS = ("module", "number", "part", "recorded", "evidence")
+_LIST_COLUMNS = ("module", "number", "part", "truth", "evidence", "repair", "repair_evidence")
 
 
 def written(claims: Iterable[ListedClaim]) -> str:
@@ -121,7 +151,7 @@ def written(claims: Iterable[ListedClaim]) -> str:
     table = csv.writer(text, lineterminator="\n")
     table.writerow(_LIST_COLUMNS)
     for one in claims:
-        table.writerow([one.module.rpartition(".")[2], one.number, one.part, one.recorded, one.evidence])
+        table.writerow([one.module.rpartition(".")[2], *(getattr(one, name) for name in _LIST_COLUMNS[1:])])
     return text.getvalue()
 
 
@@ -179,10 +209,10 @@ class Paper:
         -------
         ListedClaim
         """
-        return self._listed(claim.number, claim.part, claim.module, claim.recorded, claim.evidence)
+        return self._listed(claim.module, *(getattr(claim, name) for name in _LIST_COLUMNS[1:]))
 
-    def _listed(self, number: str, part: str, module: str, recorded: str, evidence: Evidence) -> ListedClaim:
-        return ListedClaim(self.name, self.source, number, part, module, recorded, evidence, self)
+    def _listed(self, module: str, number: str, part: str, *record: Any) -> ListedClaim:
+        return ListedClaim(self.name, self.source, number, part, module, *record, self)
 
     @cached_property
     def _list(self) -> tuple[ListedClaim, ...]:
@@ -191,9 +221,11 @@ class Paper:
         rows = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))) if path.is_file() else ()
         return tuple(
             self._listed(
-                row["number"], row["part"], f"{self.package}.{row['module']}", row["recorded"], row["evidence"]
+                f"{self.package}.{row['module']}",
+                *(row[name] for name in _LIST_COLUMNS[1:-2]),
+                *(row[name] or None for name in _LIST_COLUMNS[-2:]),
             )
-            for row in cast(Iterable[Any], rows)
+            for row in rows
         )
 
     @property
@@ -254,6 +286,7 @@ class Paper:
 
     # -- how a claim is written ----------------------------------------------------------------------------------------
 
+    @renamed_keyword("0.2", "corrected", "repair")
     def inequality(self, name: str, **fields: Unpack[Fields]) -> Register:
         """Register a function that returns (smaller, larger), numbers or arrays of them.
 
@@ -268,8 +301,9 @@ class Paper:
         -------
         callable
         """
-        return self._register(INEQUALITY, name, "searched", fields)
+        return self._register(INEQUALITY, name, fields)
 
+    @renamed_keyword("0.2", "corrected", "repair")
     def identity(self, name: str, **fields: Unpack[Fields]) -> Register:
         """Register a function that returns the left and the right side, numbers or arrays.
 
@@ -284,18 +318,13 @@ class Paper:
         -------
         callable
         """
-        return self._register(IDENTITY, name, "exact", fields)
+        return self._register(IDENTITY, name, fields)
 
-    def _register(self, relation: Relation, name: str, evidence: Evidence, fields: Mapping[str, Any]) -> Register:
-        if "theorem" in fields or "proof" in fields:
-            evidence = "machine-checked" if "theorem" in fields else "proved"
-
+    def _register(self, relation: Relation, name: str, fields: Mapping[str, Any]) -> Register:
         def register(function: Callable[..., Sides]) -> Claim:
             from corrnoise.paper_checks.machinery.registration import written_claim
 
-            claim = written_claim(
-                self.name, self.source, self.definitions, relation, name, {"evidence": evidence, **fields}, function
-            )
+            claim = written_claim(self.name, self.source, self.definitions, relation, name, fields, function)
             unnamed = self.package and claim.module not in self.modules
             for wrong, why in (
                 (claim.identifier in {one.identifier for one in self.registered}, "there are two claims of that name"),

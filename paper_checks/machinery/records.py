@@ -15,9 +15,11 @@ from corrnoise.support.serialise import plain
 
 _CLAIM_FIELDS = (
     *("paper", "source", "name", "number", "part", "identifier"),
-    *("printed", "reading", "transcription", "corrected", "undecided", "note"),
+    *("printed", "reading", "transcription", "hypotheses", "undecided", "note"),
+    *("truth", "evidence", "repair", "repair_evidence", "recorded", "identity_proof"),
     *(
         "proof",
+        "disproof",
         "theorem",
         "rests_on",
         "outside",
@@ -28,7 +30,7 @@ _CLAIM_FIELDS = (
         "probability",
         "proved_constant",
     ),
-    *("why_loose", "relation", "evidence", "recorded", "tolerance", "evaluations"),
+    *("why_loose", "relation", "tolerance", "evaluations"),
 )
 _OUTCOME_FIELDS = ("verdict", "agrees", "reason", "margin", "tried", "accepted", "sharp", "elsewhere", "seconds")
 

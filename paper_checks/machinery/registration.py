@@ -10,10 +10,49 @@ from corrnoise.paper_checks.machinery.domains import Domain
 from corrnoise.paper_checks.machinery.independence import shared
 from corrnoise.paper_checks.machinery.ledger import FEW, Claim, Sides
 from corrnoise.paper_checks.machinery.names import number_and_part
-from corrnoise.paper_checks.machinery.quantifiers import Meanings, faults
-from corrnoise.paper_checks.machinery.verdicts import EVIDENCE, IDENTITY, INEQUALITY, UNDECIDED, Relation
+from corrnoise.paper_checks.machinery.quantifiers import Meanings, chosen, faults
+from corrnoise.paper_checks.machinery.verdicts import (
+    EVIDENCE,
+    IDENTITY,
+    INEQUALITY,
+    REFUTED,
+    TRUE,
+    UNDECIDED,
+    Evidence,
+    Relation,
+)
 
+IDENTITY_PROOFS = ("enumeration", "degrees")
+_OF_FALSE: tuple[Evidence, ...] = (
+    "machine-checked",
+    "proved",
+    *REFUTED,
+    "computed",
+)  #: evidence that a statement is false
+_OWN_PROOF = r"[\w./-]+\.[a-z]+(#|$)"  #: a file, and a heading of it
+_CITED_PROOF = r"\d$|^(Appendix|Section) \w+"
 _AS_PRINTED = ("printed", "published")  #: arguments that make the printed statement of a function, if they are True
+
+
+def _evidence(relation: Relation, fields: Mapping[str, Any], finite: bool) -> dict[str, Any]:
+    """The evidence of the truth and of the repair, by default after what the fields have."""
+    evidence: Evidence = "computed" if relation == IDENTITY or finite else "searched"
+    own_proof = re.match(_OWN_PROOF, fields.get("proof") or "")
+    given: tuple[tuple[str, Evidence], ...] = (
+        ("identity_proof", "exact"),
+        ("proof", "proved" if own_proof else "cited"),
+        ("theorem", "machine-checked"),
+    )
+    for name, kind in given:
+        if name in fields:
+            evidence = kind
+    refutation = "computed"
+    if "disproof" in fields:
+        refutation = "family" if chosen(fields.get("constants", {})) else "proved"
+    found: dict[str, Any] = {"evidence": fields.get("evidence", refutation if "counterexample" in fields else evidence)}
+    if "repair" in fields or "repair_evidence" in fields:
+        found["repair_evidence"] = fields.get("repair_evidence", evidence)
+    return found
 
 
 def written_claim(
@@ -40,9 +79,9 @@ def written_claim(
         "as_printed": fields.get("as_printed", {p.name: True for p in parameters if p.name in _AS_PRINTED}),
         "mutants": tuple(fields.get("mutants", ())),
         "rests_on": tuple(fields.get("rests_on", ())),
+        "hypotheses": tuple(fields.get("hypotheses", ())),
     }
-    if fields["evidence"] == "searched" and derived["domain"].all_points(FEW) is not None:
-        derived["evidence"] = "computed"
+    derived |= _evidence(relation, fields, finite=derived["domain"].all_points(FEW) is not None)
     derived["meanings"] = {symbol: meanings.get(symbol, {}) for symbol in fields.get("definitions", ())}
     claim = Claim(paper=paper, source=source, function=function, relation=relation, **{**fields, **derived})
     open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters)
@@ -56,12 +95,42 @@ def written_claim(
     endless = claim.domain.all_points(FEW) is None
     false = claim.counterexample is not None
     unpinned = false and all(mutant == claim.as_printed for mutant in claim.all_mutants())
-    proved = claim.proof is not None or claim.evidence == "certified"
+    evidence = claim.checked_evidence
+    kinds = {claim.evidence, evidence}
+    unrepaired = false and claim.repair is None
+    proved = claim.proof is not None or evidence == "certified"
     same = "" if claim.independent else ", ".join(sorted(shared(claim)))
     for wrong, why in (
-        (claim.evidence not in EVIDENCE, f"evidence must be one of {', '.join(EVIDENCE)}, got {claim.evidence!r}"),
-        (claim.evidence == "computed" and endless, "only a finite domain can be computed"),
-        (claim.evidence == "certified" and not certifiable, "only an inequality over scalar axes can be certified"),
+        (not kinds <= set(EVIDENCE), f"evidence must be one of {', '.join(EVIDENCE)}, got {', '.join(sorted(kinds))}"),
+        (
+            false and claim.evidence not in _OF_FALSE,
+            f"evidence that it is false must be one of {', '.join(_OF_FALSE)}, got {claim.evidence!r}",
+        ),
+        (
+            (claim.evidence in REFUTED and not false) or claim.repair_evidence in REFUTED,
+            f"only a false statement has the evidence {' or '.join(REFUTED)}",
+        ),
+        (
+            claim.evidence == "counterexample"
+            and (chosen(claim.constants) or not isinstance(claim.counterexample, Mapping)),
+            "where constants may be chosen, or symbols have meanings with other arguments, one counterexample does not "
+            "refute: evidence must be 'family', 'proved' or 'computed'",
+        ),
+        (
+            claim.evidence == "family" and not chosen(claim.constants),
+            "a family needs constants that may be chosen",
+        ),
+        (
+            evidence == "computed" and endless and relation == INEQUALITY and not unrepaired,
+            "of inequalities only those with a finite domain can be computed",
+        ),
+        (
+            (evidence == "exact") != (claim.identity_proof is not None)
+            or claim.identity_proof not in (None, *IDENTITY_PROOFS),
+            f"what is exact, and nothing else, has an identity_proof: {' or '.join(IDENTITY_PROOFS)}",
+        ),
+        (evidence == "certified" and not certifiable, "only an inequality over scalar axes can be certified"),
+        ((claim.repair is None) != (claim.repair_evidence is None), "a repair, and nothing else, has repair_evidence"),
         (not claim.printed.strip(), "it needs the statement as printed"),
         (not claim.note, "it needs a docstring"),
         (not claim.all_mutants(), "it needs a mutant that its check rejects"),
@@ -74,19 +143,28 @@ def written_claim(
             f"undecided must be one of {', '.join(UNDECIDED)}, and the reason, got {claim.undecided!r}",
         ),
         (claim.undecided is not None and false, "a claim that is undecided has no counterexample"),
-        ((claim.corrected or claim.as_printed) and not false, "a correction needs a counterexample"),
+        ((claim.repair or claim.as_printed) and claim.truth == TRUE, "a repair needs a counterexample"),
         (
             isinstance(claim.counterexample, Mapping) and set(claim.counterexample) != axes,
             "a counterexample has the arguments of the domain",
         ),
         (same, f"both sides come from {same}, so it needs the reason why they are independent"),
-        (claim.evidence == "proved" and not claim.proof, "what is proved needs the place of its proof"),
         (
-            claim.evidence == "cited" and not re.search(r"\d$", claim.proof or ""),
-            "what is cited needs the published theorem, with its number, in proof",
+            evidence == "proved" and not unrepaired and not re.match(_OWN_PROOF, claim.proof or ""),
+            f"what is proved needs the place of its proof, a file and its heading, got {claim.proof!r}",
         ),
         (
-            (claim.evidence == "machine-checked") != bool(claim.theorem),
+            false and claim.evidence in ("proved", "family") and not re.match(_OWN_PROOF, claim.disproof or ""),
+            "what is proved to be false, for every choice of the constants if there are any, needs the place of that proof "
+            f"in disproof, got {claim.disproof!r}",
+        ),
+        (claim.disproof and not false, "only a false statement has a disproof"),
+        (
+            "cited" in kinds and not re.search(_CITED_PROOF, claim.proof or ""),
+            "what is cited needs in proof the published theorem with its number, or the appendix with the paper's own proof",
+        ),
+        (
+            ("machine-checked" in kinds) != bool(claim.theorem),
             "what is machine-checked, and nothing else, has a theorem in Coq",
         ),
         (claim.proved_constant is not None and not claim.sharp, "proved_constant needs the name of it in sharp"),

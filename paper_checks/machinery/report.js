@@ -41,7 +41,7 @@ function show() {
   const chosen = found(search.value);
   const verdicts = pressed("verdict"), evidence = pressed("evidence");
   const fits = (card) => chosen.has(card) && (!verdicts.length || verdicts.includes(card.dataset.verdict))
-    && (!evidence.length || evidence.includes(card.dataset.evidence));
+    && (!evidence.length || card.dataset.evidence.split(" ").some((kind) => evidence.includes(kind)));
   for (const card of cards) card.hidden = !fits(card);
   for (const section of document.querySelectorAll("section.claims")) {
     section.hidden = ![...section.querySelectorAll("article")].some((card) => !card.hidden);

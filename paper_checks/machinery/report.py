@@ -24,6 +24,7 @@ from markupsafe import Markup
 from corrnoise.paper_checks.machinery import wording
 from corrnoise.paper_checks.machinery.documents import Library
 from corrnoise.paper_checks.machinery.foundations import Foundations
+from corrnoise.paper_checks.machinery.headline import headline
 from corrnoise.paper_checks.machinery.inventory import EQUATION, inventory_of
 from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
 from corrnoise.paper_checks.machinery.names import ABBREVIATIONS, GREEK, called, words
@@ -57,11 +58,13 @@ def report_page(outcomes: Sequence[Outcome], papers: Sequence[Paper], figures: I
         script=Markup(resource(_OWN_PACKAGE, "report.js")),
         names={"greek": GREEK, "abbreviations": ABBREVIATIONS},
         verdicts=_counted(VERDICTS, [outcome.verdict for outcome in outcomes]),
-        evidence=_counted(EVIDENCE, [outcome.claim.evidence for outcome in outcomes]),
+        evidence=_counted(EVIDENCE, [kind for outcome in outcomes for kind in _kinds(outcome)]),
         quantifiers=[(word, meaning, 0) for word, meaning in QUANTIFIERS.items()],
+        headline=headline([outcome.claim for outcome in outcomes]),
         mutants=_mutants(papers),
         total=len(outcomes),
         keys=_keys,
+        kinds=_kinds,
         papers=[(paper, sections) for paper in papers if (sections := _sections(paper, outcomes))],
         figures=[_figure(figure, drawings) for figure in figures],
         shapes=drawings.shapes,
@@ -100,7 +103,7 @@ def claim_pages(papers: Sequence[Paper]) -> Iterator[tuple[Claim, str]]:
                 outcome=outcome,
                 title=paper.title,
                 verdict=VERDICTS[claim.recorded],
-                evidence=EVIDENCE[claim.evidence],
+                evidence=EVIDENCE,
             ),
         )
 
@@ -125,6 +128,12 @@ def _counted(meanings: Mapping[Any, str], found: Sequence[str]) -> list[tuple[st
     """Words, their meanings, and their numbers in ``found``."""
     counts = Counter(found)
     return [(word, meaning, counts[word]) for word, meaning in meanings.items()]
+
+
+def _kinds(outcome: Outcome) -> tuple[str, ...]:
+    """The kinds of evidence of a claim, of its truth and of its repair."""
+    claim = outcome.claim
+    return tuple(dict.fromkeys(kind for kind in (claim.evidence, claim.repair_evidence) if kind))
 
 
 def _keys(outcome: Outcome) -> str:
@@ -167,7 +176,7 @@ class _Graph:
         for other in others:
             name = other.name if other.paper == claim.paper else f"{other.name} of {other.paper}"
             link = Markup('<a href="{}">{}</a>').format(self._address.format(other.identifier), name)
-            links.append(Markup("{} ({})").format(link if other in self._shown else name, other.evidence))
+            links.append(Markup("{} ({})").format(link if other in self._shown else name, other.checked_evidence))
         return Markup(", ").join(links)
 
 

@@ -151,10 +151,11 @@ def statement(claim: Claim) -> list[Line]:
         ("as printed", claim.printed),
         ("place", place(claim)),
         ("transcription", restored or ""),
+        ("hypotheses", "; ".join(f"“{one}”" for one in claim.hypotheses)),
         ("read as", claim.reading or ""),
         ("constants", quantifiers),
         ("definitions", definitions(claim)),
-        ("as corrected", claim.corrected or ""),
+        ("as corrected" if claim.repair_evidence != "searched" else "proposed", claim.repair or ""),
         claim.undecided or ("", ""),
     ]
 
@@ -181,7 +182,7 @@ def check(outcome: Outcome, digits: int | None = None) -> list[Line]:
     domain = "; ".join(f"``{name}``: {axis.range}" for name, axis in claim.domain.axes.items())
     mutants = "; ".join(f"``{name}`` ({'rejected' if no else 'accepted'})" for name, no in outcome.mutants)
     return [
-        ("evidence", claim.evidence),
+        ("evidence", claim.support),
         ("theorem in Coq", f"``{claim.theorem}`` (``proofs/``)" if claim.theorem else ""),
         ("certificate", f"{certificate.answer}, {_counted(certificate.boxes, 'box', 'boxes')}" if certificate else ""),
         ("independent", claim.independent or ""),

@@ -35,7 +35,7 @@ def two_examples(gradients: Array, reversed_epochs: int) -> tuple[Array, Array, 
     proof="docs/momentum-aggregation-proofs.md#the-identity-behind-algorithm-2",
     printed=r"Let T = qN + r where $q \in \mathbb{Z}$ is the quotient and $r \in [0, N - 1]$ is the remainder when dividing T by N. Then: $G_{[1,T]} = (1-\alpha)^{T-r} G_{[1,r]} + \sum_{i=0}^{q-1} (1-\alpha)^{Ni} (1-\gamma)^{q-(i+1)} G_{[r+1,r+N]} + \sum_{i=1}^{q-1} (\sum_{j=0}^{i-1} (1-\gamma)^j (1-\alpha)^{(i-1-j)N}) ((1-\gamma) \Delta_{[T-iN+1,T-(i-1)N]} + \gamma G_{[T-iN+1,T-(i-1)N]})$",
     reading=r"for a new order in every epoch; $K_i = \sum_{j < i} (1 - \gamma)^j (1 - \alpha)^{(i-1-j)N}$ and $W_i = [T - iN + 1, T - (i-1)N]$ below",
-    corrected=r"with $\sum_{i=1}^{q-1} (1 - \gamma) K_i \delta_{W_i}$ added, $\delta_t = \nabla f(u_{q_t - 1}, x_t) - \nabla f(u_{q_t - 1}, x_{t-N})$, "
+    repair=r"with $\sum_{i=1}^{q-1} (1 - \gamma) K_i \delta_{W_i}$ added, $\delta_t = \nabla f(u_{q_t - 1}, x_t) - \nabla f(u_{q_t - 1}, x_{t-N})$, "
     r"which is 0 if every epoch has the same order",
     domain={
         "gradients": vector(linear(-1, 1), 2 * EPOCHS),

@@ -88,7 +88,7 @@ def fresh_order_error(
     "Lemma 11",
     proof="docs/momentum-aggregation-proofs.md#gradient-norms",
     printed=r"$E\|\epsilon_t\| \le 2G\sqrt{\alpha} + 2 \eta N L + \frac{\eta L}{\alpha}$",
-    corrected=r"$E\|\epsilon_t\| \le G \sqrt{\frac{\alpha}{2 - \alpha}} + 2 \eta (N - 1) L + \eta L \frac{1 - \alpha}{\alpha} + (1 - \alpha)^t G$",
+    repair=r"$E\|\epsilon_t\| \le G \sqrt{\frac{\alpha}{2 - \alpha}} + 2 \eta (N - 1) L + \eta L \frac{1 - \alpha}{\alpha} + (1 - \alpha)^t G$",
     domain={
         "examples": integers(2, 3),
         "lipschitz": log_scale(0.1, 10),
@@ -141,7 +141,7 @@ def mean_norm(dimension: int) -> float:
     "Lemma 12",
     proof="docs/momentum-aggregation-proofs.md#gradient-norms",
     printed=r"Suppose $\alpha \ge \frac{1}{N}$. Then, $E[\|\hat{m}_t - m_t\|] \le 4\alpha G\sigma \sqrt{dV \log_2 T}$",
-    corrected=r"with $\log_2(T + 1)$",
+    repair=r"with $\log_2(T + 1)$",
     domain={
         "steps": integers(1, 5000, log=True),
         "examples": integers(1, 1000, log=True),
@@ -196,7 +196,7 @@ def printed_noise(
     proof="docs/momentum-aggregation-proofs.md#the-noise-of-algorithm-2",
     printed=r"Suppose $\alpha \ge \frac{1}{N}$ and $\gamma \le \frac{1}{2}$, using the update of Algorithm 2, we have: $E[\|\hat{m}_t - m_t\|] \le \frac{192G\alpha \log_2 T \sqrt{d\log(1/\delta)}}{\epsilon} + \frac{128(G+2L)\alpha \sqrt{\eta dT \log(1/\delta)} \log_2 T}{\epsilon} + \frac{16\eta L\alpha \log_2 T \sqrt{3dTN \log(1/\delta)}}{\epsilon}$",
     reading=r"$l = \log \frac{1}{\delta}$ below",
-    corrected=r"for $T \ge N \ge 2$ and one order in all epochs; a new order in every epoch adds $\sqrt{\alpha} \Xi$, the bound of the defect of Lemma 17",
+    repair=r"for $T \ge N \ge 2$ and one order in all epochs; a new order in every epoch adds $\sqrt{\alpha} \Xi$, the bound of the defect of Lemma 17",
     domain={
         "examples": integers(2, 1023, log=True),
         "epochs": integers(1, 256, log=True),
@@ -258,7 +258,7 @@ def lemma_7(
     proof="docs/momentum-aggregation-proofs.md#gradient-norms",
     printed=r"Applying Lemma 11 and using Theorem 12 with $V = (\min(R, \lfloor \log_2(N) \rfloor) + 1) \frac{T}{N} + \sum_{j=\lfloor \log_2(N)+1 \rfloor}^R \lfloor \frac{T}{2^j} \rfloor \le 4 \log_2 T \frac{T}{N}$",
     domain={"examples": integers(1, 10**4, log=True), "epochs": integers(1, 10**4, log=True)},
-    corrected=r"for $T \ge 2$",
+    repair=r"for $T \ge 2$",
     as_printed={"least": 1},
     counterexample={"examples": 1, "epochs": 1},
     sharp="factor",

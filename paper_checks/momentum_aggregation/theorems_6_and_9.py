@@ -51,7 +51,7 @@ LOG = 5 * math.log(10)
     proof=GRADIENTS,
     printed=r"Assuming f(w, x) is G-Lipschitz, L-smooth for all $w \in \mathbb{R}^d$, $x \in \mathcal{X}$, and $F(w_1)$ is bounded by R. … $E[\|\nabla F(\hat{w})\|] \le \frac{(\frac{3}{2}R + 6L\sqrt{\log_2 T \log(1/\delta)} + 12G\sqrt{\log_2 T} \log(1/\delta)^{1/4})d^{1/4}}{\sqrt{\epsilon N}} + \frac{3L(d \log(1/\delta))^{1/4}\sqrt{\log_2 T}}{4\sqrt{\epsilon}N^{3/2}} + \frac{6G}{\sqrt{N}} + \frac{6G \log_2 T\sqrt{d \log(1/\delta)}}{\epsilon N}$",
     reading=r"for Algorithm 1 with the stated η, α and T; $l = \log \frac{1}{\delta}$ below",
-    corrected=r"$(R + 6L + 32 G \sqrt{\frac{\log_2(T + 1)}{\log_2 T}}) \sqrt{\frac{N}{T}} + \frac{L}{2 \sqrt{NT}} + \frac{2G}{\sqrt{N}} + \frac{2GN}{T}$ for "
+    repair=r"$(R + 6L + 32 G \sqrt{\frac{\log_2(T + 1)}{\log_2 T}}) \sqrt{\frac{N}{T}} + \frac{L}{2 \sqrt{NT}} + \frac{2G}{\sqrt{N}} + \frac{2GN}{T}$ for "
     r"$\delta \le e^{-\epsilon}$",
     domain=SETTINGS,
     counterexample={
@@ -216,8 +216,9 @@ def many_examples(constant: float) -> dict[str, float]:
     proof=GRADIENTS,
     printed=r"This allows the algorithm to achieve the utility bound … $\tilde{O}(\frac{d^{1/3}}{(\epsilon N)^{2/3}})$",
     reading="of the bound of Theorem 9, with up to four logarithms of N for the tilde",
-    corrected=r"wherever $T \ge N$ the bound of Theorem 9 is at most $\frac{6G}{\sqrt{N}} + A \frac{d^{1/3}}{(\epsilon N)^{2/3}}$, "
+    repair=r"wherever $T \ge N$ the bound of Theorem 9 is at most $\frac{6G}{\sqrt{N}} + A \frac{d^{1/3}}{(\epsilon N)^{2/3}}$, "
     r"$A = \frac{3}{2} R + 12 L + K (60 G + 57 L)$",
+    disproof="docs/momentum-aggregation-proofs.md#refuted-for-every-constant",
     constants={"constant": "unspecified"},
     counterexample=many_examples,
     domain=RATES,
@@ -262,7 +263,8 @@ def large_epsilon(constant: float) -> dict[str, float]:
     proof=GRADIENTS,
     printed=r"The current algorithm requires … $\tilde{O}(\frac{N^{7/3}\epsilon^{4/3}}{d^{2/3}})$ gradient evaluations but has the total run time of … $\tilde{O}(N^{11/3}/d^{2/3})$ due to the extra run time from the compose and reconstruction algorithms.",
     reading=r"each of the T steps of Theorem 9 adds up $\frac{T}{N}$ windows, each of a logarithmic number of nodes",
-    corrected=r"$\frac{T^2}{N} = \frac{N^{11/3} \epsilon^{8/3}}{d^{4/3}}$",
+    repair=r"$\frac{T^2}{N} = \frac{N^{11/3} \epsilon^{8/3}}{d^{4/3}}$",
+    disproof="docs/momentum-aggregation-proofs.md#refuted-for-every-constant",
     constants={"constant": "unspecified"},
     counterexample=large_epsilon,
     domain={

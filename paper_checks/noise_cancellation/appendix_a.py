@@ -57,7 +57,7 @@ def lemma_a2(scales: Array, drift: float = 0.0) -> Sides:
     "Lemma A.5",
     proof="docs/noise-cancellation-proofs.md#short-proofs",
     printed=r"Let $\eta > 0$, and $\mathcal{K} \subset \mathbb{R}^d$ be a convex domain of bounded diameter D, also let $\{\tilde{q}_t \in \mathbb{R}^d\}_{t=1}^T$ be a sequence of arbitrary vectors. Then for any starting point $w_1 \in \mathbb{R}^d$, and an update rule $w_{t+1} = \Pi_{\mathcal{K}} (w_t - \eta \tilde{q}_t)$, $\forall t \ge 1$, the following holds $\forall x \in \mathcal{K}$: $\sum_{\tau=1}^{t} \langle \tilde{q}_{\tau}, w_{\tau+1} - x \rangle \le \frac{D^2}{2\eta} - \frac{1}{2\eta} \sum_{\tau=1}^{t} \|w_{\tau} - w_{\tau+1}\|^2$",
-    corrected=r"for $w_1 \in K$",
+    repair=r"for $w_1 \in K$",
     domain={
         "diameter": log_scale(1e-2, 1e2),
         "start": linear(0, "diameter"),
@@ -100,7 +100,7 @@ def strip_gap(width: float) -> Sides:
     "Lemma A.6",
     proof="docs/noise-cancellation-proofs.md#smoothness-beyond-the-set",
     printed=r"If $f : \mathcal{K} \to \mathbb{R}$ is convex and L-smooth, and $x^* = … \{f(x)\}$, then $\forall x \in \mathbb{R}^d$: $\|\nabla f(x) - \nabla f(x^*)\|^2 \le 2L(f(x) - f(x^*))$",
-    corrected=r"for f convex and L-smooth on $R^d$, and x in K",
+    repair=r"for f convex and L-smooth on $R^d$, and x in K",
     domain={"scales": vector(linear(0, 1), 3), "optimum": linear(-2, 2), "x": linear(0, 1), "width": linear(0.05, 0.3)},
     as_printed={"strip": True},
     counterexample={"scales": np.ones(3), "optimum": 0.0, "x": 1.0, "width": 0.2},

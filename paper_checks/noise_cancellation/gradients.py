@@ -268,7 +268,7 @@ def delayed_error(rounds: int, probability: float) -> float:
     proof="docs/noise-cancellation-proofs.md#short-proofs",
     printed=r'Note that τ is a geometric random variable with probability $p = \frac{m}{M}$. Nevertheless, to simplify the analysis let us look at the "average case", where $\tau = \frac{M}{m}$ … Thus, in total, we get: $E \|\varepsilon_t\|^2 = \frac{1}{m^2} \sum_{i \in \mathcal{M}_t} E \|\varepsilon_{t,i}\|^2 \le \frac{1}{m^2} \sum_{i \in \mathcal{M}_t} \frac{Mt}{m} \tilde{\sigma}^2 = \frac{Mt}{m^2} \tilde{\sigma}^2$',
     reading=r"the left side times $m$; $\tau$ is the gap between two rounds of a machine",
-    corrected=r"$\frac{2-p}{p} \tilde{\sigma}^2 t$ with $p = \frac{m}{M}$: the expectation over the gaps, not their mean",
+    repair=r"$\frac{2-p}{p} \tilde{\sigma}^2 t$ with $p = \frac{m}{M}$: the expectation over the gaps, not their mean",
     domain={"rounds": integers(1, 400, log=True), "probability": log_scale(0.05, 1)},
     as_printed={"mean_gap": True},
     counterexample={"rounds": 1200, "probability": 0.5},
@@ -291,7 +291,7 @@ def appendix_g(rounds: int, probability: float, mean_gap: bool = False, factor: 
     proof="docs/noise-cancellation-proofs.md#short-proofs",
     printed=r"leads to the following additive term in the error bound, $\frac{2}{\alpha_{1:T}} D \sum_{\tau=1}^T \sqrt{E \|\varepsilon_\tau\|^2} \le \frac{4D}{T^2} \sqrt{\frac{M}{m}} \sum_{\tau=1}^T \sqrt{\frac{(\tilde{\sigma}^2 + \tilde{\xi}^2) \tau}{m}}$",
     reading=r"with heterogeneity, $\tilde{\sigma}^2 + \tilde{\xi}^2$ takes the place of $\tilde{\sigma}^2$ in the error of Alternative 1",
-    corrected=r"a term $t^2 \xi^2 \frac{M-m}{m(M-1)}$ is added, which no averaging over rounds makes smaller",
+    repair=r"a term $t^2 \xi^2 \frac{M-m}{m(M-1)}$ is added, which no averaging over rounds makes smaller",
     domain={
         "machines": integers(2, 6),
         "participants": integers(1, "machines"),

@@ -106,7 +106,7 @@ def lemma_41(noise: Array, schedule: int, corrections: Array, kept: float = 1.0)
     independent="the two sides are two kinds of noise",
     domain={"participations": integers(2, 10**5, log=True)},
     counterexample={"participations": 600},
-    corrected=r"Where all n participations are known beforehand, constant $\sigma_{t,i}^2$ is as private and has less of either noise, "
+    repair=r"Where all n participations are known beforehand, constant $\sigma_{t,i}^2$ is as private and has less of either noise, "
     r"by about $\frac{1 + \log n}{2}$",
     as_printed={"growth": 1.0, "other": 0.0},
     sharp="factor",
@@ -141,10 +141,10 @@ def enumerated_products(machines: int, rounds: int) -> tuple[float, float]:
 
 @PAPER.identity(
     "Theorem 5.2 (C, first step)",
+    repair_evidence="computed",
     proof="docs/noise-cancellation-proofs.md#the-corrected-theorem-52",
-    evidence="exact",
     printed=r"$\sum_{\tau=1}^t \frac{1}{m} \sum_{i=1}^M E \langle Y_{\tau,i}, x^* - w_{\tau+1} \rangle = \frac{1}{m} \sum_{i=1}^M \sum_{\tau=1}^t \sum_{s=1}^\tau p(1-p)^{\tau-s} E \langle y_{s,i}, x^* - w_{\tau+1} \rangle$",
-    corrected=r"$w_{\tau+1}$ holds $y_{s,i}$ only if machine i took part in round s: for f = 0 and unit noise the left side is "
+    repair=r"$w_{\tau+1}$ holds $y_{s,i}$ only if machine i took part in round s: for f = 0 and unit noise the left side is "
     r"$\frac{\eta M}{m^2} \sum_{\tau \le t} \sum_{s \le \tau} p(1-p)^{\tau-s} (\tau - s + 1)$",
     domain={"machines": integers(2, 4), "rounds": integers(1, 5)},
     as_printed={"independent": True},
@@ -171,7 +171,7 @@ def theorem_52_first_step(
     "Theorem 5.2 (C, display)",
     proof="docs/noise-cancellation-proofs.md#the-corrected-theorem-52",
     printed=r"$\sum_{\tau=1}^{t} E \langle Y_{\tau}, x^* - w_{\tau+1} \rangle \le \frac{1}{4\eta} \sum_{r=1}^{t} E \| w_r - w_{r+1} \|^2 + \frac{\eta}{m^2 p(2-p)} \sum_{i=1}^{M} \sum_{s=1}^{t} E \| y_{s,i} \|^2$",
-    corrected=r"at most $\frac{\Phi' \eta}{m^2 p} \sum_i \sum_s E\|y_{s,i}\|^2$ for noise of constant variance, $\Phi' \le 1$ for $L = 0$",
+    repair=r"at most $\frac{\Phi' \eta}{m^2 p} \sum_i \sum_s E\|y_{s,i}\|^2$ for noise of constant variance, $\Phi' \le 1$ for $L = 0$",
     domain={"participants": integers(1, 50), "ratio": log_scale(1, 50), "rounds": integers(1, 3000, log=True)},
     as_printed={"display": True},
     counterexample={"participants": 1, "ratio": 10.0, "rounds": 1000},

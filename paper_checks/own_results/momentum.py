@@ -189,7 +189,7 @@ def m3(examples: int, load: float, epochs: int, factor: float = 4.0) -> Sides:
 @PAPER.identity(
     "M4",
     proof="docs/momentum-aggregation-proofs.md#what-one-example-changes",
-    evidence="exact",
+    evidence="computed",
     printed=r"A dynamic program over epochs finds the largest sum U of the squared weights of one example over the nodes of a tree",
     domain={
         "examples": integers(1, 4),

@@ -52,7 +52,7 @@ _CORRECTED_SUM = r"with $\sum_k \frac{(\eta + 5 \eta^2 n \hat{L}^{(k)}) d (\sigm
     proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
     rests_on=("Theorem D.14",),
     printed=r"Under Assumptions 3.1, 3.2, 3.4, 3.5, 3.6, for $\beta > 0$, if $\mu_\psi \ge L_H^{(k)} + \beta, \forall k \in [K]$, and $\eta \lesssim \frac{1}{nL^*\sqrt{1+\log K}}$, Algorithm 1 guarantees $E [G(x_1^{(K+1)}; D)] - G(x^*; D) \lesssim \eta^2 n^2 \sigma_{any}^2 (1 + \log K) L^* … + \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} … + \max_{s \in [K]} (\frac{1}{n^2 \beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k} … + \eta^2 L^* \sum_{k=1}^s \frac{\frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} (C_i^{(k)})^2}{s+1-k} … + \eta^2 L^* n d \sum_{k=1}^s \frac{(\sigma^{(k)})^2}{s+1-k} …).$",
-    corrected=_CORRECTED_SUM + " up to a constant",
+    repair=_CORRECTED_SUM + " up to a constant",
     domain={
         "samples": integers(1, 1000, log=True),
         "dimension": integers(1, 1000, log=True),
@@ -62,6 +62,7 @@ _CORRECTED_SUM = r"with $\sum_k \frac{(\eta + 5 \eta^2 n \hat{L}^{(k)}) d (\sigm
         "rate": log_scale(1e-6, 1e3),
         "noise": log_scale(1e-3, 1e3),
     },
+    disproof="docs/shuffled-gradients-proofs.md#refuted-for-every-constant",
     constants={"factor": "unspecified"},
     counterexample=lambda factor: {
         "samples": 100,
@@ -90,7 +91,7 @@ def theorem_37(printed: bool = False, factor: float = 1.0, *, convexity: float, 
     proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
     rests_on=("Lemma D.6", "Lemma D.10 (as used)"),
     printed=_PRINTED_THEOREM,
-    corrected=_CORRECTED_SUM,
+    repair=_CORRECTED_SUM,
     domain=NOISY_RUNS,
     counterexample=ONLY_NOISE,
     sharp="factor",
@@ -178,7 +179,7 @@ def theorem_d14_formula(
     proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
     rests_on=["Lemma D.12"],
     printed=r"if $\mu_{\psi} \ge L_H^{(k)} + \beta$, $\forall k \in [s]$, and $\eta \le \frac{1}{n\sqrt{10 \max_{k \in [s]} (\hat{L}^{(k)} \hat{L}^{(k)*})}}$, Algorithm 1 guarantees $E [G(x_1^{(s+1)})] - G(x^*) \le \frac{1}{2\eta n s} \|x^* - x_1^{(1)}\|^2 + 10\eta^2 n^2 L \max_{k \in [s]} \hat{L}^{(k)} \sum_{k=2}^s \frac{1}{s+2-k} E [B_F(x_1^{(k)}, x^*)] + 5\eta^2 n^2 \sigma_{any}^2 \sum_{k=1}^s \frac{\hat{L}^{(k)}}{s+1-k} + \frac{1}{2n^2\beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k} + 5\eta^2 \sum_{k=1}^s \frac{\hat{L}^{(k)*} \frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} (C_i^{(k)})^2}{s+1-k} + 6\eta^2 nd \sum_{k=1}^s \frac{(\sigma^{(k)})^2 \hat{L}^{(k)*}}{s+1-k}$",
-    corrected=r"with $\sum_k \frac{(\eta + 5 \eta^2 n \hat{L}^{(k)}) d (\sigma^{(k)})^2}{s+1-k}$",
+    repair=r"with $\sum_k \frac{(\eta + 5 \eta^2 n \hat{L}^{(k)}) d (\sigma^{(k)})^2}{s+1-k}$",
     domain=NOISY_RUNS | {"epochs": integers(1, 6)},
     counterexample=ONLY_NOISE | {"share": 0.01 * math.sqrt(0.1)},
     sharp="factor",
@@ -265,7 +266,7 @@ def _corollary(printed: bool, factor: float, epochs: int, convexity: float, reac
     proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
     rests_on=("Theorem D.14",),
     printed=r"Under the conditions in Theorem 3.7, with $n_d^{(k)} = n$, $P^{(k)} = \emptyset$, and $\sigma^{(k)} = \sigma$ for all $k \in [K]$, Algorithm 1 (DP-ShuffleG) guarantees $E [G(x_1^{(K+1)})] - G(x^*) \le \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} … + 10\eta^2 n^2 \sigma_{\mathrm{any}}^2 L(1 + \log K) … + 12\eta^2 n d \sigma^2 L^*(1 + \log K)$",
-    corrected=r"noise term $2 (\eta + 5 \eta^2 n L) d \sigma^2 (1 + \log K)$",
+    repair=r"noise term $2 (\eta + 5 \eta^2 n L) d \sigma^2 (1 + \log K)$",
     domain=NOISE_ONLY,
     outside="For one epoch it is Theorem D.14; there exact/bound is at most 1/16.",
     counterexample={"samples": 10, "dimension": 50, "epochs": 2000, **PLAIN},
@@ -285,9 +286,10 @@ def corollary_e1(printed: bool = False, factor: float = 1.0, **case: Any) -> Sid
     proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
     rests_on=("Corollary E.1",),
     printed=r"Under the conditions in Theorem 3.7, with $n_d^{(k)} = n, P^{(k)} = \emptyset$, and $\sigma^{(k)} = \sigma$ for all $k \in [K]$, Algorithm 1 (DP-ShuffleG) guarantees $E[G(x_1^{(K+1)}; D)] - G(x^*; D) \lesssim \eta^2 n^2 (1 + \log K) L^* + \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} + \eta^2 n d \sigma^2 L^* (1 + \log K)$",
-    corrected=r"noise term $(\eta + \eta^2 n L) d \sigma^2 (1 + \log K)$, up to a constant",
+    repair=r"noise term $(\eta + \eta^2 n L) d \sigma^2 (1 + \log K)$, up to a constant",
     domain=NOISE_ONLY,
     outside="For one epoch it is Theorem D.14; there exact/bound is at most 1/16.",
+    disproof="docs/shuffled-gradients-proofs.md#refuted-for-every-constant",
     constants={"factor": "unspecified"},
     counterexample=lambda factor: {"samples": 10, "dimension": 50, "epochs": 10**6 * round(max(factor, 1.0)), **PLAIN},
     sharp="factor",
@@ -307,7 +309,7 @@ def corollary_41(printed: bool = False, factor: float = 1.0, **case: Any) -> Sid
     rests_on=("Theorem D.14",),
     printed=r"If one instantiates Algorithm 1 with parameters indicated in Table 2, then under Assumptions 3.1, D.1, 3.4, 3.5 and 3.6, for $\beta > 0$, if $\mu_\psi \ge L_H^{(k)} + \beta, \forall k \in [K]$, and $\eta \le \frac{1}{2n \max\{L^*, \tilde{L}^*\} \sqrt{10(1+\log K)}}$, Algorithm 1 guarantees convergence $E [G(x_1^{(K+1)})] - E [G(x^*)] \le \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} … + 10\eta^2 n^2 \sigma_{\mathrm{any}}^2 (1 + \log K) \max\{L, \tilde{L}\} … + 2M$",
     reading=r"M has windows of length $1 + \log S$ and the noise term $6 \eta^2 n d \sigma^2 L^*$",
-    corrected=r"noise term $(\eta + 5 \eta^2 n L) d \sigma^2$ in the same windows",
+    repair=r"noise term $(\eta + 5 \eta^2 n L) d \sigma^2$ in the same windows",
     domain={
         "kind": one_of("private first", "public first", "interleaved"),
         "samples": integers(1, 100, log=True),
@@ -360,22 +362,39 @@ def corollary_f1(
     return exact, factor * run.corollary_upper_bound(printed=printed).total
 
 
+_MAX_SAMPLES = 10**6  #: of runs whose noise is added up
+
+
 @PAPER.identity(
     "Appendix F.3 (noise terms)",
     printed=r"Based on Corollary F.1, we set the learning rate as $\eta = O(\frac{\|x_1^{(1)} - x^*\|^{2/3}}{n \max\{L^*, \tilde{L}^*\} (K(1+\log K))^{1/3}})$ in Priv-Pub-ShuffleG, Pub-Priv-ShuffleG and Interleaved-ShuffleG to minimize the convergence bound … $O(\frac{\|x_1^{(1)} - x^*\|^{4/3} d (G^*)^2 \log(1/\delta) K^{1/3}}{n \max\{L^*, \tilde{L}^*\} \epsilon^2 (n - 1 + n_d)}$",
-    corrected=r"$S (1 + \log S)$ for $S$, as Pub-Priv has, and $n + 1 - n_d$ for $n - 1 + n_d$, as Table 4 has",
+    repair=r"$S (1 + \log S)$ for $S$, as Pub-Priv has, and $n + 1 - n_d$ for $n - 1 + n_d$, as Table 4 has",
     domain={
         "kind": one_of("private first", "public first", "interleaved"),
         "samples": integers(2, 1000, log=True),
         "epochs": integers(3, 1000, log=True),
         "part": linear(0, 1),
     },
+    constants={"constant": "unspecified"},
     as_printed={"reversed_sign": True, "window": False},
-    counterexample={"kind": "interleaved", "samples": 1000, "epochs": 50, "part": 0.5},
+    counterexample=lambda constant: {
+        "kind": "interleaved",
+        "samples": 1000 * math.ceil(max(constant, 1.0)),
+        "epochs": 50,
+        "part": 1.0,
+    },
+    disproof="docs/shuffled-gradients-proofs.md#refuted-for-every-constant",
     mutants=[{"reversed_sign": True}, {"window": False}, {"shift": 1}],
 )
 def appendix_f3_noise(
-    kind: str, samples: int, epochs: int, part: float, reversed_sign: bool = False, window: bool = True, shift: int = 0
+    kind: str,
+    samples: int,
+    epochs: int,
+    part: float,
+    reversed_sign: bool = False,
+    window: bool = True,
+    shift: int = 0,
+    constant: float = 1.0,
 ) -> Sides:
     """Two slips of what follows from F.1 as printed: n = 1000, n_d = 500 makes the noise term of Interleaved 2.99 times too
     small, S = 25 that of Priv-Pub 4.2 times.
@@ -385,6 +404,11 @@ def appendix_f3_noise(
     noisy = 1 + int(part * (epochs - 2))
     count = 1 + int(part * (samples - 2))
     ell = 1 + math.log(epochs)
+    unit = 24 * 0.01 / (samples * (epochs * ell) ** (2 / 3))
+    if kind == "interleaved":
+        terms = epochs * ell / np.array([samples + 1 + shift - count, samples - 1 + count])
+        if samples > _MAX_SAMPLES:  # the two forms, the right one being that of smaller runs
+            return unit * terms[0], constant * unit * terms[1]
     schedule = {
         "private first": private_then_public(samples, epochs=epochs, private_epochs=noisy),
         "public first": public_then_private(samples, epochs=epochs, private_epochs=noisy),
@@ -393,9 +417,8 @@ def appendix_f3_noise(
     eta = 0.1 / (samples * (epochs * ell) ** (1 / 3))
     noise = np.where(schedule.private > 0, math.sqrt(2 * epoch_amplification_sums(schedule).max()), 0.0)
     run = noise_only(samples, epochs, eta, 1.0, noise=noise)
-    unit = 24 * 0.01 / (samples * (epochs * ell) ** (2 / 3))
     if kind == "interleaved":
-        right = epochs * ell / (samples - 1 + count if reversed_sign else samples + 1 + shift - count)
+        right = float(terms[1 if reversed_sign else 0])
     else:
         right = noisy * (1 + math.log(noisy) if window or kind == "public first" else 1.0)
-    return run.corollary_upper_bound(printed=True).noise, unit * right
+    return run.corollary_upper_bound(printed=True).noise, constant * unit * right

@@ -258,10 +258,10 @@ def equation_52(entries: Array, rate: float, first: float = 1.0) -> Sides:
 
 @PAPER.identity(
     "Equation (55)",
-    evidence="exact",
+    repair_evidence="computed",
     proof=PROOFS,
     printed=r"$\frac{\partial x_{j+1}^{(k)}}{\partial \rho_i^{(k)}} = -\eta \cdot (\prod_{l=i+1}^{n_d^{(k)}} (I_d - \eta \nabla^2 f_{\pi_l^{(k)}}(x_l^{(k)}))) \cdot (\prod_{l=n_d^{(k)}+1}^j (I_d - \eta \nabla^2 f_{l-n_d^{(k)}}^{(k, pub)}(x_l^{(k)}))) \quad (55)$",
-    corrected="with the factors in the reverse order: that of the last step is the first",
+    repair="with the factors in the reverse order: that of the last step is the first",
     domain={name: MATRICES[name] for name in ("entries", "rate")},
     as_printed={"reverse": False},
     independent="the left side is a difference of runs, the right side a product of matrices",

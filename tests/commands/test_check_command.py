@@ -21,7 +21,6 @@ from corrnoise.paper_checks.machinery.domains import linear, one_of, regressions
 from corrnoise.paper_checks.machinery.papers import ListedClaim, Paper
 from corrnoise.support.version import __version__
 from corrnoise.theory.problems.quadratic import LinearRegression
-from tests.small_claims import claim, small
 
 ESCAPE = "\x1b"
 
@@ -52,7 +51,7 @@ def small_papers():
     @good.inequality(
         "Lemma C.2 (ii)",
         printed=r"$\|x\|^2 \le \frac{1}{2} x$",
-        corrected=r"$\|x\|^2 \le x$",
+        repair=r"$\|x\|^2 \le x$",
         domain={"v": vector(linear(0, 1), 2), "problem": regressions(1)},
         as_printed={"factor": 0.5},
         counterexample={"v": np.array([0.8125, 0.0]), "problem": LinearRegression([1.0], 0.1)},
@@ -118,7 +117,7 @@ def test_filters(papers, capsys):
         (("--verdict", "holds"), ["Lemma C.2 (i)", "Theorem 2", "Table 2"]),
         (("--verdict", "holds-corrected", "--verdict", "FALSE"), ["Lemma C.2 (ii)", "Theorem 1"]),
         (("--evidence", "certified"), ["Lemma C.2 (i)"]),
-        (("--evidence", "exact", "--verdict", "no data"), ["Lemma C.21"]),
+        (("--evidence", "computed", "--verdict", "no data"), ["Lemma C.21"]),
         (("bad-paper", "--evidence", "searched", "--verdict", "holds"), ["Theorem 2"]),
         (("bad-paper", "Table", "2"), ["Table 2"]),
     ):
@@ -139,7 +138,7 @@ def test_filters(papers, capsys):
         (("good-paper", "Theorem 1"), "there is no claim 'Theorem 1' in good-paper, but there is one in another paper"),
         (
             ("--evidence", "sure"),
-            "'sure' is none of machine-checked, proved, certified, cited, exact, computed, searched, simulated",
+            "'sure' is none of machine-checked, certified, proved, cited, exact, counterexample, family, computed",
         ),
         (("--jobs", "0"), "'0' must be a number of processes, 1, 2, ... or -1 for one a core"),
         (("--jobs", "x"), "'x' must be a number of processes"),
@@ -166,9 +165,9 @@ def test_the_table_has_a_reason_for_each_verdict(papers, capsys):
     cells = [re.split(r"  +", line) for line in (*good.splitlines()[1:], *bad.splitlines()[1:])]
     assert [row[:3] for row in cells] == [
         ["Lemma C.2 (i)", "holds", "certified"],
-        ["Lemma C.2 (ii)", "holds corrected", "searched"],
-        ["Lemma C.21", "no data", "exact"],
-        ["Theorem 1", "false", "searched"],
+        ["Lemma C.2 (ii)", "holds corrected", "computed; repair proposed (searched)"],
+        ["Lemma C.21", "no data", "computed"],
+        ["Theorem 1", "false", "computed"],
         ["Theorem 2", "false", "searched"],
         ["Table 2", "error", "computed"],
     ]
@@ -184,40 +183,18 @@ def test_the_table_has_a_reason_for_each_verdict(papers, capsys):
     meant = [re.split(r"  +", line)[0] for line in legend.splitlines()]
     assert [word for word in meant if word] == [
         *("holds", "holds corrected", "false", "no data"),
-        *("certified", "exact", "computed", "searched"),  # and no "simulated", which does not occur
+        *("certified", "computed", "searched"),  # and no "simulated", which does not occur
     ]
     assert summary.splitlines() == [
         "6 claims: 1 holds, 1 holds corrected, 1 no data, 2 false, 1 error; 2 not as recorded",
-        "holds            1 certified",
-        "holds corrected  1 searched",
-        "no data          1 exact",
-        "false            2 searched",
-        "error            1 computed",
-        "all              1 certified, 1 exact, 1 computed, 3 searched; "
-        "33 % machine-checked, proved, certified or exact",
+        "         certified  computed  searched",
+        "true     1          1         1",
+        "false    0          2         0",
+        "no data  0          1         0",
+        "Of 5 decided statements, 1 are proved, cited, certified or machine-checked, 0 exact by proof, and 0 refuted "
+        "by a counterexample or a family; 1 are undecided.",
     ]
     assert ESCAPE not in output
-
-
-@pytest.mark.parametrize(
-    ("share", "fields"),
-    [
-        (100, {"theorem": "theorem_in_coq"}),
-        (100, {"proof": "elsewhere"}),
-        (100, {"evidence": "certified"}),
-        (0, {"evidence": "cited", "proof": "Nobody 2000, Theorem 1"}),
-        (0, {"domain": {"x": one_of(0.0)}}),
-        (0, {}),
-        (0, {"evidence": "simulated"}),
-    ],
-)
-def test_the_share_is_of_what_is_proved_or_exact(monkeypatch, capsys, share, fields):
-    paper = small(name="small-paper")
-    for name in ("Lemma 1", "Lemma 2"):
-        claim(lambda x, c=2.0: (x, c * (x + 1)), name=name, paper=paper, **fields)
-    monkeypatch.setattr(ledgers, "papers", lambda: (paper,))
-    assert check("small-paper") == 0
-    assert capsys.readouterr().out.endswith(f"; {share} % machine-checked, proved, certified or exact\n")
 
 
 def test_few_claims_are_shown_in_detail(papers, capsys, monkeypatch):
@@ -244,7 +221,7 @@ def test_few_claims_are_shown_in_detail(papers, capsys, monkeypatch):
     margin = r"smallest margin +0\.5 \((\d+) of \1 points lie in the domain\)"
     assert any(re.fullmatch(margin, line) for line in first)
     assert "as printed        ‖x‖² ≤ ½ x" in second
-    assert "as corrected      ‖x‖² ≤ x" in second
+    assert "proposed          ‖x‖² ≤ x" in second
     counterexample = second.index(
         "counterexample    v = [0.8125, 0.], problem = LinearRegression(eigenvalues=[1.], "
         "learning_rate=0.1, residual_std=0.0, kurtosis=3.0), factor = 0.5"
@@ -266,7 +243,9 @@ def test_a_disagreement_and_an_error_are_named_and_the_rest_is_checked(papers, c
     assert first == f"{start}Theorem 2: the verdict is 'false', recorded is 'holds' (margin -0.5)"
     assert re.fullmatch(f"{start}Table 2: ZeroDivisionError: (float )?division by zero; x = 0.0", second)
     assert output.out.count("DISAGREES") == 2
-    assert "; 2 not as recorded\nholds            1 certified\n" in output.out
+    assert "; 2 not as recorded\n" in output.out
+    assert "Of 5 decided statements, 1 are proved" in output.out
+    assert "%" not in output.out
     assert check("Theorem 2") == 1
     assert "  disagrees         the verdict is 'false'" in capsys.readouterr().out
 

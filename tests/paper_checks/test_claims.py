@@ -95,7 +95,7 @@ def test_the_check_finds_what_is_recorded(claim):
     if claim.recorded in (HOLDS, CORRECTED):
         assert outcome.margin >= -claim.tolerance
     assert outcome.loose == (claim.why_loose is not None)
-    assert (outcome.certificate is not None) == (claim.evidence == "certified")
+    assert (outcome.certificate is not None) == (claim.checked_evidence == "certified")
     assert (outcome.sharp is not None) == (claim.sharp is not None)
     if outcome.sharp is not None:
         assert outcome.interval.low <= outcome.interval.high
@@ -156,8 +156,9 @@ def test_identifiers_tell_claims_apart():
 
 
 def texts(claim):
-    fields = ("printed", "reading", "corrected", "transcription", "outside", "independent", "why_loose", "note")
+    fields = ("printed", "reading", "repair", "transcription", "outside", "independent", "why_loose", "note")
     said = {field: text for field in fields if (text := getattr(claim, field))}
+    said |= {f"hypothesis {k}": text for k, text in enumerate(claim.hypotheses)}
     said |= {"undecided": claim.undecided[1]} if claim.undecided else {}
     return said | ({"definitions": definitions(claim)} if claim.definitions else {})
 
@@ -194,11 +195,11 @@ def test_braces_out_of_balance_are_noticed(wrong):
     assert _balanced(r"\{ \frac{a}{b}")
 
 
-def proof_of(claim):
-    """The section of the documents that has the proof of a claim, without the signs of Markdown."""
-    file, _, heading = claim.proof.partition("#")
+def proof_in(place):
+    """The section of the documents that a place names, without the signs of Markdown."""
+    file, _, heading = place.partition("#")
     found = section((DOCS / file).read_text(encoding="utf-8"), heading)
-    assert found, f"{claim.proof} is no section"
+    assert found, f"{place} is no section"
     return found
 
 
@@ -212,8 +213,12 @@ def names_it(text, claim):
 def test_proofs_are_where_they_are_said_to_be(paper):
     for claim in paper.claims:
         if claim.proof and claim.proof.startswith("docs/"):
-            text = proof_of(claim)
-            assert claim.evidence != "proved" or names_it(text, claim), f"{claim.proof} does not name {claim.name}"
+            text = proof_in(claim.proof)
+            assert claim.checked_evidence != "proved" or names_it(text, claim), (
+                f"{claim.proof} does not name {claim.name}"
+            )
+        if claim.disproof:
+            assert names_it(proof_in(claim.disproof), claim), f"{claim.disproof} does not name {claim.name}"
 
 
 def test_a_text_that_does_not_name_the_part_of_a_claim_does_not_prove_it():
@@ -224,19 +229,13 @@ def test_a_text_that_does_not_name_the_part_of_a_claim_does_not_prove_it():
     assert not names_it("**Lemma C.2 (i).** It falls.", claim)
 
 
-@of([claim for claim in CLAIMS if claim.evidence == "simulated"])
+@of([claim for claim in CLAIMS if "simulated" in (claim.evidence, claim.repair_evidence)])
 def test_simulated_claims_state_a_small_rate_of_false_alarms(claim):
     if claim.probability:
         return  # the statement itself has the rate
     stated = re.search(r"false alarm\D*(\d[\d.e−-]*\d)", claim.note)
     assert stated, claim.note
     assert float(stated[1].replace("−", "-")) <= LARGEST_FALSE_ALARM_RATE
-
-
-@of([claim for claim in CLAIMS if claim.evidence == "exact"])
-def test_identities_are_checked_to_rounding(claim):
-    """What is compared with a solver or an integration of limited accuracy is searched, not exact."""
-    assert claim.tolerance <= 1e-6
 
 
 @pytest.mark.parametrize("arguments", [{"paper": 1.5}, {"name": ["Lemma C.21"]}, {"paper": b"corrnoise"}], ids=repr)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from corrnoise.paper_checks import papers
+from corrnoise.paper_checks.machinery.headline import headline
 from corrnoise.paper_checks.machinery.ledger import Claim
 from corrnoise.paper_checks.machinery.papers import Paper
 from corrnoise.paper_checks.machinery.report import claim_pages
@@ -32,16 +33,19 @@ def write_claims(source: Path) -> None:
 def table(chosen: Sequence[Paper]) -> str:
     """The claims by paper, with the recorded verdict, the evidence and a link to the page of each."""
     listed = {paper.title: paper.listed for paper in chosen}
+    found = headline([claim for claims in listed.values() for claim in claims])
     verdicts = list(dict.fromkeys(claim.recorded for claims in listed.values() for claim in claims))
     text = f"{_INTRODUCTION}\n| paper | claims | {' | '.join(verdicts)} |\n|---|---|{'---|' * len(verdicts)}\n"
     for title, claims in listed.items():
         counts = " | ".join(str(sum(claim.recorded == verdict for claim in claims)) for verdict in verdicts)
         text += f"| {title} | {len(claims)} | {counts} |\n"
+    text += f"\n{found.sentence}\n\n| truth | {' | '.join(found.columns)} |\n|---|{'---|' * len(found.columns)}\n"
+    text += "".join(f"| {truth} | {' | '.join(map(str, counts))} |\n" for truth, counts in found.rows)
     for title, claims in listed.items():
         text += f"\n## {title}\n\n| claim | verdict | evidence |\n|---|---|---|\n"
         for claim in claims:
             link = f"[{_escaped(claim.name)}](claims/{claim.identifier}.md)"
-            text += f"| {link} | {claim.recorded} | {claim.evidence} |\n"
+            text += f"| {link} | {claim.recorded} | {claim.support} |\n"
     return text
 
 

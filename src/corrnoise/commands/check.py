@@ -87,7 +87,7 @@ def _listing(chosen: Sequence[ListedClaim], as_json: bool) -> str:
 
         return json.dumps([claim_record(one.claim) for one in chosen], indent=1, allow_nan=False)
     rows = [["paper", "statement", "recorded", "evidence"]]
-    return "\n".join(aligned(rows + [[c.paper, c.name, c.recorded, c.evidence] for c in chosen]))
+    return "\n".join(aligned(rows + [[c.paper, c.name, c.recorded, c.support] for c in chosen]))
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def _tables(outcomes: Sequence[Outcome], width: int | None, coloured: bool) -> l
     from corrnoise.paper_checks.machinery.mathematics import plain
     from corrnoise.paper_checks.machinery.wording import reason
 
-    rows = [[o.claim.name, o.verdict, o.claim.evidence, " ".join(plain(reason(o)).split())] for o in outcomes]
+    rows = [[o.claim.name, o.verdict, o.claim.support, " ".join(plain(reason(o)).split())] for o in outcomes]
     lines = iter(aligned(rows))
     tables = []
     for (paper, source), found in groupby(outcomes, key=lambda outcome: (outcome.claim.paper, outcome.claim.source)):
@@ -131,7 +131,10 @@ def _legend(outcomes: Sequence[Outcome], width: int) -> str:
     """The meaning of the verdicts and kinds of evidence that occur."""
     from corrnoise.paper_checks.machinery.verdicts import EVIDENCE, VERDICTS
 
-    found = {outcome.verdict for outcome in outcomes} | {outcome.claim.evidence for outcome in outcomes}
+    claims = [outcome.claim for outcome in outcomes]
+    found = {outcome.verdict for outcome in outcomes} | {
+        kind for claim in claims for kind in (claim.evidence, claim.repair_evidence)
+    }
     meanings = [(word, meaning) for word, meaning in (*VERDICTS.items(), *EVIDENCE.items()) if word in found]
     return "\n".join(line for word, meaning in meanings for line in _wrapped(word, meaning, width, indent=""))
 
@@ -146,23 +149,12 @@ def _summary(outcomes: Sequence[Outcome]) -> str:
 
 
 def _evidence(outcomes: Sequence[Outcome]) -> str:
-    """The number of claims by verdict and evidence, and the share that is proved or exact."""
-    from corrnoise.paper_checks.machinery.verdicts import STRONG
+    """The matrix of truth and evidence of the records, and the sentence about it."""
+    from corrnoise.paper_checks.machinery.headline import headline
 
-    verdicts = dict.fromkeys(outcome.verdict for outcome in outcomes)
-    width = max(map(len, verdicts))
-    lines = [f"{verdict:<{width}}  {_kinds([o for o in outcomes if o.verdict == verdict])}" for verdict in verdicts]
-    share = 100 * sum(outcome.claim.evidence in STRONG for outcome in outcomes) // len(outcomes)
-    kinds = f"{', '.join(STRONG[:-1])} or {STRONG[-1]}"
-    return "\n".join([*lines, f"{'all':<{width}}  {_kinds(outcomes)}; {share} % {kinds}"])
-
-
-def _kinds(outcomes: Sequence[Outcome]) -> str:
-    """The number of claims by evidence."""
-    from corrnoise.paper_checks.machinery.verdicts import EVIDENCE
-
-    counts = Counter(outcome.claim.evidence for outcome in outcomes)
-    return ", ".join(f"{counts[kind]} {kind}" for kind in EVIDENCE if counts[kind])
+    found = headline([outcome.claim for outcome in outcomes])
+    rows = [["", *found.columns], *([row, *map(str, counts)] for row, counts in found.rows)]
+    return "\n".join([*aligned(rows), found.sentence])
 
 
 def _wrapped(title: str, text: str, width: int, indent: str = "  ") -> list[str]:
@@ -184,6 +176,7 @@ def _details(outcome: Outcome, width: int, coloured: bool) -> str:
         ("disagrees", outcome.reason),
         *notes,
         ("proof", claim.proof or ""),
+        ("disproof", claim.disproof or ""),
         ("rests on", ", ".join(claim.rests_on)),
         *wording.counterexample(outcome),
         *wording.check(outcome),

@@ -83,7 +83,7 @@ def selected(arguments: Namespace) -> tuple[ListedClaim, ...]:
         print(f"corrnoise: note: {remark}", file=sys.stderr)
     wanted, evidence = arguments.verdict, arguments.evidence
     chosen = tuple(claim for claim in chosen if not wanted or claim.recorded in wanted)
-    chosen = tuple(claim for claim in chosen if not evidence or claim.evidence in evidence)
+    chosen = tuple(claim for claim in chosen if not evidence or {claim.evidence, claim.repair_evidence} & {*evidence})
     if not chosen:
         raise UsageError("no claim has the requested verdict and evidence")
     return chosen

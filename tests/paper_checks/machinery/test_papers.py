@@ -10,7 +10,8 @@ from corrnoise.paper_checks.machinery import papers as machinery
 from corrnoise.paper_checks.machinery.domains import integers, linear
 from tests.small_claims import UNIT, below, claim, small
 
-REPAIR = {"corrected": "$x^2 \\le x$", "as_printed": {"c": 0.5}, "counterexample": {"x": 0.75}}
+REFUTED = {"as_printed": {"c": 0.5}, "counterexample": {"x": 0.75}}
+REPAIR = {"repair": "$x^2 \\le x$", **REFUTED}
 
 
 def register(relation="inequality", function=below, name="Lemma 1", **fields):
@@ -25,22 +26,58 @@ def register(relation="inequality", function=below, name="Lemma 1", **fields):
     [
         (
             {"evidence": "sure"},
-            "evidence must be one of machine-checked, proved, certified, cited, exact, computed, searched, simulated, "
-            "got 'sure'",
+            "evidence must be one of machine-checked, certified, proved, cited, exact, counterexample, family, "
+            "computed, searched, simulated, got sure",
         ),
-        ({"evidence": "proved"}, "what is proved needs the place of its proof"),
         *(
-            ({"evidence": "cited", **where}, "what is cited needs the published theorem, with its number, in proof")
+            ({"evidence": "proved", **where}, "what is proved needs the place of its proof, a file and its heading")
+            for where in ({}, {"proof": "Appendix F"})
+        ),
+        *(
+            ({"evidence": "cited", **where}, "what is cited needs in proof the published theorem with its number")
             for where in ({}, {"proof": "docs/accuracy.md"})
         ),
         *(
             (wrong, "what is machine-checked, and nothing else, has a theorem in Coq")
-            for wrong in ({"evidence": "machine-checked"}, {"theorem": "t", "evidence": "exact"})
+            for wrong in ({"evidence": "machine-checked"}, {"theorem": "t", "evidence": "searched"})
         ),
+        *(
+            (wrong, "what is exact, and nothing else, has an identity_proof: enumeration or degrees")
+            for wrong in (
+                {"evidence": "exact"},
+                {"identity_proof": "enumeration", "evidence": "searched"},
+                {"identity_proof": "symbols"},
+            )
+        ),
+        *(
+            ({"evidence": kind}, "only a false statement has the evidence counterexample or family")
+            for kind in ("counterexample", "family")
+        ),
+        *(
+            (
+                {"counterexample": {"x": 1}, "evidence": kind},
+                "evidence that it is false must be one of machine-checked, proved, counterexample, family, computed",
+            )
+            for kind in ("searched", "certified", "exact", "cited")
+        ),
+        (
+            {"counterexample": lambda c: {"x": c}, "constants": {"c": "unspecified"}, "evidence": "counterexample"},
+            "where constants may be chosen, or symbols have meanings with other arguments, one counterexample does not",
+        ),
+        ({"counterexample": {"x": 1}, "evidence": "family", "disproof": "docs/a.md"}, "a family needs constants"),
+        *(
+            (
+                {"counterexample": lambda c: {"x": c}, "constants": {"c": "unspecified"}, "evidence": kind},
+                "what is proved to be false, for every choice of the constants if there are any, needs the place",
+            )
+            for kind in ("family", "proved")
+        ),
+        ({"disproof": "docs/a.md"}, "only a false statement has a disproof"),
+        ({"repair_evidence": "proved", **REFUTED}, "a repair, and nothing else, has repair_evidence"),
         ({"proved_constant": 2.0}, "proved_constant needs the name of it in sharp"),
         ({"proved_constant": 2.0, "sharp": "c"}, "proved_constant needs a proof or a certificate"),
         ({"evidence": "certified", "domain": {"x": integers(1, 3)}}, "only an inequality over scalar axes"),
-        ({"evidence": "computed"}, "only a finite domain can be computed"),
+        ({"evidence": "computed"}, "of inequalities only those with a finite domain can be computed"),
         ({"printed": " "}, "it needs the statement as printed"),
         ({"mutants": []}, "it needs a mutant that its check rejects"),
         ({"mutants": [{"d": 1}]}, "it has no constant d"),
@@ -48,8 +85,8 @@ def register(relation="inequality", function=below, name="Lemma 1", **fields):
         ({"sharp": "d"}, "it has no constant d"),
         ({"domain": {}}, "its domain must have an axis for each argument"),
         ({"domain": {**UNIT, "y": linear(0, 1)}}, "its domain must have an axis for each argument"),
-        ({"corrected": "better"}, "a correction needs a counterexample"),
-        ({"as_printed": {"c": 2.0}}, "a correction needs a counterexample"),
+        ({"repair": "better"}, "a repair needs a counterexample"),
+        ({"as_printed": {"c": 2.0}}, "a repair needs a counterexample"),
         ({**REPAIR, "mutants": [{"c": 0.5}]}, "it needs a mutant of the corrected statement, besides the printed one"),
         ({"counterexample": {"y": 1}}, "a counterexample has the arguments of the domain"),
         ({"counterexample": {"x": 1}, "undecided": ("open", "?")}, "a claim that is undecided has no counterexample"),
@@ -108,12 +145,12 @@ def test_a_claim_of_a_module_that_the_paper_does_not_name_is_refused():
 
 
 HELD = {"pkg.first": ("Lemma 2",), "pkg.second": ("Lemma 1", "Lemma 3"), "pkg.third": ("Lemma 1",)}
-LIST = """module,number,part,recorded,evidence
-first,Lemma 2,(first),holds,searched
-second,Lemma 1,(second),holds,searched
-second,Lemma 3,(second),holds,searched
-second,Lemma 4,(second),holds,searched
-third,Lemma 1,(third),holds,searched
+LIST = """module,number,part,truth,evidence,repair,repair_evidence
+first,Lemma 2,(first),true,searched,,
+second,Lemma 1,(second),true,searched,,
+second,Lemma 3,(second),true,searched,,
+second,Lemma 4,(second),true,searched,,
+third,Lemma 1,(third),true,searched,,
 """
 
 

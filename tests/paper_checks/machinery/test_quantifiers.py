@@ -122,7 +122,7 @@ def test_the_record_says_under_which_definitions_a_statement_is_true():
 
 def test_a_refutation_survives_every_definition():
     """The factor 0.7 is too small for one meaning only, 0.3 for both."""
-    fields = {"corrected": "with 1 for the factor", "counterexample": {"x": 1.0}, "true": ("whole", "half")}
+    fields = {"repair": "with 1 for the factor", "counterexample": {"x": 1.0}, "true": ("whole", "half")}
     assert defined(as_printed={"factor": 0.3}, **fields).check().agrees
     outcome = defined(as_printed={"factor": 0.7}, **fields).check()
     assert not outcome.agrees

@@ -40,7 +40,7 @@ def small_paper():
     @paper.inequality(
         "Lemma 2",
         printed=r"$x^2 \le x/2$",
-        corrected=r"$x^2 \le x$",
+        repair=r"$x^2 \le x$",
         domain=UNIT,
         as_printed={"factor": 0.5},
         counterexample={"x": 0.8125},
@@ -297,7 +297,7 @@ def searched(phrase):
             searched("nothing like this") + "; document.dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape'}))",
             EVERY,
         ),
-        ("document.querySelector('[data-value=exact]').click()", ["open"]),
+        ("document.querySelector('[data-value=computed]').click()", ["holds-corrected", "false", "open"]),
     ],
 )
 def test_claims_are_filtered_and_searched(page, tmp_path, action, expected):

@@ -115,7 +115,7 @@ def test_the_reason_of_a_false_statement_is_its_counterexample():
     false = outcome(lambda x, c=1.0: (x * x, c * x), **FALSE)
     assert false.verdict == "false"
     assert reason(false) == "as printed it says 0.5625 ≤ 0.375 at ``x = 0.75``, ``c = 0.5``"
-    corrected = outcome(lambda x, c=1.0: (x * x, c * x), corrected="better", **FALSE)
+    corrected = outcome(lambda x, c=1.0: (x * x, c * x), repair="better", **FALSE)
     assert reason(corrected) == reason(false)
     different = outcome(lambda x, c=1.0: (x, c * x), "identity", mutants=[{"c": 1.1}], **FALSE)
     assert reason(different) == "as printed it says 0.75 = 0.375 at ``x = 0.75``, ``c = 0.5``"

@@ -1,0 +1,45 @@
+"""Refutations at one point, in exact arithmetic or with balls."""
+
+from fractions import Fraction
+
+import pytest
+from flint import arb
+
+from corrnoise.paper_checks.machinery.refutations import certainly_apart
+from corrnoise.paper_checks.machinery.verdicts import CORRECTED
+from tests.small_claims import below, claim
+
+
+@pytest.mark.parametrize(
+    ("function", "relation", "apart"),
+    [
+        (lambda x: (x * x, x * 0.5), "<=", True),
+        (lambda x: (x * 0.5, x * x), "<=", False),
+        (lambda x: (x * x, x * 0.75), "<=", False),  # equal
+        (lambda x: (x * x, x * 0.75), "=", False),
+        (lambda x: (x * x, x), "=", True),
+        (lambda x: (2, Fraction(3, 2)), "<=", True),
+        (lambda x: (arb(2).sqrt() ** 2, 2), "=", False),  # the balls overlap
+        (lambda x: (2.0, 1), "<=", False),  # a float may have been rounded
+        (lambda x: (float(x), x / 2), "<=", False),
+        (lambda x: ([2, 2], 1), "<=", False),
+    ],
+)
+def test_only_sides_without_rounding_refute(function, relation, apart):
+    assert certainly_apart(function, {"x": 0.75}, {}, relation) == apart
+
+
+def test_a_function_of_floats_is_computed_only():
+    def rounded(x, c=1.0):
+        return float(f"{x}"), c * x
+
+    assert not certainly_apart(rounded, {"x": 0.75}, {"c": 0.5}, "<=")
+
+
+def test_a_claim_whose_sides_have_no_exact_form_is_no_counterexample():
+    fields = {"repair": "better", "as_printed": {"c": 0.5}, "counterexample": {"x": 0.75}, "evidence": "counterexample"}
+    assert claim(below, **fields).check().verdict == CORRECTED
+    assert claim(below, **fields).check().agrees
+    outcome = claim(lambda x, c=1.0: (float(x) ** 2.0, c * float(x)), **fields).check()
+    assert not outcome.agrees
+    assert outcome.reason.startswith("exact arithmetic does not show that the counterexample violates")
