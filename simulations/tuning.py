@@ -1,4 +1,4 @@
-"""Private search for hyper-parameters: a random number of trials, of which the best alone is kept.
+"""Private search for hyper-parameters: a random number of trials; the best alone is kept.
 
 The folder of a search holds
 
@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from corrnoise.simulations.run import draws, owned
+from corrnoise.simulations.run.account import Account
 from corrnoise.support.files import sync_folder, write_whole
 from corrnoise.support.reading import guarded, json_value
 from corrnoise.theory.numerics.records import Record, record
@@ -73,23 +74,26 @@ def tune(
     trials: Trials,
     budget: Budget,
     folder: str | os.PathLike[str],
+    account: Account | None = None,
 ) -> Tuned:
     """Try random candidates a random number of times, and keep the best; rerun the script to resume or to read it.
 
     Parameters
     ----------
     trial : callable
-        ``trial(candidate, budget, folder)`` trains with a candidate and a budget for this trial, writes what may be
-        published into the folder, and returns the score.  The score comes from public data, or is paid for by the
+        ``trial(candidate, budget, folder)`` trains with a candidate and a budget for this trial, writes the files to
+        publish into the folder, and returns the score.  The score comes from public data, or is paid for by the
         budget of the trial.  A trial that raises an ``Exception``, or returns NaN, counts as the worst.
     candidates : sequence
-        At least one; each trial draws one of them uniformly.
+        At least one; each trial draws one candidate uniformly.
     trials : Trials
         The law of the number of trials.
     budget : Budget
         ε and δ of the winner, of its score and of its number.
     folder : path
         The folder of this search alone.  It is as secret as the data until the search has ended.
+    account : Account, optional
+        The account of the data set, whose plan has ``selection`` of the trials; it pays once for the whole search.
 
     Returns
     -------
@@ -126,23 +130,32 @@ def tune(
     owned.make_folder(home)
     owned.check_folder(home)
     lock = owned.locked(home / _LOCK_FILE, f"folder {home} is in use by another search: wait for its end")
+    place = selection(GaussianProfile(one.gaussian_rho, adjacency=one.adjacency), trials)
     try:
-        settings = {"trials": repr(trials), "budget": repr(budget), "candidates": len(choices)}
-        state = _read(home, settings) or _begin(home, settings, trials)
+        settings = {
+            **{"trials": repr(trials), "budget": repr(budget), "candidates": len(choices)},
+            "account": None if account is None else account.identity,
+        }
+        state = _read(home, settings)
+        if state is None:
+            if account is not None:
+                account.check(place)
+            state = _begin(home, settings, trials)
+        if account is not None:
+            account.admit(f"search {state['identity']}", place, started=bool(state.get("scores", True)))
         if "winner" not in state:
             _try_all(home, state, trial, choices, one)
         winner = state["winner"]
     finally:
         lock.release()
-    place = GaussianProfile(one.gaussian_rho, adjacency=one.adjacency)
     if winner is None:
-        return Tuned(None, -math.inf, "", one, selection(place, trials))
+        return Tuned(None, -math.inf, "", one, place)
     if winner["score"] is None:
         raise RuntimeError(
             "trial must succeed at least once, got exceptions and scores that are not finite; call trial(candidate, "
             "budget, folder) by itself on public data to see its error, and take a new folder"
         )
-    return Tuned(winner["candidate"], winner["score"], str(home / _BEST_FOLDER), one, selection(place, trials))
+    return Tuned(winner["candidate"], winner["score"], str(home / _BEST_FOLDER), one, place)
 
 
 def _read(home: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
@@ -158,9 +171,9 @@ def _read(home: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
         if state.get("format") != FORMAT:
             raise ValueError(f"its format must be {FORMAT!r}, got {state.get('format')!r}")
     for name, value in settings.items():
-        if state["settings"][name] != value:
+        if state["settings"].get(name) != value:
             raise ValueError(
-                f"folder {home} holds a search with {name} = {state['settings'][name]}, got {value}: take another "
+                f"folder {home} holds a search with {name} = {state['settings'].get(name)}, got {value}: take another "
                 "folder, or the same arguments"
             )
     return state
@@ -169,7 +182,8 @@ def _read(home: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
 def _begin(home: Path, settings: dict[str, Any], trials: Trials) -> dict[str, Any]:
     rng = np.random.Generator(np.random.Philox(key=int.from_bytes(draws.fresh(16), "little")))
     drawn = rng.integers(settings["candidates"], size=trials.draw(rng)).tolist()
-    state = {"format": FORMAT, "settings": settings, "drawn": drawn, "scores": []}
+    identity = draws.fresh(16).hex()
+    state = {"format": FORMAT, "settings": settings, "identity": identity, "drawn": drawn, "scores": []}
     _write(home, state)
     return state
 

@@ -284,15 +284,16 @@ def _scaled_erfc(y: arb) -> arb:
     return (y * y).exp() * y.erfc() if y < 2**20 else (y * y).hypgeom_u(half, half) / arb.pi().sqrt()
 
 
-def gaussian_curve(rho: float, epsilon: float) -> arb:
+def gaussian_curve(rho: float, epsilon: float, sign: int = -1) -> arb:
     """δ(ε) = ½ (erfc(x) − e^{y² − x²} erfc(y)) with x, y = ε/(2 sqrt(ρ)) ∓ sqrt(ρ)/2.
 
-    This is Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) at μ = sqrt(2ρ), and y² − x² = ε.
+    This is Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) at μ = sqrt(2ρ), and y² − x² = ε.  With + in place of −, ``sign`` 1, it is
+    the probability that the privacy loss exceeds ε at some time (``gaussian_odometer``).
     """
     root = arb(rho).sqrt()
     centre = arb(epsilon) / (2 * root)
     x, y = centre - root / 2, centre + root / 2
-    return (x.erfc() - (-x * x).exp() * _scaled_erfc(y)) / 2
+    return (x.erfc() + sign * (-x * x).exp() * _scaled_erfc(y)) / 2
 
 
 def gaussian_deltas(budgets: Array, epsilon: ArrayLike, *, upper: bool = True) -> Array:
@@ -426,6 +427,39 @@ def gaussian_rho(epsilon: float, delta: float) -> float:
     epsilon = checks.real("epsilon", epsilon, "[0, inf)")
     delta = checks.real("delta", delta, "(0, 1)")
     return _switch(lambda rho: not _is_private(rho, epsilon, delta))[0]
+
+
+@usual_float_errors
+def gaussian_odometer(rho: float, delta: float) -> float:
+    """The ε that the privacy loss of adaptive Gaussian mechanisms never exceeds, but with probability δ.
+
+    Parameters
+    ----------
+    rho : float
+        ρ > 0: the sum of the ρ of all releases never exceeds it, whatever is chosen by looking at earlier releases.
+    delta : float
+        0 < δ < 1.
+
+    Returns
+    -------
+    float
+        The smallest float ε >= 0 with Φ(μ/2 − ε/μ) + e^ε Φ(−μ/2 − ε/μ) <= ``delta``, μ = sqrt(2ρ).
+
+    Notes
+    -----
+    The loss under the data is Brownian motion with drift 1/2 at the times Σ|a|²; this is the tail of its maximum up to
+    the time μ².  Whoever publishes the number that was reached, after a stop by looking, needs it in place of
+    ``gaussian_epsilon``.
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> round(cn.privacy.gaussian_odometer(rho=0.5, delta=1e-6), 4)  # gaussian_epsilon gives 4.8866
+    5.3751
+    """
+    rho = checks.real("rho", rho, "(0, inf)")
+    delta = checks.real("delta", delta, "(0, 1)")
+    return _switch(lambda epsilon: _at_most(lambda: gaussian_curve(rho, epsilon, 1), delta))[1]
 
 
 def uncut_delta(delta: float, overflow: float) -> float:

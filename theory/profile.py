@@ -1,21 +1,27 @@
 """Privacy profiles: δ as a function of ε, for a run, for its first steps, and for several runs on the same data.
 
-*First steps.*  C is lower-triangular, so that the releases of the first t steps are those of the leading block of C,
-with the participation cut to t steps and the same noise multiplier.  For the orders this is one Gaussian mechanism;
-for sampled batches Theorem 1 of ``docs/amplification-proofs.md`` holds with t steps.  A stop is covered if it is fixed
+*First steps.*  C is lower-triangular, so that the first t steps release the same as a run with the leading block of C,
+the participation cut to t steps and the same noise multiplier.  For the orders this is one Gaussian mechanism; for
+sampled batches Theorem 1 of ``docs/amplification-proofs.md`` holds with t steps.  A stop is covered if it is fixed
 beforehand, or if it is decided by the releases of Gaussian runs within a fixed total (Koskela, Tobaben, Honkela,
 arXiv 2301.05649): the budget of the whole run covers it in any case.
 
 *Composition.*  Runs whose settings are fixed before the first release compose to the product of their pairs, also
 where data, models and gradients depend on earlier releases: ρ of Gaussian mechanisms add, and factors of Poisson
 sampling form one product.  The runs must use independent randomness.
+
+*Tables.*  Any other profile enters by its curve alone.  With ℓ the likelihood ratio of a run and c = e^ε the
+function H(c) = E(ℓ − c)₊ is convex and falls, and H(0) = 1.  A convex function above it, linear between the points of a
+table, belongs to a law with finitely many ratios x_j of weights q_j, and ϖ = lim H.  This law dominates the pair of the
+run (Zhu, Dong, Wang 2022), so that the product with another pair has E(ℓ ℓ' − c)₊ <= Σ q_j x_j H'(c/x_j) + ϖ.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, replace
+from functools import cached_property
 
 import numpy as np
 from flint import arb, ctx
@@ -25,6 +31,7 @@ from corrnoise.theory.amplification.contour import PoissonCurve
 from corrnoise.theory.amplification.curve import DIRECTIONS, Curve, delta_of, epsilon_of
 from corrnoise.theory.amplification.factors import Factor
 from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.numerics.rounding import rounded_up
@@ -32,6 +39,7 @@ from corrnoise.theory.privacy import (
     ADJACENCIES,
     Adjacency,
     gaussian_delta,
+    gaussian_deltas,
     gaussian_epsilon,
     gaussian_rho,
     uncut_delta,
@@ -39,6 +47,13 @@ from corrnoise.theory.privacy import (
 
 _PRECISION_BITS = 128
 _TRADEOFF_EPSILONS = np.concatenate([[0.0], np.geomspace(1e-3, 50.0, 120)])
+LARGEST_EPSILON = 200.0  #: of a table
+_NEGLIGIBLE_DELTA = 1e-200
+_RARE_DELTA = 1e-20  # δ at the end of the table of an accountant
+_COARSE_POINTS, _FINE_POINTS = (160, 80), 3000  # of the table: of a curve, of an accountant, of a closed form
+_MAX_ATOMS = 800  # of a law with finitely many ratios
+TABLE_ROUNDING = 1e-11  #: relative, beyond the errors of a table in float64
+SUM_ROUNDING = 1e-7  #: relative, beyond the errors of the corners where neighbouring lines are almost parallel
 
 
 class Profile(Record, ABC):
@@ -130,7 +145,7 @@ class Profile(Record, ABC):
         Returns
         -------
         float
-            In [0, 1 − α]: the largest bound from 121 values of ε, each of which is valid by itself.
+            In [0, 1 − α]: the largest bound from 121 values of ε; each bound is valid by itself.
 
         Notes
         -----
@@ -143,7 +158,14 @@ class Profile(Record, ABC):
             best = max(best, left - math.exp(epsilon) * level, math.exp(-epsilon) * (left - level))
         return max(0.0, best - 1e-14)
 
-    def _same_data(self, other: Profile) -> None:
+    def check_same_data(self, other: Profile) -> None:
+        """Refuse a profile of other neighbouring data.
+
+        Parameters
+        ----------
+        other : Profile
+            The profile to combine with this one.
+        """
         for name in ("adjacency", "unit"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
@@ -240,30 +262,122 @@ class SampledProfile(Profile):
             found = min(found, self.verified[1])
         return found
 
-    def factors(self) -> tuple[tuple[Factor, ...], tuple[Factor, ...], bool]:
-        """The steps of a product of Poisson-sampled steps, with norms over σ: an upper and a lower pair.
-
-        Returns
-        -------
-        (tuple of Factor, tuple of Factor, bool)
-
-        Raises
-        ------
-        ValueError
-            The accountant has no product form.
-        """
+    @property
+    def product(self) -> PoissonCurve | None:
+        """The curve, without its capacity, where it is a product of Poisson-sampled steps."""
         curve = self.curve.whole if isinstance(self.curve, CutCurve) else self.curve
-        if not isinstance(curve, PoissonCurve):
-            raise ValueError(
-                f"profiles must be Gaussian or of Poisson-sampled steps to compose, got {type(curve).__name__}: the "
-                "mixtures of bins are no products of steps; compose the worst case, profile.worst"
-            )
-        up, down = 1 + 2.0**-51, 1 - 2.0**-51
-        above, below = (
-            tuple(Factor(each.rate, each.norm / self.noise_multiplier * side, each.count) for each in factors)
-            for factors, side in ((curve.above, up), (curve.below, down))
-        )
-        return above, below, curve.attained
+        return curve if isinstance(curve, PoissonCurve) else None
+
+    def _over_sigma(self, factors: tuple[Factor, ...], side: float) -> tuple[Factor, ...]:
+        """Steps of the product with norms over σ, times ``side`` for rounding."""
+        return tuple(replace(each, norm=each.norm / self.noise_multiplier * side) for each in factors)
+
+
+class TabledProfile(Profile):
+    """A profile with bounds of δ alone; ε is found by bisection."""
+
+    def epsilon_at(self, delta: float) -> float:
+        target = checks.real("delta", delta, "(0, 1)")
+        if self.delta_at(0.0) <= target:
+            return 0.0
+        if self.delta_at(LARGEST_EPSILON) > target:
+            return math.inf
+        low, high = 0.0, LARGEST_EPSILON
+        while high - low > 1e-7 * (1 + high):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.delta_at(middle) <= target else (middle, high)
+        return high
+
+
+def table(profile: Profile) -> tuple[Array, Array]:
+    """Points of an upper bound of E(ℓ − c)₊, in both directions.
+
+    Parameters
+    ----------
+    profile : Profile
+        Of a run with the likelihood ratio ℓ.
+
+    Returns
+    -------
+    (array of float, array of float)
+        Increasing c >= 0, and the bounds; chords between them are bounds too, and the last bound holds beyond.
+    """
+    if isinstance(profile, ProductProfile):
+        return profile.points
+    if isinstance(profile, GaussianProfile) and profile.rho > 0:
+        positive = np.linspace(0.0, min(LARGEST_EPSILON, profile.epsilon_at(_NEGLIGIBLE_DELTA)), _FINE_POINTS)
+        return _both_sides(positive, gaussian_deltas(np.full(positive.size, profile.rho), positive))
+    first, last = 1e-4, LARGEST_EPSILON
+    if isinstance(profile, SampledProfile):  # each point takes up to a second
+        first, last = 1e-2, max(0.1, min(LARGEST_EPSILON, profile.worst.epsilon_at(_RARE_DELTA)))
+    positive = np.concatenate([[0.0], np.geomspace(first, last, _COARSE_POINTS[isinstance(profile, SampledProfile)])])
+    return _both_sides(positive, np.array([profile.delta_at(float(x)) for x in positive]))
+
+
+def _both_sides(positive: Array, deltas: Array) -> tuple[Array, Array]:
+    """The table of increasing ε >= 0 and bounds of δ there; E(ℓ − c)₊ = 1 − c + c δ_add(−ln c) for c < 1."""
+    above = np.minimum.accumulate(np.minimum(deltas, 1.0))
+    below = -np.expm1(-positive[:0:-1]) + np.exp(-positive[:0:-1]) * above[:0:-1]
+    ratios = np.concatenate([[0.0], np.exp(-positive[:0:-1]), np.exp(positive)])
+    return ratios, np.minimum(np.concatenate([[1.0], below, above]) * (1 + TABLE_ROUNDING), 1.0)
+
+
+@record
+class ProductProfile(TabledProfile):
+    """The profile of several runs, from their curves alone; ``compose`` makes it.
+
+    Parameters
+    ----------
+    first, second : Profile
+        Profiles with the same adjacency and unit.
+    """
+
+    first: Profile
+    second: Profile
+
+    @property
+    def adjacency(self) -> Adjacency:  # type: ignore[override]
+        """The neighbouring data of both."""
+        return self.first.adjacency
+
+    @property
+    def unit(self) -> str:  # type: ignore[override]
+        """Whose data may change in both."""
+        return self.first.unit
+
+    @cached_property
+    def _law(self) -> tuple[Array, Array, float]:
+        """The ratios x of the first run, their weights q x, and ϖ."""
+        ratios, bounds = (each[:: max(1, each.size // _MAX_ATOMS)] for each in table(self.first))
+        kept = [0]
+        for i in range(1, ratios.size):  # the lower convex hull, which is above the curve since the curve is convex
+            while len(kept) > 1:
+                last, before = kept[-1], kept[-2]
+                rise = (bounds[last] - bounds[before]) * (ratios[i] - ratios[before])
+                if rise < (bounds[i] - bounds[before]) * (ratios[last] - ratios[before]):
+                    break
+                kept.pop()
+            kept.append(i)
+        x, height = ratios[kept], bounds[kept]
+        weights = np.diff(np.append(np.diff(height) / np.diff(x), 0.0))
+        return x[1:], np.maximum(weights, 0.0) * x[1:], float(height[-1])
+
+    @cached_property
+    def _second(self) -> tuple[Array, Array]:
+        return table(self.second)
+
+    @cached_property
+    def points(self) -> tuple[Array, Array]:
+        """The table of the product, for a further one."""
+        positive = np.concatenate([np.linspace(0.0, 1.0, 200), np.geomspace(1.0, LARGEST_EPSILON, 800)[1:]])
+        return _both_sides(positive, np.array([self.delta_at(float(x)) for x in positive]))
+
+    def delta_at(self, epsilon: float) -> float:
+        level = min(checks.real("epsilon", epsilon, "[0, inf)"), LARGEST_EPSILON)
+        x, weights, rest = self._law
+        ratios, bounds = self._second
+        total = float(weights @ np.interp(math.exp(level) / x, ratios, bounds)) + rest
+        return min(1.0, total * (1 + SUM_ROUNDING))
 
 
 @usual_float_errors
@@ -276,17 +390,18 @@ def compose(*profiles: Profile) -> Profile:
     Parameters
     ----------
     *profiles : Profile
-        At least one, with the same adjacency and unit: Gaussian runs, and runs with Poisson or cyclic Poisson batches.
+        At least one, with the same adjacency and unit.
 
     Returns
     -------
     Profile
-        Gaussian if all are Gaussian: their ρ add.  Otherwise the product of all steps.
+        Gaussian if all are Gaussian: their ρ add.  Poisson and cyclic Poisson batches form the product of all steps,
+        with Gaussian runs.  Bins and selections are combined by their curves.
 
     Raises
     ------
     ValueError
-        The profiles have different adjacency or units, or one of them is a mixture of bins.
+        The profiles have different adjacency or units.
 
     Notes
     -----
@@ -303,29 +418,40 @@ def compose(*profiles: Profile) -> Profile:
     if not profiles:
         raise ValueError("profiles must be at least one, got none")
     for each in profiles:
-        profiles[0]._same_data(checks.instance("profiles", each, Profile))
-    worst = [each.worst if isinstance(each, SampledProfile) else each for each in profiles]
+        profiles[0].check_same_data(checks.instance("profiles", each, Profile))
+    parts = [each for each in profiles if isinstance(each, GaussianProfile)]
+    steps = [each for each in profiles if isinstance(each, SampledProfile) and each.product is not None]
+    found = _product(parts, steps) if parts or steps else None
+    for each in profiles:
+        if each not in parts and each not in steps:
+            found = each if found is None else ProductProfile(each, found)
+    assert found is not None
+    return found
+
+
+def _product(parts: list[GaussianProfile], steps: list[SampledProfile]) -> Profile:
+    """The profile of Gaussian runs, and of products of Poisson-sampled steps."""
+    one = (parts or steps)[0]
     with ctx.workprec(_PRECISION_BITS):
-        total = rounded_up(sum((arb(each.rho) for each in worst), arb(0)))  # type: ignore[attr-defined]
-    gaussian = GaussianProfile(total, adjacency=profiles[0].adjacency, unit=profiles[0].unit)
-    sampled = [each for each in profiles if isinstance(each, SampledProfile)]
-    if not sampled:
-        return gaussian
-    above: tuple[Factor, ...] = ()
-    below: tuple[Factor, ...] = ()
-    attained = True
-    for each in sampled:
-        upper, lower, reached = each.factors()
-        above, below, attained = above + upper, below + lower, attained and reached
-    with ctx.workprec(_PRECISION_BITS):
-        rest = sum((arb(each.rho) for each in profiles if isinstance(each, GaussianProfile)), arb(0))
+        rest = sum((arb(each.rho) for each in parts), arb(0))
+        total = rounded_up(rest + sum((arb(each.worst.rho) for each in steps), arb(0)))
+        gaussian = GaussianProfile(total, adjacency=one.adjacency, unit=one.unit)
+        if not steps:
+            return gaussian
+        above: tuple[Factor, ...] = ()
+        below: tuple[Factor, ...] = ()
         if rest > 0:
-            above += (Factor(1.0, rounded_up((2 * rest).sqrt()), 1),)
-            below += (Factor(1.0, -rounded_up(-((2 * rest).sqrt())), 1),)
-    curve: Curve = PoissonCurve(above, below, attained, f"the product of the steps of {len(profiles)} runs")
-    overflow = min(1.0, math.nextafter(math.fsum(each.overflow for each in sampled), math.inf))
-    if all(each.overflow == 0 for each in sampled):
-        overflow = 0.0
-    else:
+            root = (2 * rest).sqrt()
+            above, below = (Factor(1.0, rounded_up(root), 1),), (Factor(1.0, -rounded_up(-root), 1),)
+    attained = True
+    for each in steps:
+        assert each.product is not None
+        above = each._over_sigma(each.product.above, 1 + 2.0**-51) + above
+        below = each._over_sigma(each.product.below, 1 - 2.0**-51) + below
+        attained = attained and each.product.attained
+    curve: Curve = PoissonCurve(above, below, attained, f"the product of the steps of {len(parts) + len(steps)} runs")
+    overflow = math.fsum(each.overflow for each in steps)
+    if overflow > 0:
+        overflow = min(1.0, math.nextafter(overflow, math.inf))
         curve = CutCurve(curve, overflow, False)
     return SampledProfile(curve, 1.0, gaussian, overflow)

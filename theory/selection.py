@@ -35,16 +35,19 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.privacy import Adjacency, Budget, gaussian_deltas
-from corrnoise.theory.profile import GaussianProfile, Profile
+from corrnoise.theory.privacy import Adjacency, Budget
+from corrnoise.theory.profile import (
+    LARGEST_EPSILON,
+    SUM_ROUNDING,
+    TABLE_ROUNDING,
+    GaussianProfile,
+    Profile,
+    TabledProfile,
+    table,
+)
 
 #: of u, the probability of a better output
 _CELLS = np.unique(np.concatenate([[0.0], np.geomspace(1e-16, 1.0, 4800), np.linspace(0.0, 1.0, 4001)]))
-_ROUNDING = 1e-11  # relative, beyond the errors of φ' and of the envelope in float64
-_SUM_ROUNDING = 1e-7  # relative, beyond the errors of the corners where neighbouring lines are almost parallel
-_LARGEST_EPSILON = 200.0  # of a profile in the table
-_NEGLIGIBLE_DELTA = 1e-200
-_COARSE_POINTS, _FINE_POINTS = 160, 3000  # of the table: of a curve of an accountant, of a closed form
 
 
 class Trials(Record, ABC):
@@ -229,7 +232,7 @@ class BinomialTrials(Trials):
 
 
 @record
-class SelectionProfile(Profile):
+class SelectionProfile(TabledProfile):
     """The profile of the best of several trials; ``selection`` makes it.
 
     Parameters
@@ -255,18 +258,7 @@ class SelectionProfile(Profile):
 
     @cached_property
     def _table(self) -> tuple[Array, Array]:
-        """Increasing c = eˣ, and upper bounds of E(ℓ − c)₊, in both directions."""
-        if isinstance(self.trial, GaussianProfile) and self.trial.rho > 0:
-            top = min(_LARGEST_EPSILON, self.trial.epsilon_at(_NEGLIGIBLE_DELTA))
-            positive = np.linspace(0.0, top, _FINE_POINTS)
-            above = gaussian_deltas(np.full(positive.size, self.trial.rho), positive)
-        else:
-            positive = np.concatenate([[0.0], np.geomspace(1e-4, _LARGEST_EPSILON, _COARSE_POINTS)])
-            above = np.array([self.trial.delta_at(float(x)) for x in positive])
-        above = np.minimum.accumulate(np.minimum(above, 1.0))
-        below = -np.expm1(-positive[:0:-1]) + np.exp(-positive[:0:-1]) * above[:0:-1]
-        ratios = np.concatenate([[0.0], np.exp(-positive[:0:-1]), np.exp(positive)])
-        return ratios, np.minimum(np.concatenate([[1.0], below, above]) * (1 + _ROUNDING), 1.0)
+        return table(self.trial)
 
     @cached_property
     def _lines(self) -> tuple[Array, Array]:
@@ -275,31 +267,19 @@ class SelectionProfile(Profile):
         ends = np.full(_CELLS.size - 1, 1.0)
         for ratio, delta in zip(ratios.tolist(), deltas.tolist(), strict=True):
             np.minimum(ends, ratio * _CELLS[1:] + delta, out=ends)
-        slopes = self.trials.slope(_CELLS[:-1]) * (1 + _ROUNDING)
-        return slopes, self.trials.slope(np.minimum(ends * (1 + _ROUNDING), 1.0)) * (1 - _ROUNDING)
+        slopes = self.trials.slope(_CELLS[:-1]) * (1 + TABLE_ROUNDING)
+        return slopes, self.trials.slope(np.minimum(ends * (1 + TABLE_ROUNDING), 1.0)) * (1 - TABLE_ROUNDING)
 
     def delta_at(self, epsilon: float) -> float:
         level = checks.real("epsilon", epsilon, "[0, inf)")
         if isinstance(self.trial, GaussianProfile) and self.trial.rho == 0:  # the laws are equal
             return 0.0
-        level = min(level, _LARGEST_EPSILON)
+        level = min(level, LARGEST_EPSILON)
         ratios, deltas = self._table
         slopes, heights = self._lines
         corners, rises = envelope(slopes, math.exp(level) * heights)
-        total = float(rises @ np.interp(corners, ratios, deltas)) * (1 + _SUM_ROUNDING)
+        total = float(rises @ np.interp(corners, ratios, deltas)) * (1 + SUM_ROUNDING)
         return min(1.0, total)
-
-    def epsilon_at(self, delta: float) -> float:
-        target = checks.real("delta", delta, "(0, 1)")
-        if self.delta_at(0.0) <= target:
-            return 0.0
-        if self.delta_at(_LARGEST_EPSILON) > target:
-            return math.inf
-        low, high = 0.0, _LARGEST_EPSILON
-        while high - low > 1e-7 * (1 + high):
-            middle = (low + high) / 2
-            low, high = (low, middle) if self.delta_at(middle) <= target else (middle, high)
-        return high
 
 
 def envelope(slopes: Array, heights: Array) -> tuple[Array, Array]:

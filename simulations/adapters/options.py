@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, ClassVar, Literal, Required, TypedDict, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Required, TypedDict, TypeVar, get_args
 
 from corrnoise.simulations.run.engines import Choice
 from corrnoise.simulations.run.folder import Folder
@@ -23,6 +23,9 @@ from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
+
+if TYPE_CHECKING:
+    from corrnoise.simulations.run.account import Account
 
 Clipping = Literal["auto", "example", "ghost"]
 EngineName = Literal["auto", "vmap", "loop"]
@@ -39,6 +42,7 @@ class TrainingKeywords(TypedDict, total=False):
     participation: Participation | None
     mechanism: Mechanism | Choice | None
     folder: str | os.PathLike[str] | Folder | None
+    account: Account | None
     carry: Mapping[str, Any] | None
     item: Callable[[Any], Any] | None
     sums: Sums
@@ -85,6 +89,8 @@ class TrainingOptions:
         The noise; None for ``cn.default_noise``, whose result the folder keeps.
     folder : path or Folder, optional
         Where the run is kept.  None for a run that ends with the process.
+    account : Account, optional
+        The account of the data set, which the run pays before its first step.
     carry : dict, optional
         Further content of checkpoints: objects by their names.  PyTorch needs ``state_dict`` and ``load_state_dict``,
         such as a scheduler of learning rates.  JAX needs ``save()``, which returns arrays by their names, and
@@ -118,6 +124,7 @@ class TrainingOptions:
     participation: Participation | None = None
     mechanism: Mechanism | Choice | None = None
     folder: str | os.PathLike[str] | Folder | None = None
+    account: Account | None = None
     carry: Mapping[str, Any] | None = None
     item: Callable[[Any], Any] | None = None
     sums: Sums = "exact"

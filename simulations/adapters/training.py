@@ -193,6 +193,7 @@ class DataRun(PrivateRun):
             size,
             batches=order,
             folder=folder,
+            account=options.account,
             sums=options.sums,
             release=options.release,
             **further,

@@ -110,6 +110,16 @@ class Durable:
         assert isinstance(self.home, Home)
         return self.home
 
+    @property
+    def is_new(self) -> bool:
+        """Whether the folder has no run yet."""
+        return self._own.settings is None
+
+    @property
+    def begun(self) -> int:
+        """Number of steps whose noisy sum was returned or skipped, also before a restart."""
+        return self._begun
+
     def _keeping(self, folder: Folder, size: int) -> bool:
         """Whether releases are kept: as asked, as at the start, or if they are small."""
         keeps = folder.keep_releases

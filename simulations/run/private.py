@@ -65,6 +65,7 @@ from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
 if TYPE_CHECKING:
+    from corrnoise.simulations.run.account import Account
     from corrnoise.theory.profile import Profile
 
 _TERMINATED_STATUS = 143  # exit status after SIGTERM
@@ -125,6 +126,8 @@ class PrivateRun(Guarded):
     release : {"float", "grid"}, default "float"
         ``"grid"`` for noisy sums on the grid of exact sums, which are post-processing of the Gaussian mechanism;
         ``"float"`` for sums of floats, where this is true for real numbers only.
+    account : Account, optional
+        The account of the data set, which the run pays in full before its first step.  A resumed run needs the same.
 
     Raises
     ------
@@ -172,6 +175,7 @@ class PrivateRun(Guarded):
         ranks: Ranks | None = None,
         sums: Sums = "float32",
         release: Release = "float",
+        account: Account | None = None,
     ) -> None:
         super().__init__()
         self._budget = checks.instance("budget", budget, Budget)
@@ -197,7 +201,11 @@ class PrivateRun(Guarded):
             raise ValueError("prefetch must be False where steps are not noted ahead, by Folder(…, ahead=2) or more")
         if where is None and carry is not None:
             raise ValueError("folder must be given where there is something to carry")
-        said = {**({} if settings is None else settings), "sums": sums, "release": release}
+        self._account = account
+        said = {
+            **({} if settings is None else settings),
+            **{"sums": sums, "release": release, "account": None if account is None else account.identity},
+        }
         self._durable = (
             None if where is None else Durable(where, carry, self._budget, promised, self._size, said, self._ranks)
         )
@@ -231,6 +239,7 @@ class PrivateRun(Guarded):
         largest = None if self._batches is None else self._batches.largest_batch
         self._arithmetic.bound(self._program, self.scale, self._budget.clip_norm, largest, self._size)
         self._noise = noise_of(self._program, self._size, spans=self._ranks.spans)
+        self._ranks.share(self._check_account)
         if durable is None:
             self._secret = Secret(self._ranks.share(lambda: draws.fresh(draws.KEY_BYTES)))
         else:
@@ -239,6 +248,26 @@ class PrivateRun(Guarded):
             self._secret = durable.home.secret
         if isinstance(self._batches, SampledBatches):
             self._batches = self._batches.bound(self._secret)
+        self._ranks.share(self._pay)
+
+    def _check_account(self) -> None:
+        """Refuse a new run that the account does not cover, before its folder is made."""
+        if self._account is not None and (self._durable is None or self._durable.is_new):
+            self._account.check(self.profile())
+
+    def _pay(self) -> None:
+        """Charge the whole run, or find it paid."""
+        if self._account is not None:
+            self._account.admit(self._name, self.profile(), started=self._released > 0)
+
+    @property
+    def _name(self) -> str:
+        return f"run {draws.derived(self._secret, b'identity').hex()}"
+
+    @property
+    def _released(self) -> int:
+        """Number of steps whose noisy sum was returned, also by an earlier process, or was skipped."""
+        return max(self._position, 0 if self._durable is None else self._durable.begun)
 
     # -- guarantees ------------------------------------------------------------------------------------------------
 
@@ -436,7 +465,26 @@ class PrivateRun(Guarded):
         It is the privacy of a stop that was fixed beforehand.  Whoever stops by looking at releases has the privacy of
         the whole run, and may spend the rest in another Gaussian run within the same budget.
         """
-        return self.profile(self.position).epsilon_at(delta)
+        return self.profile(self._released).epsilon_at(delta)
+
+    def settle(self) -> None:
+        """End the run for ever, and give its account back the privacy of the steps that were not made.
+
+        The run cannot be resumed.  Sampled runs are paid in full; others pay for the steps that were made or skipped.
+
+        Raises
+        ------
+        ValueError
+            The run has no account.
+        """
+        with self._alone():
+            account = self._account
+            if account is None:
+                raise ValueError("run must have an account to settle, got none: give PrivateRun(…, account=…)")
+            self._check_open()
+            paid = self.profile() if self.participation.sampled else self.profile(self._released)
+            self._ranks.share(lambda: account.settle(self._name, paid))
+        self._close(saves=False)
 
     @deprecated("0.2", instead="profile().epsilon_at(delta), or spent(delta)")
     def epsilon(self, delta: float) -> float:

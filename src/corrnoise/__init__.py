@@ -38,6 +38,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "simulations.audit": ["audit"],
         "simulations.auditing.scores": ["audit_scores"],
         "simulations.quadratic": ["simulate"],
+        "simulations.run.account": ["Account"],
         "simulations.run.batches": ["batches"],
         "simulations.run.folder": ["Folder"],
         "simulations.run.private": ["PrivateRun"],

@@ -21,6 +21,7 @@ from .paper_checks import claims as claims
 from .simulations.audit import audit as audit
 from .simulations.auditing.scores import audit_scores as audit_scores
 from .simulations.quadratic import simulate as simulate
+from .simulations.run.account import Account as Account
 from .simulations.run.batches import batches as batches
 from .simulations.run.folder import Folder as Folder
 from .simulations.run.private import PrivateRun as PrivateRun

@@ -6,14 +6,16 @@ from corrnoise.theory.privacy import (
     approx_dp_to_zcdp,
     gaussian_delta,
     gaussian_epsilon,
+    gaussian_odometer,
     gaussian_rho,
     zcdp_to_approx_dp,
 )
-from corrnoise.theory.profile import GaussianProfile, Profile, SampledProfile, compose
+from corrnoise.theory.profile import GaussianProfile, ProductProfile, Profile, SampledProfile, compose
 from corrnoise.theory.selection import SelectionProfile, Trials, selection, trial_budget
 
 __all__ = [
     "GaussianProfile",
+    "ProductProfile",
     "Profile",
     "SampledProfile",
     "SelectionProfile",
@@ -23,6 +25,7 @@ __all__ = [
     "compose",
     "gaussian_delta",
     "gaussian_epsilon",
+    "gaussian_odometer",
     "gaussian_rho",
     "one_run_bound",
     "selection",

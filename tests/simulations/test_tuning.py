@@ -58,7 +58,8 @@ def test_the_best_alone_is_kept(tmp_path: Path) -> None:
     assert Path(found.folder).joinpath("model.txt").read_text() == str(max(tried))
     assert sorted(each.name for each in (tmp_path / "search").iterdir()) == ["best", "lock", "search.json"]
     state = (tmp_path / "search" / "search.json").read_text()
-    assert set(json.loads(state)) == {"format", "settings", "winner"}  # neither the number of trials nor their scores
+    # Neither the number of trials nor their scores are there.
+    assert set(json.loads(state)) == {"format", "settings", "identity", "winner"}
     again = Recorded()
     assert searched(tmp_path / "search", again) == found
     assert again.calls == []

@@ -19,6 +19,7 @@ from flint import arb, ctx
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from mpmath import mp
+from scipy import special
 
 from corrnoise.theory import privacy
 from corrnoise.theory.numerics.rounding import rounded_up
@@ -30,6 +31,7 @@ from corrnoise.theory.privacy import (
     gaussian_deltas,
     gaussian_epsilon,
     gaussian_noise_multiplier,
+    gaussian_odometer,
     gaussian_rho,
     zcdp_to_approx_dp,
 )
@@ -490,7 +492,7 @@ def test_budgets_in_words() -> None:
 
 # -- bad input, documentation ------------------------------------------------------------------------------------------
 
-FUNCTIONS = [gaussian_delta, gaussian_epsilon, gaussian_rho, zcdp_to_approx_dp, approx_dp_to_zcdp]
+FUNCTIONS = [gaussian_delta, gaussian_epsilon, gaussian_odometer, gaussian_rho, zcdp_to_approx_dp, approx_dp_to_zcdp]
 BAD = {"rho": [0.0, -1.0, math.inf, math.nan], "epsilon": [-1e-9, math.inf], "delta": [0.0, 1.0, -0.1, 2.0, math.nan]}
 
 
@@ -505,6 +507,20 @@ def test_bad_input(function: Callable) -> None:
         for wrong in ("1", None, 1j, True):
             with pytest.raises(TypeError, match=f"{name} must be a real number"):
                 function(**good | {name: wrong})
+
+
+@pytest.mark.parametrize(("mu", "epsilon"), [(0.2, 0.99759868), (0.5, 2.56643215), (1, 5.37511594), (2, 11.72413155)])
+def test_the_odometer_is_the_tail_of_the_largest_loss(mu: float, epsilon: float) -> None:
+    """Numbers of another program, and losses of two steps whose second is made if the first loss is small."""
+    assert gaussian_odometer(mu**2 / 2, 1e-6) == pytest.approx(epsilon, rel=1e-8)
+    level, first = gaussian_odometer(mu**2 / 2, 0.05), 0.6 * mu**2
+    nodes, weights = np.polynomial.hermite_e.hermegauss(200)
+    loss = first / 2 + math.sqrt(first) * nodes
+    second = (mu**2 - first) / 2 + loss
+    exceeds = np.where(loss > level, 1.0, special.ndtr((second - level) / math.sqrt(mu**2 - first)))
+    found = float(weights @ exceeds) / weights.sum()
+    assert 0.5 * 0.05 < found <= 0.05
+    assert level > gaussian_epsilon(mu**2 / 2, 0.05)
 
 
 def test_results_are_floats() -> None:

@@ -14,10 +14,11 @@ from scipy.special import ndtr, ndtri
 from corrnoise.theory.amplification.curve import DIRECTIONS, delta_of, epsilon_of
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.program import Program
+from corrnoise.theory.numerics.records import record
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.participation.base import Sampled
-from corrnoise.theory.privacy import Budget, gaussian_epsilon
-from corrnoise.theory.profile import GaussianProfile, Profile, SampledProfile, compose
+from corrnoise.theory.privacy import Budget, gaussian_delta, gaussian_epsilon
+from corrnoise.theory.profile import GaussianProfile, ProductProfile, Profile, SampledProfile, compose
 from tests.strategies import mechanisms, participations
 
 DELTA = 1e-6
@@ -192,19 +193,69 @@ def test_capacities_add_to_delta() -> None:
 
 def test_compositions_that_nothing_covers_are_refused() -> None:
     one = GaussianProfile(0.1)
-    bins = DPSGD().program(Participation.balls_in_bins(16, period=8)).profile(1.0)
     for profiles, word in (
         ((), "at least one"),
         ((one, GaussianProfile(0.1, adjacency="replace-one")), "adjacency"),
         ((one, GaussianProfile(0.1, unit="user")), "unit"),
-        ((one, bins), "profile.worst"),
     ):
         with pytest.raises(ValueError, match=word):
             compose(*profiles)
     with pytest.raises(TypeError, match="profiles"):
         compose(one, 0.3)  # type: ignore[arg-type]
-    assert isinstance(bins, SampledProfile)
-    assert isinstance(compose(one, bins.worst), GaussianProfile)
+
+
+@record
+class Response(Profile):
+    """Randomised response that tells the truth with probability e^level/(1 + e^level)."""
+
+    level: float
+    adjacency = "zero-out"
+    unit = "example"
+
+    def epsilon_at(self, delta: float) -> float:
+        raise NotImplementedError
+
+    def delta_at(self, epsilon: float) -> float:
+        return max(0.0, (math.exp(self.level) - math.exp(epsilon)) / (1 + math.exp(self.level)))
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("level", [0.3, 2.0])
+def test_profiles_without_a_form_compose_by_their_curves(level: float, parts: int) -> None:
+    """Randomised responses with Gaussian runs, whose product is a sum over the answers."""
+    rho, truth = 0.2, math.exp(level) / (1 + math.exp(level))
+    found = compose(GaussianProfile(rho / 2), *[Response(level)] * parts, GaussianProfile(rho / 2))
+    for epsilon in (0.0, 0.5, 1.5, 3.0, 5.0):
+        exact, mu = 0.0, math.sqrt(2 * rho)
+        for lies in range(parts + 1):
+            log = (parts - 2 * lies) * level
+            chance = math.comb(parts, lies) * truth ** (parts - lies) * (1 - truth) ** lies  # with the example
+            shift = epsilon - log
+            exact += chance * (ndtr(mu / 2 - shift / mu) - math.exp(shift) * ndtr(-mu / 2 - shift / mu))
+        assert exact <= found.delta_at(epsilon) <= exact * 1.4 + 1e-12
+    assert found.delta_at(found.epsilon_at(1e-5)) <= 1e-5
+    assert found.epsilon_at(1e-5) <= compose(found, GaussianProfile(1e-3)).epsilon_at(1e-5)
+
+
+def test_tables_are_close_to_closed_forms() -> None:
+    for epsilon in (0.0, 0.3, 1.0, 3.0, 5.0):
+        exact = gaussian_delta(0.5, epsilon)
+        assert exact <= ProductProfile(GaussianProfile(0.2), GaussianProfile(0.3)).delta_at(epsilon) <= exact * 1.02
+
+
+@pytest.mark.slow
+def test_bins_compose_with_gaussian_runs() -> None:
+    """One bin of two with norm 1 has the ratio (e_1 + e_2)/2: by quadrature."""
+    bins = DPSGD().program(Participation.balls_in_bins(2, period=2)).profile(1.0)
+    found = compose(GaussianProfile(0.08), bins)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(120)
+    weights = weights / weights.sum()
+    log = np.log(np.add.outer(np.exp(nodes - 0.5), np.exp(nodes - 0.5)) / 2)
+    for epsilon in (0.2, 1.0, 2.0):
+        level, mu = epsilon - log, 0.4
+        inner = np.exp(log) * (ndtr(mu / 2 - level / mu) - np.exp(level) * ndtr(-mu / 2 - level / mu))
+        exact = float(weights @ inner @ weights)
+        assert exact * (1 - 1e-9) <= found.delta_at(epsilon) <= exact * 1.05
 
 
 # -- trade-off functions -----------------------------------------------------------------------------------------------

@@ -52,6 +52,7 @@ from corrnoise.theory.problems.strongly_convex import StronglyConvex
 if TYPE_CHECKING:
     from corrnoise.designs.comparison import Comparison
     from corrnoise.simulations.random_numbers import Seed
+    from corrnoise.simulations.run.account import Account
     from corrnoise.simulations.run.batches import AnyBatches
     from corrnoise.simulations.run.durable import Carry
     from corrnoise.simulations.run.folder import Folder
@@ -492,6 +493,7 @@ class Design(Record):
         batches: AnyBatches | None = None,
         folder: str | os.PathLike[str] | Folder | None = None,
         carry: Carry | None = None,
+        account: Account | None = None,
     ) -> PrivateRun:
         """A private run with this noise.
 
@@ -506,6 +508,8 @@ class Design(Record):
         folder : path or Folder, optional
             As for ``PrivateRun``.
         carry : Carry, optional
+            As for ``PrivateRun``.
+        account : Account, optional
             As for ``PrivateRun``.
 
         Returns
@@ -536,6 +540,7 @@ class Design(Record):
             folder=folder,
             carry=carry,
             asked=self.asked,
+            account=account,
         )
 
     def stream(self, shape: int | tuple[int, ...], rng: Seed = None) -> Stream:

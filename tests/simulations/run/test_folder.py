@@ -211,6 +211,13 @@ def test_a_crash_skips_what_was_noted_ahead(path: Path) -> None:
     assert run.spent(1e-6) == run.profile(step=4).epsilon_at(1e-6) > run.profile(step=1).epsilon_at(1e-6) > 0
 
 
+def test_kept_releases_that_are_to_come_again_are_spent(path: Path) -> None:
+    trained(path, 5, keep_releases=True, checkpoint_every=3)
+    run = opened(path, Model(), keep_releases=True, checkpoint_every=3)
+    assert run.position < 5
+    assert run.spent(1e-6) == run.profile(step=5).epsilon_at(1e-6)
+
+
 def test_skipped_steps_keep_the_correlation(path: Path) -> None:
     """The memory goes over them with the nonces of the journal."""
     with known_key():
