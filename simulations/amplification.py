@@ -29,7 +29,6 @@ from functools import partial
 import numpy as np
 
 from corrnoise.simulations.random_numbers import Seed, generator
-from corrnoise.support.deprecation import renamed_keyword
 from corrnoise.theory.amplification.bins import BinsCurve
 from corrnoise.theory.amplification.curve import DIRECTIONS, Amplified, DeltaBound, Direction, delta_of, epsilon_of
 from corrnoise.theory.amplification.orders import certainly_semidefinite
@@ -317,7 +316,6 @@ def _verified(delta_at: Callable[[float, float], float], target: float, beta: fl
     return math.inf if end else 0.0
 
 
-@renamed_keyword("0.2", "visits", "participation")
 @usual_float_errors
 def amplified(
     mechanism: Mechanism,

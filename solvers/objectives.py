@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from corrnoise.support.deprecation import deprecated
-from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import record
 from corrnoise.theory.objectives.base import LARGEST_MATRIX, Objective, too_long
-from corrnoise.theory.objectives.toeplitz_errors import AGGREGATES, Aggregate
-from corrnoise.theory.objectives.workloads import LargestError, Workload
 from corrnoise.theory.recursion import Recursion
 
 _SEARCHED_GROUPS = (8, 5)  # of a linear system in a search, in short and in long runs
@@ -62,14 +58,6 @@ def coarse(objective: Objective) -> Objective:
     assert whole is not None
     found = grouped(whole)
     return objective if found is whole else GroupedObjective(found)
-
-
-@deprecated("0.2", instead="the workload or LearningObjective itself, and LargestError(workload) for kind='max'")
-def run_objective(what: Objective, kind: Aggregate = "mean") -> Objective:
-    """The objective itself, or the largest error of a workload."""
-    checks.choice("kind", kind, AGGREGATES)
-    found = checks.instance("objective", what, Objective)
-    return LargestError(checks.instance("objective", found, Workload)) if kind == "max" else found
 
 
 def dense_size(objective: Objective) -> int:

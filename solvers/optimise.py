@@ -25,7 +25,6 @@ from corrnoise.solvers.families.time_varying_family import TimeVarying
 from corrnoise.solvers.learning import endless_optimum, regularised_floor
 from corrnoise.solvers.optimum import Optimum, label
 from corrnoise.solvers.sampled import NO_FLOOR, sampled_noises
-from corrnoise.support.deprecation import renamed_keyword
 from corrnoise.support.progress import Progress
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.float_errors import usual_float_errors
@@ -39,7 +38,6 @@ Families = str | Family | Sequence[str | Family]  #: an argument ``family`` that
 USUAL_SLACK = 0.01  #: relative excess over the least error that is accepted for less memory, where none is asked for
 
 
-@renamed_keyword("0.2", "visits", "participation")
 @usual_float_errors
 def optimise(
     objective: Minimisable | None = None,

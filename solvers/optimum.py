@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import KW_ONLY
 
-from corrnoise.support.deprecation import deprecated
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.sensitivity import Sensitivity
 from corrnoise.theory.numerics.checks import Array
@@ -224,31 +223,3 @@ class Optimum(Record):
         how = "rounding included" if self.rigorous else "computed in float64"
         promised = self.participation.worst.summary()
         return f"{value:.6g}, which no mechanism is below while batches are not sampled, {promised} ({how})"
-
-    @property
-    @deprecated("0.2", instead="lower_bound")
-    def floor(self) -> float | None:
-        """Return ``lower_bound``."""
-        return self.lower_bound
-
-    @property
-    @deprecated("0.2", instead="1 + optimality_gap")
-    def ratio(self) -> float | None:
-        """Return the error over the lower bound."""
-        return None if self.lower_bound is None else self.error / self.lower_bound
-
-    @property
-    @deprecated("0.2", instead="optimality_gap")
-    def gap(self) -> float | None:
-        """Return ``optimality_gap``."""
-        return self.optimality_gap
-
-    @deprecated("0.2", instead="lower_bound_at()")
-    def floor_at(self, budget: Budget) -> float | None:
-        """Return ``lower_bound_at(budget)``."""
-        return self.lower_bound_at(budget)
-
-    @deprecated("0.2", instead="lower_bound_summary()")
-    def floor_in_words(self, floor: float | None = None) -> str:
-        """Return ``lower_bound_summary(floor)``."""
-        return self.lower_bound_summary(floor)

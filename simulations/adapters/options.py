@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import os
 import re
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
@@ -143,6 +142,8 @@ class TrainingOptions:
         checks.choice("engine", self.engine, get_args(EngineName))
         if self.chunk_size is not None:
             checks.integer("chunk_size", self.chunk_size, 1)
+        if isinstance(self.epochs, Participation):
+            raise TypeError(f"epochs must be an integer >= 1, got {self.epochs!r:.40}...: pass it as participation=")
         if (self.epochs is None) == (self.participation is None):
             found = "neither" if self.epochs is None else "both"
             raise ValueError(f"epochs (a number) or participation must be given, and not both, got {found}")
@@ -197,8 +198,7 @@ class JaxOptions(TrainingOptions):
 def with_options(kind: type[TrainingOptions]) -> Callable[[Door], Door]:
     """Show the options of a kind in the signature and in the docstring of a function that takes ``**options``.
 
-    Their entries take the place of ``options`` in the docstring.  The function refuses other names, and it warns of a
-    ``Participation`` as ``epochs``.
+    Their entries take the place of ``options`` in the docstring.  The function refuses other names.
     """
     options = inspect.signature(kind).parameters
 
@@ -214,10 +214,6 @@ def with_options(kind: type[TrainingOptions]) -> Callable[[Door], Door]:
                     raise TypeError(f"{function.__name__}() has no option {name!r}{did_you_mean(name, known)}")
             if missing := [name for name, each in options.items() if each.default is each.empty and name not in given]:
                 raise TypeError(f"{function.__name__}() must be given {', '.join(missing)}")
-            if isinstance(given.get("epochs"), Participation) and given.get("participation") is None:
-                text = "pass a Participation as participation=; epochs= takes a number"
-                warnings.warn(text, FutureWarning, stacklevel=2)
-                given["participation"] = given.pop("epochs")
             return function(*arguments, **given)
 
         door.__signature__ = own.replace(parameters=[*first, *options.values()])  # type: ignore[attr-defined]

@@ -54,7 +54,6 @@ from corrnoise.simulations.run.sampled import SampledBatches
 from corrnoise.simulations.run.secret import Secret
 from corrnoise.simulations.run.sums import Grid, Release, Sums
 from corrnoise.simulations.run.termination import Termination
-from corrnoise.support.deprecation import deprecated
 from corrnoise.support.process import this_process
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Program
@@ -486,11 +485,6 @@ class PrivateRun(Guarded):
             self._ranks.share(lambda: account.settle(self._name, paid))
         self._close(saves=False)
 
-    @deprecated("0.2", instead="profile().epsilon_at(delta), or spent(delta)")
-    def epsilon(self, delta: float) -> float:
-        """Return ``profile().epsilon_at(delta)``."""
-        return self.profile().epsilon_at(delta)
-
     def __str__(self) -> str:
         return self.summary()
 
@@ -504,11 +498,6 @@ class PrivateRun(Guarded):
         from corrnoise.simulations.run.summary import summary_of
 
         return summary_of(self, self._next_call)
-
-    @deprecated("0.2", instead="summary()")
-    def in_words(self) -> str:
-        """``summary()``, under its old name."""
-        return self.summary()
 
     def _repr_html_(self) -> str:
         from corrnoise.simulations.run.summary import summary_of

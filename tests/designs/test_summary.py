@@ -44,25 +44,3 @@ def test_the_recommendation_is_the_smaller_error(epsilon: float, first: str) -> 
     assert f"{share:.2%}" in design.recommendation
     other = replace(design, budget=cn.Budget(epsilon=2.4 / epsilon, delta=1e-6))
     assert not other.recommendation.startswith(first)
-
-
-def test_old_names_warn_and_agree() -> None:
-    found = cn.design(cn.Budget(epsilon=2.0, delta=1e-6), cn.Participation.fixed_epochs(16, epochs=4), memory=1)
-    best = found.optimum
-    for thing, old, new in (
-        (found, "floor", found.lower_bound),
-        (found, "ratio", 1 + (found.optimality_gap or 0)),
-        (found, "beaten", found.dpsgd_is_better),
-        (found, "crossover", found.crossover_epsilon),
-        (found, "floor_in_words", found.lower_bound_summary),
-        (best, "floor", best.lower_bound),
-        (best, "ratio", 1 + (best.optimality_gap or 0)),
-        (best, "gap", best.optimality_gap),
-    ):
-        with pytest.warns(FutureWarning, match=rf"{old} goes in corrnoise 0\.2") as caught:
-            assert getattr(thing, old) == pytest.approx(new) if isinstance(new, float) else getattr(thing, old) == new
-        assert {one.filename for one in caught} == {__file__}
-    with pytest.warns(FutureWarning, match=r"use lower_bound_at\(\)"):
-        assert best.floor_at(found.budget) == best.lower_bound_at(found.budget)
-    with pytest.warns(FutureWarning, match=r"use lower_bound_summary\(\)"):
-        assert best.floor_in_words(2.0) == best.lower_bound_summary(2.0)

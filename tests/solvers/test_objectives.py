@@ -5,7 +5,7 @@ import pytest
 from scipy.linalg import toeplitz
 
 import corrnoise as cn
-from corrnoise.solvers.objectives import coarse, run_objective
+from corrnoise.solvers.objectives import coarse
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
@@ -13,7 +13,6 @@ from corrnoise.theory.mechanisms.time_varying import TimeVaryingBuffers
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.numerics.records import record
 from corrnoise.theory.objectives.base import Objective
-from corrnoise.theory.objectives.workloads import LargestError, PrefixSums
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
 from corrnoise.theory.recursion import Recursion
@@ -95,13 +94,6 @@ def test_an_objective_without_a_form_says_what_is_missing() -> None:
         Nothing(4).power(np.ones(4))
     with pytest.raises(TypeError, match="objective must be"):
         cn.optimise(3, EPOCHS)  # type: ignore[arg-type]
-
-
-def test_the_old_name_warns_until_it_goes() -> None:
-    with pytest.warns(FutureWarning, match="run_objective goes in corrnoise 0.2"):
-        assert run_objective(PrefixSums(4)) == PrefixSums(4)
-    with pytest.warns(FutureWarning, match="LargestError"):
-        assert run_objective(PrefixSums(4), "max") == LargestError(PrefixSums(4))
 
 
 @pytest.mark.parametrize("most", [1, 10**6])

@@ -45,13 +45,6 @@ def test_an_old_keyword_works_and_warns() -> None:
     assert double(3) == double(new=3) == 6
 
 
-def test_visits_is_participation() -> None:
-    once = corrnoise.Participation.single(4)
-    with pytest.warns(FutureWarning, match="use participation="):
-        found = corrnoise.optimise(visits=once, memory=0)  # type: ignore[call-arg]
-    assert found.participation == once
-
-
 def test_nothing_outlives_its_version() -> None:
     for found in pkgutil.walk_packages(corrnoise.__path__, "corrnoise."):
         importlib.import_module(found.name)

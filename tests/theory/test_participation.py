@@ -355,14 +355,6 @@ def test_words():
         assert text in who.summary()
 
 
-def test_old_names_warn():
-    who = Participation.single(5)
-    with pytest.warns(FutureWarning, match=r"use summary\(\)"):
-        assert who.in_words() == who.summary()
-    with pytest.warns(FutureWarning, match=r"use satisfies\(\)"):
-        assert who.keeps(who)
-
-
 def test_a_door_is_not_replaced():
     with pytest.raises(TypeError, match="door must be a name that Participation does not have, got 'poisson'"):
 

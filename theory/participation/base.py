@@ -41,7 +41,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeVa
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.support.deprecation import deprecated
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
 
@@ -237,16 +236,6 @@ class Participation(Record, ABC):
         """
         made_for = checks.instance("required", required, Participation)
         return self == made_for if made_for.sampled else self.covered_by(made_for)
-
-    @deprecated("0.2", instead="satisfies()")
-    def keeps(self, promise: Participation) -> bool:
-        """Return ``satisfies(promise)``."""
-        return self.satisfies(promise)
-
-    @deprecated("0.2", instead="summary()")
-    def in_words(self) -> str:
-        """Return ``summary()``."""
-        return self.summary()
 
     def summary(self) -> str:
         """The participation in words, for reports.

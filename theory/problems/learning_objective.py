@@ -13,7 +13,6 @@ w_j^{(t)} Σ_{s<=t} y_{s,j}², y_s = (1 − x_j) y_{s−1} + β_s, in O(T d).  P
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC
 from typing import ClassVar, Literal, NamedTuple
 
@@ -219,14 +218,6 @@ class LearningObjective(Objective):
         modes = self.modes()
         kept = (1 - modes.rates)[np.newaxis, :, np.newaxis, np.newaxis]
         return Recursion(kept, np.ones((1, kept.size, 1)), checks.frozen(self._gains(modes)))
-
-    def power(self, noising: Array) -> tuple[float, Array]:
-        if isinstance(noising, Mechanism):  # until 0.2
-            warnings.warn(
-                "power(mechanism) goes in 0.2: use mechanism.squared_error(self)", FutureWarning, stacklevel=2
-            )
-            return noising.squared_error(self)
-        return super().power(noising)
 
     def error(self, square: float) -> float:
         """The cost of privacy at ρ = 1 and clip norm 1, for a squared error γ² tr(W N Nᵀ)."""

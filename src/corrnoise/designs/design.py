@@ -30,7 +30,6 @@ import numpy as np
 
 from corrnoise.solvers.optimum import Optimum
 from corrnoise.solvers.rational.handover import check_scales, fitted_buffers, handed_over
-from corrnoise.support.deprecation import deprecated
 from corrnoise.support.wording import buffers_in_words, bytes_in_words, summary_html, summary_text
 from corrnoise.theory.amplification.curve import delta_of
 from corrnoise.theory.mechanisms.base import Mechanism
@@ -678,33 +677,3 @@ class Design(Record):
             initial_offset=initial_offset,
             progress=progress,
         )
-
-    @property
-    @deprecated("0.2", instead="lower_bound")
-    def floor(self) -> float | None:
-        """Return ``lower_bound``."""
-        return self.lower_bound
-
-    @property
-    @deprecated("0.2", instead="1 + optimality_gap")
-    def ratio(self) -> float | None:
-        """Return the error over the lower bound."""
-        return None if self.lower_bound is None else self.error / self.lower_bound
-
-    @property
-    @deprecated("0.2", instead="dpsgd_is_better")
-    def beaten(self) -> bool:
-        """Return ``dpsgd_is_better``."""
-        return self.dpsgd_is_better
-
-    @property
-    @deprecated("0.2", instead="crossover_epsilon")
-    def crossover(self) -> float | None:
-        """Return ``crossover_epsilon``."""
-        return self.crossover_epsilon
-
-    @property
-    @deprecated("0.2", instead="lower_bound_summary")
-    def floor_in_words(self) -> str:
-        """Return ``lower_bound_summary``."""
-        return self.lower_bound_summary

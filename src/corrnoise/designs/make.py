@@ -14,7 +14,6 @@ from corrnoise.solvers.learning import STATIONARY, STRONGLY_CONVEX, endless_opti
 from corrnoise.solvers.optimal_noise import check_stable
 from corrnoise.solvers.optimise import Families, choose, optimise
 from corrnoise.solvers.sampled import best_groups, samplers
-from corrnoise.support.deprecation import renamed_keyword
 from corrnoise.support.memory import memory as memory_of_this_machine
 from corrnoise.support.progress import Progress
 from corrnoise.support.serialise import digest, plain
@@ -34,7 +33,6 @@ LARGEST_LEARNING = 4_000_000  #: largest product of steps and dimension for obje
 _BYTES_A_STEP = 600  # memory of coefficients, their transforms and their text
 
 
-@renamed_keyword("0.2", "visits", "participation")
 @usual_float_errors
 def design(
     budget: Budget,

@@ -24,7 +24,6 @@ from corrnoise.simulations.adapters.options import (
     TorchKeywords,
     TorchOptions,
     TrainingOptions,
-    with_options,
 )
 from corrnoise.simulations.adapters.training import HostGenerators, Parts, chunks, source
 from corrnoise.simulations.run.batches import batches
@@ -163,22 +162,12 @@ def test_type_checkers_see_the_fields_of_the_options(keywords: Any, kind: Any) -
     assert required == {each.name for each in fields(kind) if each.default is MISSING}
 
 
-def test_a_participation_as_epochs_warns_the_caller() -> None:
-    @with_options(TorchOptions)
-    def door(**given: Any) -> Any:
-        return source(TorchOptions(**given), 17).participation
-
-    who = Participation.reshuffled(8, epochs=2)
-    with pytest.warns(FutureWarning, match="pass a Participation as participation=") as found:
-        assert door(loss=print, budget=Budget(1.0), batch_size=4, epochs=who) == who
-    assert found[0].filename == __file__
-
-
 @pytest.mark.parametrize(
     ("kind", "changed", "message"),
     [
         (TrainingOptions, {"loss": None}, "loss must be a function, got None"),
         (TrainingOptions, {"item": 3}, "item must be a function, got 3"),
+        (TrainingOptions, {"epochs": Participation.single(4)}, "epochs must be an integer.*pass it as participation="),
         (TrainingOptions, {"budget": 1.0}, "budget must be"),
         (TrainingOptions, {"clipping": "flat"}, "clipping must be one of 'auto', 'example', 'ghost'"),
         (TrainingOptions, {"engine": "fast"}, "engine must be"),

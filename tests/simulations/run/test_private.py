@@ -115,8 +115,6 @@ def test_epsilon() -> None:
     assert run.profile().epsilon_at(1e-5) <= 2.0 < run.profile().epsilon_at(0.99e-5)
     assert run.profile().epsilon_at(1e-3) == pytest.approx(gaussian_epsilon(gaussian_rho(2.0, 1e-5), 1e-3), rel=1e-12)
     assert run.scale == run.multiplier * 2.0
-    with pytest.warns(FutureWarning, match="profile"):
-        assert run.epsilon(1e-5) == run.profile().epsilon_at(1e-5)
 
 
 def test_the_spent_epsilon_is_of_the_leading_block() -> None:

@@ -74,9 +74,3 @@ def test_a_run_of_any_length() -> None:
     assert "The whole run of any number of steps is (" in str(run)
     assert "0 of any number done" in str(run)
     assert "made by the caller" in str(run)
-
-
-def test_the_old_name_warns_and_agrees() -> None:
-    run = private(Budget(rho=0.5))
-    with pytest.warns(FutureWarning, match=r"in_words goes in corrnoise 0\.2: use summary\(\)"):
-        assert run.in_words() == run.summary()

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import trapezoid
 
-from corrnoise.papers import correlated_noise
 from corrnoise.solvers.strongly_convex import bound as module
 from corrnoise.solvers.strongly_convex import cone_program
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_certificate
@@ -422,12 +421,3 @@ def test_the_cone_program_is_solved_at_large_condition_numbers():
     found = strongly_convex_certificate(StronglyConvex(1e-4, 1, 1), DPSGD(), method="socp", lags=50)
     assert 0 <= found.suboptimality < 1e-8
     assert found.upper_bound < found.value < math.inf  # to the grid the peak at frequency 0 is wider than it is
-
-
-def test_the_old_function_warns_and_gives_the_value():
-    problem = StronglyConvex(0.1, 1.0, 1.0)
-    with pytest.warns(
-        FutureWarning, match=r"use cn\.papers\.correlated_noise\.strongly_convex_certificate\(…\)\.value"
-    ):
-        found = correlated_noise.strongly_convex_bound(problem, DPSGD())
-    assert found == strongly_convex_certificate(problem, DPSGD()).value

@@ -123,12 +123,6 @@ def test_known_privacy_errors(decay, epochs, weights, independent, root):
         assert error == pytest.approx(value, rel=2e-4)
 
 
-def test_the_old_power_of_a_mechanism_warns():
-    objective = LearningObjective(MeanEstimation(0.1), 4)
-    with pytest.warns(FutureWarning, match="squared_error"):
-        assert objective.power(DPSGD()) == DPSGD().squared_error(objective)
-
-
 def test_refusals():
     problem = MeanEstimation(0.1)
     with pytest.raises(ValueError, match="weights must not all be 0"):

@@ -1,6 +1,5 @@
 """Private runs: the noise that covers the runs, baselines, and refusals."""
 
-import importlib
 import math
 from dataclasses import replace
 from typing import Any
@@ -245,25 +244,6 @@ def changed(budget: Any = BUDGET, who: Participation = EPOCHS, **change: Any) ->
 def test_bad_arguments(make, message):
     with pytest.raises(ValueError, match=message):
         make()
-
-
-@pytest.mark.parametrize(
-    ("old", "options", "new"),
-    [
-        ("private_momentum", {"alpha": 0.1, "mechanism": DPSGD()}, Momentum(0.1, DPSGD())),
-        ("published_momentum", {"alpha": 0.1, "height": 7}, PublishedMomentum(0.1, 7)),
-        ("private_reduced_momentum", {"alpha": 0.1, "gamma": 0.3}, ReducedMomentum(0.1, 0.3)),
-        ("private_gradient_descent", {"steps": 3, "normalised": True}, GradientDescent(normalised=True)),
-        ("private_sgd", {"normalised": True}, PoissonDescent(normalised=True)),
-    ],
-)
-def test_the_old_functions_warn_and_do_the_same(old, options, new):
-    who = {"private_gradient_descent": Participation.min_sep(3, 1), "private_sgd": Participation.poisson(5, 0.5)}
-    given = risk(), published(adjacency="zero-out"), who.get(old, EPOCHS)
-    door = getattr(importlib.import_module("corrnoise.papers.momentum_aggregation"), old)
-    with pytest.warns(FutureWarning, match=rf"{old} goes in corrnoise 0\.2: .*{type(new).__name__}\("):
-        found = door(*given[: 2 if "steps" in options else 3], **options, learning_rate=0.05, rng=1)
-    assert found.points.tobytes() == momentum_run(*given, method=new, learning_rate=0.05, rng=1).points.tobytes()
 
 
 @pytest.mark.parametrize("method", [PublishedMomentum(1 / N), PublishedReducedMomentum(1 / N, 0.5)])
