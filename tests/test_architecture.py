@@ -39,10 +39,16 @@ def sources() -> dict[str, str]:
 
 
 @functools.cache
+def nodes(source: str) -> list[ast.AST]:
+    """All nodes of a source, parsed once for all tests."""
+    return list(ast.walk(ast.parse(source)))
+
+
+@functools.cache
 def imports(source: str, known: frozenset[str]) -> set[str]:
     """The modules that a source imports anywhere; modules of the project are named as in ``sources``."""
     found = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Import):
             found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -165,7 +171,7 @@ def test_solvers_define_no_noise() -> None:
     homes = {
         name
         for name, source in sources().items()
-        for node in ast.walk(ast.parse(source))
+        for node in nodes(source)
         if isinstance(node, ast.ClassDef) and any(ast.unparse(base).endswith("Noise") for base in node.bases)
     }
     assert "theory.mechanisms.product" in homes
@@ -177,7 +183,7 @@ def one_word_constants(modules: Mapping[str, str]) -> set[str]:
     return {
         f"{module}.{node.id}"
         for module, source in modules.items()
-        for node in ast.walk(ast.parse(source))
+        for node in nodes(source)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and re.fullmatch("_[A-Z0-9]+", node.id)
     }
 
@@ -229,7 +235,7 @@ def several_homes(modules: Mapping[str, str]) -> set[str]:
     """Names of classes that are defined in more than one module; a leading underscore does not count."""
     homes: dict[str, set[str]] = {}
     for module, source in modules.items():
-        for node in ast.walk(ast.parse(source)):
+        for node in nodes(source):
             if isinstance(node, ast.ClassDef):
                 homes.setdefault(node.name.lstrip("_"), set()).add(module)
     return {name for name, found in homes.items() if len(found) > 1}
@@ -251,7 +257,7 @@ PROTECTED = {"_check", "_repr_html_", "_replace", "_set"}
 def private_names(source: str) -> set[str]:
     """The private names of functions, classes, variables and attributes that a source defines."""
     found = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
@@ -262,7 +268,7 @@ def private_names(source: str) -> set[str]:
 def private_uses(source: str, defined: set[str]) -> set[str]:
     """The private names of other files that a test imports, reads, or names in a string to replace them."""
     found = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Attribute):
             found.add(node.attr)
         elif isinstance(node, ast.ImportFrom):
