@@ -10,6 +10,7 @@ from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.numerics.arithmetic import arithmetic
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.quadrature import circle_mean, modulus
 from corrnoise.theory.privacy import Budget, gaussian_epsilon
@@ -124,10 +125,11 @@ def section_a2_zcdp(epsilon: float, order: float, factor: float = 1.0) -> Sides:
 
     Gaussian mechanisms, and so DP-FTRL, have D_α <= ρ α for all α > 0.
     """
-    p = 1 / (1 + math.exp(-epsilon))
+    m = arithmetic(epsilon, order)
+    p = 1 / (1 + m.exp(-epsilon))
     q = 1 - p
     powers = p**order * q ** (1 - order) + q**order * p ** (1 - order)
-    return math.log(powers) / (order - 1), factor * order * epsilon * math.tanh(epsilon / 2)
+    return m.log(powers) / (order - 1), factor * order * epsilon * (p - q)
 
 
 @PAPER.inequality(

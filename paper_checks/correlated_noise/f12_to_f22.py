@@ -9,9 +9,7 @@ from mpmath import mp, workdps
 from corrnoise.paper_checks.correlated_noise.c3_to_c13 import regression
 from corrnoise.paper_checks.correlated_noise.d2_to_d10 import averaged
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
-from corrnoise.paper_checks.machinery.certification import monotone
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, spectra, symmetric, vector
-from corrnoise.paper_checks.machinery.enclosures import first_kind
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.machinery.quadrature import circle_integral, modulus_at
 from corrnoise.theory.mechanisms.finite import FiniteNoise
@@ -20,10 +18,10 @@ from corrnoise.theory.numerics.arithmetic import arithmetic
 from corrnoise.theory.numerics.checks import Array
 
 
-@monotone(-1, within=[("1e-310", "1")])
 def cotangent(x: Any) -> Any:
-    """x cot x falls on (0, 1], because tan x is convex; of floats and balls."""
-    return x / (math.tan(x) if isinstance(x, float) else x.tan())
+    """The product x cot x."""
+    m = arithmetic(x)
+    return x * m.cos(x) / m.sin(x)
 
 
 # -- F.5: integrals ----------------------------------------------------------------------------------------------------
@@ -100,7 +98,9 @@ def lemma_f15(a: float, two: float = 2.0) -> Sides:
     """The integral is also 2π/agm(a, 2 − a), which is accurate for small a.  Checked by quadrature."""
     integral = circle_integral(lambda cosine, sine: 1 / modulus_at(a, cosine, sine))
     complement = a / (2 - a)  # of sqrt(1 − a)/(1 − a/2)
-    return integral, np.array([4 / (two - a) * first_kind(complement), 2 * math.pi * elliptic.mean_inverse_modulus(a)])
+    return integral, np.array(
+        [4 / (two - a) * elliptic.first_kind(complement), 2 * math.pi * elliptic.mean_inverse_modulus(a)]
+    )
 
 
 def third_kind(a: float, b: float) -> tuple[Any, Any, Any]:
@@ -145,7 +145,7 @@ def equation_101(a: float, b: float, one: float = 1.0) -> Sides:
     weight = one + (1 - a) ** 2 - (1 - a) / (1 - b) * (one + (1 - b) ** 2)
     first = weight * circle_integral(lambda c, s: 1 / modulus_at(a, c, s) / modulus_at(b, c, s) ** 2)
     second = (1 - a) / (1 - b) * circle_integral(lambda c, s: 1 / modulus_at(a, c, s))
-    closed = 4 * (1 - a) / ((1 - b) * (2 - a)) * first_kind(a / (2 - a))
+    closed = 4 * (1 - a) / ((1 - b) * (2 - a)) * elliptic.first_kind(a / (2 - a))
     scale = abs(first) + second  # they may cancel
     return np.array([1 + whole / scale, second]), np.array([1 + (first + second) / scale, closed])
 

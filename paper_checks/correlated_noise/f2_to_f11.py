@@ -8,14 +8,12 @@ import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.oracles import NO_PRIVACY
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
-from corrnoise.paper_checks.machinery.certification import monotone
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, regressions, vector
-from corrnoise.paper_checks.machinery.enclosures import first_kind
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.numerics.arithmetic import arithmetic
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.numerics.elliptic import cel
+from corrnoise.theory.numerics.elliptic import cel, first_kind
 from corrnoise.theory.problems.quadratic import LinearRegression
 
 
@@ -91,10 +89,11 @@ def property_f5(share: float, sigma: float, constant: float = 3.0) -> Sides:
 )
 def property_f5_third(skewness: float, sigma: float, constant: float = 0.1, order: float = 1.0) -> Sides:
     """A variable with two values and the skewness s violates log E e^{λX} <= λ²σ²/2 at λσ = 3s/2, by at least 0.1 s⁴."""
-    q = (1 - skewness / math.sqrt(4 + skewness**2)) / 2  # the probability of the larger value
-    high, low = math.sqrt((1 - q) / q), -math.sqrt(q / (1 - q))
+    m = arithmetic(skewness, sigma)
+    q = (1 - skewness / m.sqrt(4 + skewness**2)) / 2  # the probability of the larger value
+    high, low = m.sqrt((1 - q) / q), -m.sqrt(q / (1 - q))
     tilt = order * 1.5 * skewness / sigma
-    moment = math.log1p(q * math.expm1(tilt * sigma * high) + (1 - q) * math.expm1(tilt * sigma * low))
+    moment = m.log1p(q * m.expm1(tilt * sigma * high) + (1 - q) * m.expm1(tilt * sigma * low))
     return constant * skewness**4, moment - (tilt * sigma) ** 2 / 2
 
 
@@ -117,12 +116,6 @@ def lemma_f6(dimension: int, threshold: float, constant: float = 0.125) -> Sides
     return constant * most, -float(chi2.logsf(dimension + threshold, dimension))
 
 
-@monotone(+1)
-def chernoff(u: Any) -> Any:
-    """(u − log(1 + u))/2 rises for u > 0."""
-    return (u - arithmetic(u).log1p(u)) / 2
-
-
 @PAPER.inequality(
     "Remark F.7 (exponent)",
     printed=r"Explicit values for the constant $c$ in F.6 … are known for the case when $\xi_1, \ldots, \xi_d \sim N(0, \sigma^2)$: $c \approx 0.1457 \ge 1/8$",
@@ -140,8 +133,8 @@ def remark_f7(u: Any, constant: str = "0.1457") -> Sides:
     function f(y) = −log(1 − 2y)/2 − y is at most (y/λ)² f(λ), so log E e^{λ(⟨ξ, Aξ⟩ − E)} <= ‖A‖_F² f(λ), and the best λ
     makes Chernoff's bound exp(−‖A‖_F² (u − log(1 + u))/2).
     """
-    square = u * u
-    return arithmetic(u).number(constant) * (min(u, square) if isinstance(u, float) else u.min(square)), chernoff(u)
+    m = arithmetic(u)
+    return m.number(constant) * m.minimum(u, u * u), (u - m.log1p(u)) / 2
 
 
 QUANTILE = {"logarithm": log_scale("1.09861228866811", "1e9"), "root": linear("0", "1")}
@@ -252,7 +245,7 @@ def property_f9(m: float, alpha: float, root: float = 0.5, cut: float = 1.0) -> 
 )
 def property_f10_lower(complement: float, four: float = 4.0) -> Sides:
     """It is an equality as k → 1."""
-    return math.log(four / complement), first_kind(complement)
+    return arithmetic(complement).log(four / complement), first_kind(complement)
 
 
 @PAPER.inequality(
@@ -284,7 +277,7 @@ def property_f10_upper(complement: Any, quarter: str = "0.25") -> Sides:
 )
 def property_f10_constant(complement: float, constant: float = 1.25) -> Sides:
     """The sharp constant is π/log 16 = 1.1331, at k = 0."""
-    return first_kind(complement), constant * math.log(4 / complement)
+    return first_kind(complement), constant * arithmetic(complement).log(4 / complement)
 
 
 @PAPER.inequality(

@@ -11,6 +11,7 @@ from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.mechanisms.matrix import MatrixNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.tree import BinaryTree
+from corrnoise.theory.numerics.arithmetic import arithmetic
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.elliptic import mean_inverse_modulus
 from corrnoise.theory.papers.correlated_noise.table_rates import (
@@ -130,7 +131,7 @@ def table_2_without_damping(steps: int, shift: float = 0.0) -> Sides:
 )
 def table_2_nu_ftrl(nu: float, constant: float = 1.55) -> Sides:
     """True for ν <= ½ and all T, because γ_T increases to γ_∞; with log(8/ν) it is true up to ν = 1, where the rate is 0."""
-    return float(mean_inverse_modulus(nu)), -constant * math.log(nu)
+    return mean_inverse_modulus(nu), -constant * arithmetic(nu).log(nu)
 
 
 @PAPER.inequality(

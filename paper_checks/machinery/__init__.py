@@ -2,8 +2,8 @@
 
 ==================  ================================================================
 written by hand     ``ledger`` (claims and verdicts), ``papers`` (inventories, how a claim is registered),
-                    ``domains`` (arguments), ``certification`` and ``enclosures`` (ball arithmetic)
-checked             ``margins``, ``search``, ``certification``
+                    ``domains`` (arguments), ``terms`` (formulas), ``enclosures`` (ball arithmetic)
+checked             ``margins``, ``search``, ``certificates``, ``verification``
 selected, run       ``names`` and ``selection`` (which claims), ``running`` (many claims)
 shown               ``wording`` and ``mathematics`` (text), ``records`` (JSON), ``report`` (the page)
 ==================  ================================================================

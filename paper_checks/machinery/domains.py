@@ -1,7 +1,7 @@
 """Domains of claims: maps from the unit cube to the arguments of a claim.
 
 One description serves three purposes.  Property-based tests draw points of the cube, the search for the worst case
-moves in it, and certification divides it into boxes.  So scalar axes take a float or an Arb ball.  A bound is a number,
+moves in it, and a certificate divides it into boxes.  So scalar axes take a float or an Arb ball.  A bound is a number,
 a decimal string (exact in ball arithmetic) or the name of an earlier argument:
 
 >>> domain = Domain({"b": log_scale("1e-9", "0.25"), "a": log_scale("1e-12", "b")})
@@ -38,7 +38,9 @@ class Axis:
     size: int
     value: Callable[[Any, Mapping[str, Any]], Any]
     range: str
-    ball: bool = False  #: whether coordinates may be Arb balls
+    scale: str | None = None  #: of a real number, whose coordinate may be an Arb ball: "linear" or "log"
+    low: Bound = 0  #: the ends of a real number
+    high: Bound = 1
     count: int | None = None  #: number of the values, if finite; each belongs to an interval of [0, 1] of equal length
     bounded_by: tuple[str, ...] = ()  #: names of the earlier arguments that are bounds of this one
 
@@ -77,7 +79,7 @@ def linear(low: Bound, high: Bound) -> Axis:
         a, b = number(_at(low, earlier)), number(_at(high, earlier))
         return _between(u[0], a + u[0] * (b - a), a, b)
 
-    return Axis(1, value, f"[{low}, {high}]", ball=True, bounded_by=_names(low, high))
+    return Axis(1, value, f"[{low}, {high}]", "linear", low, high, bounded_by=_names(low, high))
 
 
 def log_scale(low: Bound, high: Bound) -> Axis:
@@ -98,7 +100,7 @@ def log_scale(low: Bound, high: Bound) -> Axis:
         a, b = m.number(_at(low, earlier)), m.number(_at(high, earlier))
         return _between(u[0], m.exp(m.log(a) + u[0] * (m.log(b) - m.log(a))), a, b)
 
-    return Axis(1, value, f"[{low}, {high}]", ball=True, bounded_by=_names(low, high))
+    return Axis(1, value, f"[{low}, {high}]", "log", low, high, bounded_by=_names(low, high))
 
 
 def integers(low: Bound, high: Bound, *, log: bool = False) -> Axis:
@@ -309,7 +311,7 @@ class Domain:
     @property
     def ball(self) -> bool:
         """Whether coordinates may be Arb balls; only then can the claim be certified."""
-        return all(axis.ball for axis in self.axes.values())
+        return all(axis.scale is not None for axis in self.axes.values())
 
     def arguments(self, point: Sequence[Any] | Array) -> dict[str, Any]:
         """The arguments at a point of the cube, shape (size,)."""

@@ -1,4 +1,4 @@
-"""Enclosures of elliptic integrals on wide balls, by their values at corners where they are largest or smallest.
+"""Enclosures of elliptic integrals that have no formula, by their values at corners where they are largest or smallest.
 
 Ball arithmetic treats two occurrences of one variable as independent, so its enclosures on wide balls are too wide.
 Gaps a in (0, 1] are given by their value.  Where small gaps matter, they are given by their depth log(8/a), because a
@@ -6,25 +6,53 @@ ball that holds 1e-300 and 1e-200 would contain 0.  For arguments that are not b
 ``corrnoise.theory.numerics.elliptic``.
 """
 
+from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
-from corrnoise.paper_checks.machinery.certification import monotone
 from corrnoise.theory.numerics import elliptic
 from corrnoise.theory.numerics.arithmetic import arithmetic
 
 DEEPEST, SHALLOWEST = "690", "2.07944154167983"  #: depths of 8e-300 and, rounded down, of 1
-_POSITIVE_RANGE = ("1e-310", "1")
+
+
+def monotone(
+    *signs: int, within: Sequence[tuple[Any, Any] | None] | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Evaluate a function that is increasing (+1) or decreasing (−1) in each argument at the ends of wide balls only.
+
+    Ball arithmetic treats two occurrences of one variable as independent, so its enclosures on wide balls are too wide.
+    The values at the two extreme corners enclose the range exactly.  The docstring of the function must prove the
+    monotonicity, and ``within`` says where the proof holds: (lowest, highest) for each argument, numbers or decimal
+    strings; None: everywhere.  The ends of balls, which are wider than their boxes by about 1e-9 of the width, are
+    clipped to it.  Arguments that are not balls are passed on unchanged.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def ends(*arguments: Any) -> Any:
+            from flint import arb
+
+            if not any(isinstance(argument, arb) for argument in arguments):
+                return function(*arguments)
+            low, high = [], []
+            for argument, sign, limits in zip(arguments, signs, within or [None] * len(signs), strict=True):
+                bottom = arb(argument).lower()
+                top = arb(argument).upper()
+                if limits is not None:
+                    bottom, top = bottom.max(arb(limits[0])), top.min(arb(limits[1]))
+                low.append(bottom if sign > 0 else top)
+                high.append(top if sign > 0 else bottom)
+            return function(*low).union(function(*high))
+
+        return ends
+
+    return decorate
 
 
 def gap(depth: Any) -> Any:
     """The gap a with log(8/a) = ``depth``."""
     return 8 * arithmetic(depth).exp(-depth)
-
-
-@monotone(-1, within=[_POSITIVE_RANGE])
-def inverse_mean(a: Any) -> Any:
-    """1/agm(a, 2 − a) falls on (0, 1], because both means of a and 2 − a rise."""
-    return elliptic.mean_inverse_modulus(a)
 
 
 @monotone(-1)
@@ -61,10 +89,3 @@ def ratio_integral(depth_a: Any, depth_b: Any) -> Any:
     ends = [gap(end.max(deepest)) for end in (depth_a.lower(), depth_a.upper())]
     largest = [(2 - b) * elliptic.modulus_ratio_integral(a, b) for a in ends]
     return arb(0).union(largest[0]).union(largest[1]) / (2 - gap(depth_b))
-
-
-@monotone(-1, within=[_POSITIVE_RANGE])
-def first_kind(complement: Any) -> Any:
-    """K(k) = π/(2 agm(1, k')), k' = sqrt(1 − k²), falls with k', because both means of 1 and k' rise with it."""
-    m = arithmetic(complement)
-    return m.pi / 2 / elliptic.agm(m.number(1), complement)

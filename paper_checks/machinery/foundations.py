@@ -74,10 +74,10 @@ class Foundations:
         A foundation that was not checked counts as sound.
         """
         found = list(outcomes)
-        known = {outcome.claim: outcome for outcome in found}
-        for claim in self.below(known):
-            broken = [other for other in self.of(claim) if other in known and not known[other].agrees]
-            if claim in known and known[claim].agrees and broken:
-                reason = "; ".join(f"rests on {other.name} ({other.paper}): {known[other].reason}" for other in broken)
-                known[claim] = replace(known[claim], agrees=False, reason=reason)
-        return [known[outcome.claim] for outcome in found]
+        known = {outcome.claim.identifier: outcome for outcome in found}
+        for claim in self.below(outcome.claim for outcome in found):
+            below = [known[other.identifier] for other in self.of(claim) if other.identifier in known]
+            broken = [f"rests on {o.claim.name} ({o.claim.paper}): {o.reason}" for o in below if not o.agrees]
+            if claim.identifier in known and known[claim.identifier].agrees and broken:
+                known[claim.identifier] = replace(known[claim.identifier], agrees=False, reason="; ".join(broken))
+        return [known[outcome.claim.identifier] for outcome in found]

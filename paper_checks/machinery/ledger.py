@@ -42,7 +42,7 @@ from typing import Any
 import numpy as np
 
 from corrnoise.paper_checks.machinery import verdicts
-from corrnoise.paper_checks.machinery.certification import BoxCertificate, certify
+from corrnoise.paper_checks.machinery.certificates import OPEN, PROVED, REFUTED, BoxCertificate, certify_sides
 from corrnoise.paper_checks.machinery.domains import Domain
 from corrnoise.paper_checks.machinery.margins import agreements, least, margin_of_runs, margins
 from corrnoise.paper_checks.machinery.names import Named
@@ -51,6 +51,8 @@ from corrnoise.paper_checks.machinery.quantifiers import Family, Meanings, Quant
 from corrnoise.paper_checks.machinery.refutations import certainly_apart
 from corrnoise.paper_checks.machinery.search import Worst, worst_case
 from corrnoise.paper_checks.machinery.sharpness import Interval, equality, interval
+from corrnoise.paper_checks.machinery.statements import Statement, traced_statement
+from corrnoise.paper_checks.machinery.terms import Untraceable
 from corrnoise.support.deprecation import deprecated
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.float_errors import usual_float_errors
@@ -58,6 +60,9 @@ from corrnoise.theory.numerics.float_errors import usual_float_errors
 _IDENTITY_NUDGE = 1e-6  #: relative change of one side that makes the mutant of an identity without other mutants
 FEW = 64  #: a finite domain with at most this many points is evaluated completely
 _LOOSE_MARGIN = 0.5  #: a statement that is true by search with a larger margin needs the reason in why_loose
+_MAX_CERTIFICATE_BOXES = 20_000  #: of a certificate that could prove a claim, or refute a mutant
+_MAX_CERTIFICATE_SECONDS = 10.0  #: where no certificate is recorded
+_MAX_REFUTATION_BOXES = 2000  #: of a certificate that could only refute a claim whose proof is recorded
 _MIN_ACCEPTED_SHARE = 0.05  #: least share of the points drawn that must lie in the domain
 
 Sides = tuple[Any, Any]
@@ -93,7 +98,7 @@ class Outcome:
     #: the numbers of points evaluated, and of points in the domain
     tried: int = 0
     accepted: int = 0
-    certificate: BoxCertificate | None = None  #: the answer of ball arithmetic, if the evidence is ``certified``
+    certificate: BoxCertificate | None = None  #: the answer of ball arithmetic; None if the function has no formula
     #: the value of the constant in question that makes the worst case found an equality; None if no value does
     sharp: float | None = None
     #: the interval that holds the sharp constant: one end is ``sharp``, the other the constant that is proved
@@ -254,10 +259,10 @@ class Claim(Named):
         return self.mutants or (({"_nudge": _IDENTITY_NUDGE},) if self.relation == verdicts.IDENTITY else ())
 
     def rejects(self, mutant: Mapping[str, Any], evaluations: int, near: Point | None = None) -> bool:
-        """Whether the check finds ``mutant`` to be false, looking first at the point ``near``."""
+        """Whether the check finds ``mutant`` to be false: at the point ``near``, by a search, or by a certificate."""
         if near is not None and not self.holds_at(near, **mutant):
             return True
-        return self._worst(evaluations, **mutant).margin < -self.tolerance
+        return self._worst(evaluations, **mutant).margin < -self.tolerance or self._answer(mutant) == REFUTED
 
     def constant(self, value: float) -> dict[str, Any]:
         """The keyword that sets the constant in question to ``value``, as a decimal string if its default is one."""
@@ -331,7 +336,7 @@ class Claim(Named):
     def checked(self, ratios: Ratios | None, thorough: bool = False) -> Outcome:
         """Check the claim with other ratios of the sides than recorded; None are not compared."""
         try:
-            outcome = self._outcome(self.evaluations * (32 if thorough else 1))
+            outcome = self._outcome(32 if thorough else 1)
         except Exception as error:
             reason = "; ".join((f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())))
             return Outcome(claim=self, verdict=verdicts.ERROR, agrees=False, reason=reason)
@@ -341,12 +346,13 @@ class Claim(Named):
             outcome = replace(outcome, agrees=not reason, reason=reason)
         return outcome
 
-    def _outcome(self, evaluations: int) -> Outcome:
+    def _outcome(self, effort: int) -> Outcome:
+        evaluations = self.evaluations * effort
+        certificate = self._certificate(effort)
         worst = self._worst(evaluations)
         found = not np.isnan(worst.margin)
         arguments = self.domain.arguments(worst.point) if found else {}
-        certificate = self._certificate()
-        true = worst.margin >= -self.tolerance and not (certificate and certificate.answer == "refuted")
+        true = worst.margin >= -self.tolerance and not (certificate and certificate.answer == REFUTED)
         false_at = self.refutation()
         refuted = false_at is not None and false_at.margin < -self.tolerance
         verdict = self._verdict(true, refuted)
@@ -369,7 +375,7 @@ class Claim(Named):
         if not reason and bounds is not None:
             reason = self._overstated(bounds, evaluations)
         return Outcome(
-            claim=self,
+            claim=self._raised(certificate),
             verdict=verdict,
             agrees=not reason,
             reason=reason,
@@ -394,11 +400,66 @@ class Claim(Named):
                 if meaning != in_force:
                     yield symbol, meaning, not self.rejects({symbol: meaning}, evaluations)
 
-    def _certificate(self) -> BoxCertificate | None:
-        if self.checked_evidence != "certified":
-            return None
-        given = {} if self.proved_constant is None else {str(self.sharp): self.proved_constant}
-        return certify(lambda u: self.sides(self.domain.arguments(u), **given), self.domain.size)
+    def statement(self, **constants: Any) -> Statement:
+        """The statement as a formula, with the proved constant, or with the constants that are given.
+
+        Parameters
+        ----------
+        **constants : object
+            Values of keywords of the function.
+
+        Returns
+        -------
+        Statement
+
+        Raises
+        ------
+        Untraceable
+            The claim is no inequality between formulas of real numbers.
+        """
+        if self.relation != verdicts.INEQUALITY or self.probability is not None:
+            raise Untraceable("only an inequality has a formula")
+        return traced_statement(self.function, self.domain, constants or self._proved_constant())
+
+    def _proved_constant(self) -> dict[str, Any]:
+        return {} if self.proved_constant is None else {str(self.sharp): self.proved_constant}
+
+    def _certificate(self, effort: int) -> BoxCertificate | None:
+        """The certificate, which a search cannot replace; where a proof is recorded, it only looks for a refutation."""
+        try:
+            statement = self.statement()
+        except Untraceable:
+            if self.checked_evidence != "certified":
+                return None
+            given = self._proved_constant()
+            return certify_sides(lambda u: self.sides(self.domain.arguments(u), **given), self.domain.size)
+        if self.checked_evidence == "certified":
+            return statement.certify(boxes=_MAX_CERTIFICATE_BOXES * effort, seconds=None)
+        most = _MAX_REFUTATION_BOXES if self.checked_evidence in verdicts.PROOFS else _MAX_CERTIFICATE_BOXES
+        found = statement.certify(boxes=most * effort, seconds=_MAX_CERTIFICATE_SECONDS * effort)
+        return self._beyond_rounding(found, self._proved_constant())
+
+    def _beyond_rounding(self, found: BoxCertificate, constants: Mapping[str, Any]) -> BoxCertificate:
+        """A certificate, whose refutation counts only beyond the tolerance, as rounded constants may violate less."""
+        where = found.counterexample
+        rounding = where is not None and not self.margin(where, **constants) < -self.tolerance
+        return replace(found, answer=OPEN) if rounding else found
+
+    def _raised(self, certificate: BoxCertificate | None) -> Claim:
+        """The claim with the evidence that a certificate gives to what is checked, if that is more than recorded."""
+        proved = certificate is not None and certificate.answer == PROVED
+        if not proved or self.checked_evidence not in verdicts.FOUND:
+            return self
+        return replace(self, **{"evidence" if self.repair_evidence is None else "repair_evidence": "certified"})
+
+    def _answer(self, mutant: Mapping[str, Any]) -> str:
+        """What a certificate says of a mutant; ``"open"`` if it has no formula."""
+        try:
+            statement = self.statement(**mutant)
+        except Untraceable:
+            return OPEN
+        found = statement.certify(boxes=_MAX_CERTIFICATE_BOXES, seconds=_MAX_CERTIFICATE_SECONDS)
+        return self._beyond_rounding(found, mutant).answer
 
     def _overstated(self, bounds: Interval, evaluations: int) -> str:
         """Why the constant that is said to be proved cannot be; empty if nothing speaks against it."""
@@ -431,14 +492,20 @@ class Claim(Named):
         """Why the outcome differs from the record; empty if it does not."""
         if worst.share < _MIN_ACCEPTED_SHARE:
             return f"only {worst.share:.2g} of the points drawn lie in the domain"
+        answer = None if certificate is None else certificate.answer
         if verdict != self.recorded:
-            return f"the verdict is {verdict!r}, recorded is {self.recorded!r} (margin {worst.margin:.3g})"
+            where = certificate.counterexample if certificate is not None else None
+            against = f"a certificate refutes it at {_shown(where)}" if where else f"margin {worst.margin:.3g}"
+            return f"the verdict is {verdict!r}, recorded is {self.recorded!r} ({against})"
         if verdict in verdicts.UNDECIDED and not true:
             return f"what is checked instead fails (margin {worst.margin:.3g})"
-        if certificate is not None and certificate.answer != ("proved" if true else "refuted"):
-            return f"the certificate is {certificate.answer} after {certificate.boxes} boxes"
-        accepted = [mutant for mutant, rejected in mutants if not rejected]
-        return f"accepts the mutant {', '.join(accepted)}" if accepted else ""
+        if self.checked_evidence == "certified" and certificate is not None and answer != (PROVED if true else REFUTED):
+            return f"the certificate is {answer} after {certificate.boxes} boxes"
+        for (name, rejected), mutant in zip(mutants, self.all_mutants(), strict=True):
+            if not rejected:
+                true_mutant = ", which a certificate proves" if self._answer(mutant) == PROVED else ""
+                return f"accepts the mutant {name}{true_mutant}"
+        return ""
 
 
 def _shown(arguments: Mapping[str, Any]) -> str:

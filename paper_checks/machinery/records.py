@@ -71,7 +71,8 @@ def outcome_record(outcome: Outcome) -> dict[str, Any]:
         "sharp_constant": outcome.claim.sharp,
         "sharp_interval": outcome.interval and [_described(outcome.interval.low), _described(outcome.interval.high)],
         "worst": _arguments(outcome.worst),
-        "certificate": certificate and _arguments(vars(certificate)),
+        "certificate": certificate
+        and {name: _described(getattr(certificate, name)) for name in ("answer", "boxes", "box", "counterexample")},
         "counterexample": found
         and {
             "arguments": _arguments(found.arguments),

@@ -59,6 +59,8 @@ EVIDENCE: dict[Evidence, str] = {
 #: The kinds of evidence that establish a statement; those that establish only that one is false; the others find it.
 ESTABLISHED: tuple[Evidence, ...] = ("machine-checked", "certified", "proved", "cited", "exact")
 REFUTED: tuple[Evidence, ...] = ("counterexample", "family")
+#: The kinds of evidence that a certificate replaces.
+FOUND: tuple[Evidence, ...] = ("computed", "searched")
 #: The kinds of evidence that a proof may rest on.
 PROOFS: tuple[Evidence, ...] = ("machine-checked", "certified", "proved", "cited")
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from corrnoise.paper_checks.machinery.certificates import OPEN, BoxCertificate
 from corrnoise.paper_checks.machinery.ledger import Claim, Counterexample, Outcome
 from corrnoise.paper_checks.machinery.margins import margins
 from corrnoise.paper_checks.machinery.power import powers
@@ -105,7 +106,7 @@ def _first_clause(text: str) -> str:
 
 def _found(outcome: Outcome) -> str:
     """The evidence for a statement that holds."""
-    if outcome.certificate is not None:
+    if outcome.certificate is not None and outcome.claim.checked_evidence == "certified":
         return f"{outcome.certificate.answer} on {_counted(outcome.certificate.boxes, 'box', 'boxes')}"
     points = _counted(outcome.accepted, "point", "points")
     if outcome.claim.relation == IDENTITY:
@@ -113,6 +114,12 @@ def _found(outcome: Outcome) -> str:
     if outcome.claim.evidence == "simulated":
         return f"margin {outcome.margin:.3g} of the confidence limit"
     return f"no violation at {points}, smallest margin {max(outcome.margin, 0):.3g}"
+
+
+def _certificate(found: BoxCertificate) -> str:
+    """The answer of a certificate, and the box where it is open."""
+    text = f"{found.answer}, {_counted(found.boxes, 'box', 'boxes')}"
+    return f"{text}; undecided at {shown(found.box, 6)} of the unit cube" if found.answer == OPEN else text
 
 
 def _counted(number: int, one: str, many: str) -> str:
@@ -184,7 +191,7 @@ def check(outcome: Outcome, digits: int | None = None) -> list[Line]:
     return [
         ("evidence", claim.support),
         ("theorem in Coq", f"``{claim.theorem}`` (``proofs/``)" if claim.theorem else ""),
-        ("certificate", f"{certificate.answer}, {_counted(certificate.boxes, 'box', 'boxes')}" if certificate else ""),
+        ("certificate", _certificate(certificate) if certificate else ""),
         ("independent", claim.independent or ""),
         ("searched", domain or "no arguments"),
         ("outside of it", claim.outside or ""),

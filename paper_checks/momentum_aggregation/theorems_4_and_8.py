@@ -9,6 +9,7 @@ from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.momentum_aggregation.oracles import ORDERS
 from corrnoise.paper_checks.momentum_aggregation.paper import PAPER
 from corrnoise.theory.mechanisms.tree_orders import power
+from corrnoise.theory.numerics.arithmetic import arithmetic
 from corrnoise.theory.papers.momentum_aggregation.sensitivity import (
     ALL_NODES,
     ReleasedNodes,
@@ -264,7 +265,7 @@ def theorem_4_threshold(epsilon: float, excess: float, threshold: float = 1 / (8
     """The conversion with the best order, l = ``excess`` · ``threshold`` · ε; as printed the excess is at most 1."""
     log = excess * threshold * epsilon
     rho = epsilon**2 / (8 * log)
-    return rho + 2 * math.sqrt(rho * log), epsilon
+    return rho + 2 * arithmetic(rho).sqrt(rho * log), epsilon
 
 
 def reduced_curve(examples: int, epochs: int, alpha: float, order: str) -> float:

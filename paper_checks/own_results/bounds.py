@@ -243,8 +243,9 @@ def gamma_closed_form(nu: float, two: float = 2.0) -> Sides:
 )
 def gamma_slope(b: float, ratio: float, factor: float = 1.0) -> Sides:
     """a is ``ratio`` b.  The quotient of the sides tends to 1 as b → 0."""
-    difference = float(elliptic.mean_inverse_modulus(b * ratio)) - float(elliptic.mean_inverse_modulus(b))
-    return difference, -factor * math.log(ratio) / math.pi
+    m = arithmetic(b, ratio)
+    difference = elliptic.mean_inverse_modulus(b * ratio) - elliptic.mean_inverse_modulus(b)
+    return difference, -factor * m.log(ratio) / m.pi
 
 
 @PAPER.inequality(
@@ -258,7 +259,8 @@ def gamma_slope(b: float, ratio: float, factor: float = 1.0) -> Sides:
 )
 def gamma_upper(nu: float, factor: float = 1.0) -> Sides:
     """It is an equality at ν = 1; as ν → 0 the right side is π/log 8 = 1.51 times the left."""
-    return float(elliptic.mean_inverse_modulus(nu)), factor * math.log(8 / nu) / math.log(8)
+    m = arithmetic(nu)
+    return elliptic.mean_inverse_modulus(nu), factor * m.log(8 / nu) / m.log(m.number(8))
 
 
 @PAPER.inequality(
@@ -272,7 +274,8 @@ def gamma_upper(nu: float, factor: float = 1.0) -> Sides:
 )
 def gamma_lower(nu: float, factor: float = 1.0) -> Sides:
     """The difference falls to 0 with ν."""
-    return factor * math.log(8 / nu) / math.pi, float(elliptic.mean_inverse_modulus(nu))
+    m = arithmetic(nu)
+    return factor * m.log(8 / nu) / m.pi, elliptic.mean_inverse_modulus(nu)
 
 
 @PAPER.identity(
@@ -409,7 +412,7 @@ def conjecture_means(x: Any, constant: str = "1") -> Sides:
     m = arithmetic(x)
     root = m.sqrt(1 - x)
     least = 2 * m.log(1 + root) - m.log(x)  # 2 artanh √(1 − x)
-    return m.number(constant) * least, m.pi / 2 * (2 - x) * root * enclosures.inverse_mean(x)
+    return m.number(constant) * least, m.pi / 2 * (2 - x) * root * elliptic.mean_inverse_modulus(x)
 
 
 @PAPER.inequality(
@@ -422,7 +425,8 @@ def conjecture_means(x: Any, constant: str = "1") -> Sides:
 )
 def conjecture_means_of_small_rates(x: float, factor: float = 1.0) -> Sides:
     """The left side rises and the right side falls, so that x = 0.19 is the worst case."""
-    return factor * x * math.log(4 / x), math.log(2 - x)
+    m = arithmetic(x)
+    return factor * x * m.log(4 / x), m.log(2 - x)
 
 
 @PAPER.inequality(
@@ -452,7 +456,7 @@ def conjecture_falls(x: Any, constant: str = "1") -> Sides:
 )
 def conjecture_right(x: Any, constant: str = "2.89") -> Sides:
     """It is an equality near x = 1/3: the domain ends at 0.3334."""
-    return (1 + 1 / (1 - x)) * enclosures.inverse_mean(x), arithmetic(x).number(constant) + 0 * x
+    return (1 + 1 / (1 - x)) * elliptic.mean_inverse_modulus(x), arithmetic(x).number(constant) + 0 * x
 
 
 @PAPER.inequality(

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.paper_checks.machinery.certification import monotone
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, vector
+from corrnoise.paper_checks.machinery.enclosures import monotone
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.own_results.oracles import arrivals_of
 from corrnoise.paper_checks.own_results.paper import PAPER

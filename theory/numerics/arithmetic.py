@@ -1,7 +1,7 @@
-"""One formula, three number systems: float64 arrays, mpmath numbers and Arb balls.
+"""One formula, several number systems: float64 arrays, mpmath numbers, Arb balls, and types with a system of their own.
 
 A closed form calls ``m = arithmetic(*arguments)`` and takes the functions that operators do not cover from ``m``.  So
-it is written once for all three.  Two more functions make an iteration portable that converges quadratically, from
+it is written once for all.  Two more functions make an iteration portable that converges quadratically, from
 both sides, to a limit between x and y:
 
 ``settled(x, y)``
@@ -26,7 +26,10 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """The functions of one number system.  ``rc`` is Carlson's R_C, ``poch`` the rising factorial."""
+    """The functions of one number system.
+
+    ``rc`` is Carlson's R_C, ``poch`` the rising factorial, ``agm`` the arithmetic-geometric mean of positive numbers.
+    """
 
     number: Callable[[Any], Any]
     pi: Any
@@ -35,6 +38,11 @@ class Arithmetic:
     log: Callable[[Any], Any]
     expm1: Callable[[Any], Any]
     log1p: Callable[[Any], Any]
+    sin: Callable[[Any], Any]
+    cos: Callable[[Any], Any]
+    minimum: Callable[[Any, Any], Any]
+    maximum: Callable[[Any, Any], Any]
+    agm: Callable[[Any, Any], Any]
     poch: Callable[[Any, Any], Any]
     rc: Callable[[Any, Any], Any]
     settled: Callable[[Any, Any], bool]
@@ -43,7 +51,15 @@ class Arithmetic:
 
 def _elementary(home: Any) -> dict[str, Any]:
     """π and the functions that all three libraries know by the same names."""
-    return {name: getattr(home, name) for name in ("pi", "sqrt", "exp", "log", "expm1", "log1p")}
+    return {name: getattr(home, name) for name in ("pi", "sqrt", "exp", "log", "expm1", "log1p", "sin", "cos")}
+
+
+def _mean(x: Any, y: Any) -> Any:
+    """The arithmetic-geometric mean, by iteration."""
+    m = arithmetic(x, y)
+    while not m.settled(x, y):
+        x, y = (x + y) / 2, m.sqrt(x) * m.sqrt(y)
+    return m.between(x, y)
 
 
 @cache
@@ -53,6 +69,9 @@ def _float() -> Arithmetic:
     return Arithmetic(
         **_elementary(np),
         number=float,
+        minimum=np.minimum,
+        maximum=np.maximum,
+        agm=_mean,
         poch=poch,
         rc=elliprc,
         settled=lambda x, y: bool(np.all(np.abs(x - y) <= 1e-9 * np.abs(y))),
@@ -67,6 +86,9 @@ def _multiprecision() -> Arithmetic:
     return Arithmetic(
         **_elementary(mp),
         number=mp.mpf,
+        minimum=min,
+        maximum=max,
+        agm=_mean,
         poch=mp.rf,
         rc=mp.elliprc,
         settled=lambda x, y: abs(x - y) <= mp.ldexp(abs(y), -mp.prec // 2 - 1),
@@ -86,6 +108,9 @@ def _ball(precision: int) -> Arithmetic:
     return Arithmetic(
         **{**_elementary(arb), "pi": arb.pi()},
         number=arb,
+        minimum=lambda x, y: arb(x).min(arb(y)),
+        maximum=lambda x, y: arb(x).max(arb(y)),
+        agm=_mean,
         poch=lambda x, n: arb(x).rising(n),
         rc=lambda x, y: acb.elliptic_rf(acb(x), acb(y), acb(y)).real,
         settled=settled,
@@ -94,7 +119,14 @@ def _ball(precision: int) -> Arithmetic:
 
 
 def arithmetic(*arguments: object) -> Arithmetic:
-    """Return the number system of ``arguments``: balls before mpmath numbers before floats."""
+    """Return the number system of ``arguments``: their own, or balls before mpmath numbers before floats.
+
+    A type outside of this package names its system in ``number_system``.
+    """
+    for argument in arguments:
+        own: Arithmetic | None = getattr(type(argument), "number_system", None)
+        if own is not None:
+            return own
     homes = {type(argument).__module__.partition(".")[0] for argument in arguments}
     if "flint" in homes:
         from flint import ctx

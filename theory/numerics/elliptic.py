@@ -17,10 +17,7 @@ from corrnoise.theory.numerics.arithmetic import arithmetic
 
 def agm(x: Any, y: Any) -> Any:
     """Arithmetic-geometric mean of x, y > 0."""
-    m = arithmetic(x, y)
-    while not m.settled(x, y):
-        x, y = (x + y) / 2, m.sqrt(x) * m.sqrt(y)
-    return m.between(x, y)
+    return arithmetic(x, y).agm(x, y)
 
 
 def cel(kc: Any, q: Any, a: Any, c: Any) -> Any:
@@ -53,6 +50,12 @@ def mean_inverse_modulus(gap: Any) -> Any:
     This is γ_∞² of ν-DP-FTRL at ν = a, and (2/π) K(k = 1 − a).  Relative error below 1e-15 in float64.
     """
     return 1 / agm(gap, 2 - gap)
+
+
+def first_kind(complement: Any) -> Any:
+    """K(k) = π/(2 agm(1, k')) for the complement k' = sqrt(1 − k²) > 0.  Relative error below 1e-15 in float64."""
+    m = arithmetic(complement)
+    return m.pi / 2 / agm(m.number(1), complement)
 
 
 def averaged_modulus(gap: Any, rate: Any) -> Any:

@@ -7,14 +7,13 @@ from flint import arb, ctx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corrnoise.paper_checks.machinery.certification import PRECISION
+from corrnoise.paper_checks.machinery.certificates import PRECISION, certify_sides
 from corrnoise.paper_checks.machinery.enclosures import (
     DEEPEST,
     SHALLOWEST,
-    first_kind,
     gap,
-    inverse_mean,
     inverse_mean_by_depth,
+    monotone,
     ratio_integral,
 )
 from corrnoise.theory.numerics import elliptic
@@ -42,16 +41,6 @@ def by_third_kind(a, b):
     k2 = (1 - a) / (1 - a / 2) ** 2
     n = (b * b * (1 - a) - a * a * (1 - b)) / (b * b * (1 - a / 2) ** 2)
     return 2 * a * a / (b * b * (1 - a / 2)) * mpmath.ellippi(n, k2)
-
-
-@given(st.floats(1e-12, 1), SHARE, SHARE)
-def test_inverse_means_are_enclosed(low, width, share):
-    high = low ** (1 - width)
-    with ctx.workprec(PRECISION):
-        inside = low + share * (high - low)
-        assert inverse_mean(ball(low, high)).overlaps(exactly(inverse_agm, inside))
-        complement = exactly(lambda k: mpmath.ellipk(1 - k * k), min(inside, 1))
-        assert first_kind(ball(low, high)).overlaps(complement)
 
 
 @given(DEPTH, SHARE, SHARE)
@@ -87,20 +76,63 @@ def test_ratio_integrals_of_narrow_balls_are_close():
             assert upper < value * (1 + arb("2e-5"))
 
 
-def test_a_ball_that_contains_zero_is_drawn_back_from_it():
-    """As the first box of a logarithmic scale does; the mean of 0 and 2 would never settle."""
-    with ctx.workprec(PRECISION):
-        for function in (inverse_mean, first_kind):
-            assert function(arb("0.5", 0.6)).overlaps(function(arb("0.01")))
-
-
 def test_numbers_are_passed_on():
     rng = np.random.default_rng(1)
     for depth, other in rng.uniform(2.2, 600, size=(20, 2)):
         a, b = float(gap(max(depth, other))), float(gap(min(depth, other)))
         found = ratio_integral(max(depth, other), min(depth, other))
         assert found == pytest.approx(float(elliptic.modulus_ratio_integral(a, b)), rel=1e-13)
-        assert inverse_mean(a) == float(elliptic.mean_inverse_modulus(a))
-        assert first_kind(a) * 2 / np.pi == pytest.approx(float(1 / elliptic.agm(1.0, a)), rel=1e-15)
     assert float(DEEPEST) < np.log(8 / 1e-300)
     assert gap(arb(SHALLOWEST)) > 1
+
+
+def test_a_wrong_claim_of_monotonicity_is_noticed():
+    bump = monotone(+1)(lambda x: x * (1 - x))
+    with pytest.raises(ArithmeticError, match="does not contain"):
+        certify_sides(lambda u: (bump(u[0]), u[0] + arb("0.2")), 1)
+
+
+# -- monotone functions ------------------------------------------------------------------------------------------------
+
+
+def test_monotone_functions_are_enclosed_by_their_ends():
+    ratio = monotone(+1, -1)(lambda x, y: x / (x + y))
+    with ctx.workprec(PRECISION):
+        x, y = arb(1.5, 0.5), arb(3, 1)
+        enclosure = ratio(x, y)
+        assert enclosure.contains(arb(1) / 5)
+        assert enclosure.contains(arb(1) / 2)
+        assert enclosure.lower() > arb("0.1999999")
+        assert enclosure.upper() < arb("0.5000001")
+        naive = x / (x + y)
+        assert naive.rad() > 1.5 * enclosure.rad()
+        assert ratio(x, 2.0).contains(arb(1) / 3)  # one argument may be a number
+    assert ratio(1.0, 3.0) == 0.25
+    np.testing.assert_array_equal(ratio(np.ones(2), np.ones(2)), [0.5, 0.5])
+
+
+@given(st.floats(0.1, 10), st.floats(0, 0.09), st.floats(-1, 1))
+def test_monotone_enclosures_contain_every_value(centre, radius, share):
+    falling = monotone(-1)(lambda x: 1 / (1 + x * x))
+    with ctx.workprec(PRECISION):
+        assert falling(arb(centre, radius)).overlaps(1 / (1 + arb(centre + share * radius) ** 2))
+
+
+def test_monotone_functions_keep_within_the_reach_of_their_proof():
+    """A ball reaches a little beyond the box it stands for; at a vertex that would be the other branch."""
+    calls = []
+
+    def square(x):
+        calls.append(x)
+        return (x - 1) ** 2
+
+    with ctx.workprec(PRECISION):
+        ball = arb(0).union(arb(1))
+        assert ball.upper() > 1
+        enclosure = monotone(-1, within=[("0", "1")])(square)(ball)
+        assert all(0 <= x <= 1 for x in calls)
+        assert enclosure.contains(arb(0))
+        assert enclosure.contains(arb(1))
+        calls.clear()
+        monotone(-1)(square)(ball)
+        assert not all(0 <= x <= 1 for x in calls)

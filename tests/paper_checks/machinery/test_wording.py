@@ -61,7 +61,7 @@ def test_numbers_are_shown_without_loss():
 
 
 def test_the_reason_of_each_kind_of_verdict():
-    held = outcome(lambda x, c=2.0: (x, c * (x + 1e-9)), sharp="c")
+    held = outcome(lambda x, c=2.0: (float(x), c * (x + 1e-9)), sharp="c")
     assert reason(held).startswith("no violation at ")
     assert reason(held).endswith(" points, smallest margin 0.5; sharp: ``c`` at least 0.99999, stated 2")
     same = outcome(lambda x: (x + 1, 1 + x), "identity")
