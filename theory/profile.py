@@ -216,6 +216,47 @@ class GaussianProfile(Profile):
 
 
 @record
+class NearbyProfile(Profile):
+    """The profile of releases that are within a total variation of an ideal mechanism, whatever the data are.
+
+    With (ε, δ) of the ideal mechanism they have (ε, δ + (1 + e^ε) τ).
+
+    Parameters
+    ----------
+    ideal : Profile
+        The profile of the ideal mechanism.
+    total_variation : float
+        τ >= 0.
+    """
+
+    ideal: Profile
+    total_variation: float
+
+    @property
+    def adjacency(self) -> Adjacency:  # type: ignore[override]
+        return self.ideal.adjacency
+
+    @property
+    def unit(self) -> str:  # type: ignore[override]
+        return self.ideal.unit
+
+    def epsilon_at(self, delta: float) -> float:
+        below = math.nextafter(checks.real("delta", delta, "(0, 1)"), 0.0)
+        found = self.ideal.epsilon_at(below) if below > 0 else math.inf
+        with ctx.workprec(_PRECISION_BITS):
+            enough = math.isfinite(found) and self._added(found) <= arb(delta) - arb(below)
+        return found if enough else math.inf
+
+    def delta_at(self, epsilon: float) -> float:
+        with ctx.workprec(4 * _PRECISION_BITS):
+            return min(rounded_up(arb(self.ideal.delta_at(epsilon)) + self._added(epsilon)), 1.0)
+
+    def _added(self, epsilon: float) -> arb:
+        """(1 + e^ε) τ."""
+        return (1 + arb(epsilon).exp()) * arb(self.total_variation)
+
+
+@record
 class SampledProfile(Profile):
     """The profile of sampled batches, by their accountant or by their worst case, whichever is smaller.
 
@@ -419,6 +460,9 @@ def compose(*profiles: Profile) -> Profile:
         raise ValueError("profiles must be at least one, got none")
     for each in profiles:
         profiles[0].check_same_data(checks.instance("profiles", each, Profile))
+    if nearby := [each for each in profiles if isinstance(each, NearbyProfile)]:
+        ideal = compose(*(each.ideal if isinstance(each, NearbyProfile) else each for each in profiles))
+        return NearbyProfile(ideal, rounded_up(sum((arb(each.total_variation) for each in nearby), arb(0))))
     parts = [each for each in profiles if isinstance(each, GaussianProfile)]
     steps = [each for each in profiles if isinstance(each, SampledProfile) and each.product is not None]
     found = _product(parts, steps) if parts or steps else None

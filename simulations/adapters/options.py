@@ -98,8 +98,9 @@ class TrainingOptions:
         A function that maps each example by itself before model and loss, such as ``cn.torch.pad_to(128)``.  JAX traces
         it with the loss, which gets its result: a tuple as several arguments, any other tree as one.
     sums, release : str
-        ``"exact"`` and ``"grid"``: sums are integers, and releases are on their grid.  ``"float32"`` and ``"float"``
-        for floats; models of half precision need exact sums.
+        ``"exact"`` and ``"grid"``: sums are integers, and releases are on their grid.  ``"exact"`` and ``"proved"``:
+        nothing rounds the noise, either, for models on the host.  ``"float32"`` and ``"float"`` for floats; models of
+        half precision need exact sums.
     clipping : {"auto", "example", "ghost"}
         ``"example"`` forms the gradient of each example.  ``"ghost"``, in PyTorch only, leaves gradients at weight
         matrices in factors, which takes less memory.  ``"auto"`` does so where it takes fewer operations.

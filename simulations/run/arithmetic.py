@@ -1,8 +1,9 @@
 """The arithmetic of a run: sums that its noise covers, and noisy sums.
 
-Its level is one of three.  Sums and releases of floats are *idealised*: the guarantee holds for real numbers.  *Exact
+Its level is one of four.  Sums and releases of floats are *idealised*: the guarantee holds for real numbers.  *Exact
 sums* are integers on a grid, whose sensitivity is exactly the clipping norm.  Releases on the *grid* of such sums are
-post-processing of the Gaussian mechanism (``sums``).
+post-processing of the Gaussian mechanism (``sums``).  *Proved* releases have noise that nothing rounds, too
+(``proved``).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, get_args
 import numpy as np
 
 from corrnoise.simulations.run.engines import step_scale
+from corrnoise.simulations.run.exact_steps import exact_deviation
 from corrnoise.simulations.run.model_noise import NoiseMaker, deviation
 from corrnoise.simulations.run.sums import Grid, Release, Sums, grid_of
 from corrnoise.theory.mechanisms.program import Program
@@ -34,18 +36,23 @@ class Arithmetic:
         self.grid: Grid | None = None
         if sums == "exact" and not with_batches:
             raise ValueError("batches must be given for exact sums, whose grid depends on the size of a batch")
-        if release == "grid" and sums != "exact":
+        if self.on_grid and sums != "exact":
             raise ValueError(f"sums must be 'exact' for releases on a grid, got {sums!r}")
 
     @property
     def on_grid(self) -> bool:
-        """Whether noisy sums are on the grid; their noise is then made in float64."""
-        return self.release == "grid"
+        """Whether noisy sums are on the grid; their noise is then made in float64, or proved."""
+        return self.release != "float"
 
     @property
     def level(self) -> str:
-        """The arithmetic that the guarantee is about: ``"idealised"``, ``"exact sums"`` or ``"grid"``."""
-        return "grid" if self.on_grid else "exact sums" if self.sums == "exact" else "idealised"
+        """The arithmetic that the guarantee is about: ``"idealised"``, ``"exact sums"``, ``"grid"`` or ``"proved"``."""
+        return self.release if self.on_grid else "exact sums" if self.sums == "exact" else "idealised"
+
+    @property
+    def of_noise(self) -> dict[str, float]:
+        """Further arguments of the maker of the noise: proved integers are made for the scale and the grid."""
+        return {} if self.release != "proved" or self.grid is None else {"scale": self._scale, "unit": self.grid.unit}
 
     def bound(self, program: Program, scale: float, clip_norm: float, largest_batch: int | None, size: int) -> None:
         """Choose the grid of a run; ``largest_batch``, the most examples of a batch, is None where sums are floats."""
@@ -54,7 +61,8 @@ class Arithmetic:
         self._clip_norm = clip_norm
         if self.sums == "exact":
             assert largest_batch is not None
-            self.grid = grid_of(clip_norm, largest_batch, size, scale * deviation(program))
+            noise = scale * (exact_deviation if self.release == "proved" else deviation)(program)
+            self.grid = grid_of(clip_norm, largest_batch, size, noise, self.release)
 
     def checked(self, total: Any, noise: NoiseMaker, step: int, examples: int | None) -> Any:
         """A copy of a sum of clipped gradients, if the noise of the run covers it, as for ``PrivateRun.add_noise``.

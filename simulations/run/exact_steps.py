@@ -380,6 +380,11 @@ RECURRENCES: dict[str, type[Recurrence]] = {
 }
 
 
+def exact_deviation(program: Program) -> float:
+    """An upper bound of the deviation of the noise of a step, for independent noise of deviation 1."""
+    return RECURRENCES[checks.choice("form", program.form, tuple(RECURRENCES))](program, 1.0, 1.0).deviation()
+
+
 def recurrence(program: Program, scale: float, unit: float) -> Recurrence:
     """The steps of a program with exact numbers, whose integers and rows keep to their ranges.
 

@@ -99,11 +99,14 @@ class NoiseMaker(ABC):
 
 
 class HostMaker(NoiseMaker):
-    """Noise on the host: its coordinates in parts, which several threads make, and arrays of NumPy."""
+    """Noise on the host: its coordinates, of some bytes each, in parts that several threads make in arrays of NumPy."""
 
-    def __init__(self, size: int, threads: int | None, spans: Iterable[tuple[int, int]] | None) -> None:
+    def __init__(
+        self, size: int, threads: int | None, spans: Iterable[tuple[int, int]] | None, coordinate_bytes: int
+    ) -> None:
         self.spans = checked(spans, size)
         self.size = int(self.spans[:, 1].sum())
+        fits_into_memory("size", size, self.size * coordinate_bytes)
         self._parts = parts(self.spans, _PART_COORDINATES)
         lengths = [int(part[:, 1].sum()) for part in self._parts]
         self._places = [slice(end - length, end) for end, length in zip(accumulate(lengths), lengths, strict=True)]
@@ -179,11 +182,10 @@ class ModelNoise(HostMaker):
         spans: Iterable[tuple[int, int]] | None = None,
         memory: Memory = "ring",
     ) -> None:
-        super().__init__(size, threads, spans)
         self._program = program
         one = engine(program, 1, memory)
         self.rows, self.dtype = len(one.memory), one.memory.dtype
-        fits_into_memory("size", size, self.size * (4 + self.rows * self.dtype.itemsize))
+        super().__init__(size, threads, spans, 4 + self.rows * self.dtype.itemsize)
         self._engines = [engine(program, int(part[:, 1].sum()), memory) for part in self._parts]
         self.history, self.lookback = one.history, one.lookback
         self._nonces: dict[int, bytes] = {}

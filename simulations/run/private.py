@@ -32,6 +32,7 @@ any         any             another process, a copy, a call from within      ref
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -49,6 +50,7 @@ from corrnoise.simulations.run.engines import Choice, Memory, checked_mechanism,
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.guard import Guarded
 from corrnoise.simulations.run.model_noise import ModelNoise, NoiseMaker
+from corrnoise.simulations.run.proved import ProvedNoise
 from corrnoise.simulations.run.ranks import Alone, Ranks
 from corrnoise.simulations.run.sampled import SampledBatches
 from corrnoise.simulations.run.secret import Secret
@@ -56,7 +58,7 @@ from corrnoise.simulations.run.sums import Grid, Release, Sums
 from corrnoise.simulations.run.termination import Termination
 from corrnoise.support.process import this_process
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.program import Program
+from corrnoise.theory.mechanisms.program import TOTAL_VARIATION, Program
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.rounding import Dtype
 from corrnoise.theory.objectives.workloads import MomentumAverage
@@ -104,8 +106,9 @@ class PrivateRun(Guarded):
         A digest of the arguments of the search that found the mechanism, such as ``design.asked``.  A restart with the
         same one uses the mechanism in the folder, because a search may find other last digits on another
         processor.  None for a mechanism that is compared bit for bit.
-    dtype : {"float64", "float32"}, optional
-        ``"float32"`` or ``"float64"`` for the memory of the noise; None for the shorter that is proved to do.
+    dtype : {"float64", "float32", "exact"}, optional
+        ``"float32"`` or ``"float64"`` for the memory of the noise; None for the shorter that is proved to do.  Proved
+        releases have ``"exact"`` numbers, and no other.
     threads : int, optional
         How many threads make the noise; None for one a core.
     memory : {"ring", "replay"}, default "ring"
@@ -122,8 +125,10 @@ class PrivateRun(Guarded):
     sums : {"float32", "exact"}, default "float32"
         ``"exact"`` for sums that are integers on the grid of the run (``run.grid``), whose sensitivity is exactly the
         clipping norm; ``"float32"`` for sums of floats, whose rounding errors a margin of the clipping norm covers.
-    release : {"float", "grid"}, default "float"
-        ``"grid"`` for noisy sums on the grid of exact sums, which are post-processing of the Gaussian mechanism;
+    release : {"float", "grid", "proved"}, default "float"
+        ``"grid"`` for noisy sums on the grid of exact sums, which are post-processing of the Gaussian mechanism for
+        real normals and memory; ``"proved"`` for the same with the integers that real normals and memory give, up to a
+        total variation of 2⁻²⁵⁶, for independent noise, few poles, delay lines and substitution on the host;
         ``"float"`` for sums of floats, where this is true for real numbers only.
     account : Account, optional
         The account of the data set, which the run pays in full before its first step.  A resumed run needs the same.
@@ -195,6 +200,14 @@ class PrivateRun(Guarded):
         if (first := self._ranks.share(lambda: own)) != own:
             raise ValueError(f"budget, participation and size must agree with the first process, {first}, got {own}")
         where = folder if folder is None or isinstance(folder, Folder) else Folder(folder)
+        if release == "proved":
+            others = (where is not None, account is not None, maker is not ModelNoise, dtype not in (None, "exact"))
+            if any(others):
+                raise ValueError(
+                    "release must be 'grid' in a run with a folder or an account, with noise on a device, or with "
+                    f"another dtype than 'exact', got 'proved' with dtype={dtype!r}"
+                )
+            dtype = "exact"
         self._prefetch = checks.boolean("prefetch", prefetch)
         if prefetch and where is not None and where.ahead == 1:
             raise ValueError("prefetch must be False where steps are not noted ahead, by Folder(…, ahead=2) or more")
@@ -209,7 +222,8 @@ class PrivateRun(Guarded):
             None if where is None else Durable(where, carry, self._budget, promised, self._size, said, self._ranks)
         )
         try:
-            self._open(promised, mechanism, asked, dtype, partial(maker, threads=threads, memory=memory))
+            makes = ProvedNoise if release == "proved" else maker
+            self._open(promised, mechanism, asked, dtype, partial(makes, threads=threads, memory=memory))
         except BaseException:
             if self._durable is not None:
                 self._durable.home.close()
@@ -237,7 +251,7 @@ class PrivateRun(Guarded):
         self._multiplier = chosen.multiplier(self._budget)
         largest = None if self._batches is None else self._batches.largest_batch
         self._arithmetic.bound(self._program, self.scale, self._budget.clip_norm, largest, self._size)
-        self._noise = noise_of(self._program, self._size, spans=self._ranks.spans)
+        self._noise = noise_of(self._program, self._size, spans=self._ranks.spans, **self._arithmetic.of_noise)
         self._ranks.share(self._check_account)
         if durable is None:
             self._secret = Secret(self._ranks.share(lambda: draws.fresh(draws.KEY_BYTES)))
@@ -372,7 +386,7 @@ class PrivateRun(Guarded):
 
     @property
     def release(self) -> Release:
-        """``"grid"`` where noisy sums are on the grid of the sums, otherwise ``"float"``."""
+        """``"grid"`` or ``"proved"`` where noisy sums are on the grid of the sums, otherwise ``"float"``."""
         return self._arithmetic.release
 
     @property
@@ -382,8 +396,13 @@ class PrivateRun(Guarded):
 
     @property
     def level(self) -> str:
-        """The arithmetic that the guarantee is about: ``"idealised"``, ``"exact sums"`` or ``"grid"``."""
+        """The arithmetic that the guarantee is about: ``"idealised"``, ``"exact sums"``, ``"grid"`` or ``"proved"``."""
         return self._arithmetic.level
+
+    @property
+    def total_variation(self) -> float | None:
+        """The distance of proved releases from post-processing of the Gaussian mechanism, for random bits."""
+        return TOTAL_VARIATION if self.release == "proved" else None
 
     def seed(self, purpose: str) -> int:
         """A secret number for further draws in the step to come, such as dropout; 64 bits.
@@ -414,6 +433,9 @@ class PrivateRun(Guarded):
             "participation": self.participation.summary(),
             "multiplier": self._multiplier,
             "level": self.level,
+            "total variation": self.total_variation,
+            "generator": "Philox4x32-10" if self.total_variation is None else "ChaCha20",
+            "refined": getattr(self._noise, "refined", 0) / max(self._noise.size * self.position, 1),
             "grid exponent": None if grid is None else grid.exponent,
             "type of sums": "float32 or float64" if grid is None else grid.dtype,
             "type of noise": self._program.dtype,
@@ -435,14 +457,15 @@ class PrivateRun(Guarded):
         -------
         Profile
         """
-        from corrnoise.theory.profile import SampledProfile
+        from corrnoise.theory.profile import NearbyProfile, SampledProfile
 
         budget = self._budget
         found = self._program.profile(self._multiplier, step=step, adjacency=budget.adjacency)
         if step in (None, self.steps) and isinstance(found, SampledProfile) and budget.delta is not None:
             assert budget.epsilon is not None  # where the multiplier was verified
-            return replace(found, verified=(budget.epsilon, budget.delta))
-        return found
+            delta = budget.delta if self.total_variation is None else math.nextafter(budget.delta, 0.0)
+            found = replace(found, verified=(budget.epsilon, delta))
+        return found if self.total_variation is None else NearbyProfile(found, self.total_variation)
 
     def spent(self, delta: float) -> float:
         """The ε of everything that the run has released so far, at δ.

@@ -8,7 +8,7 @@ more bits.  So n is defined by mathematics, and every order of operations gives 
 The memory of a cascade is rounded with a *subtractive dither*: its error is uniform and independent of all normals,
 whatever is written, hence of the data.  Substitution remembers integers that it has released, whose rounding is public,
 and a delay line its last draws.  So the releases of a run are post-processing of the Gaussian mechanism with the
-exact matrix of the program, up to ``TOTAL_VARIATION``.  The proofs are in docs/exact-sums.md.
+exact matrix of the program, up to ``program.TOTAL_VARIATION``.  The proofs are in docs/exact-sums.md.
 """
 
 from __future__ import annotations
@@ -40,12 +40,9 @@ from corrnoise.simulations.run.secret import Key
 from corrnoise.simulations.run.spans import Spans
 from corrnoise.simulations.run.sums import Grid, released_integers
 from corrnoise.support.kernels import kernel
-from corrnoise.support.memory import fits_into_memory
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
-
-TOTAL_VARIATION = 2.0**-256  #: of a run from post-processing of the ideal mechanism, for random bits
 
 _BLOCK = 1024  # coordinates that stay in the first-level cache
 _MOST_NUMBERS = 2.0**70  # of a run
@@ -224,9 +221,8 @@ class ProvedNoise(HostMaker):
             raise ValueError(f"memory must be 'ring' for noise that remembers more than draws, got {program.form!r}")
         if size * (program.participation.steps or _ENDLESS_STEPS) > _MOST_NUMBERS:
             raise ValueError(f"size must keep a run within {_MOST_NUMBERS:.3g} numbers, got {size}")
-        super().__init__(size, threads, spans)
         self.rows, self.dtype = 0 if self._replays else found.rows, np.dtype(found.dtype)
-        fits_into_memory("size", size, self.size * (16 + self.rows * self.dtype.itemsize))
+        super().__init__(size, threads, spans, 16 + self.rows * self.dtype.itemsize)
         self._memories = [np.zeros((self.rows, int(part[:, 1].sum())), self.dtype) for part in self._parts]
         self.lookback = found.draws - 1
         self.history = self.lookback if isinstance(found, ExactDelays) else None if self.rows else 0

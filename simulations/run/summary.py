@@ -7,6 +7,10 @@ from typing import Any
 
 from corrnoise.support.wording import buffers_in_words, bytes_in_words, summary_html, summary_text
 
+_PROVED_WORDS = (
+    "; releases are post-processing of the Gaussian mechanism with real normals, up to a total variation of 2^-256, if "
+    "ChaCha20 cannot be told from random bits"
+)
 USUAL_DELTA = 1e-6  #: for the epsilon of a budget without a delta
 
 
@@ -20,8 +24,10 @@ def summary_of(run: Any, next_call: str, *, html: bool = False) -> str:
     if run.participation.sampled:
         proof = "by the accountant of its sampling"
     else:
-        proof = f"{budget.gaussian_rho:.4g}-zCDP as one Gaussian mechanism"
-    size = f"{bytes_in_words(costs['bytes of memory'])} for {run.size} parameters in {program.dtype}"
+        near = "" if run.total_variation is None else "within 2^-256 of "
+        proof = f"{near}{budget.gaussian_rho:.4g}-zCDP as one Gaussian mechanism"
+    numbers = "exact numbers" if program.dtype == "exact" else program.dtype
+    size = f"{bytes_in_words(costs['bytes of memory'])} for {run.size} parameters in {numbers}"
     if run.position == run.steps:
         next_call = "the run is finished; run.report() has its numbers"
     elif run.closed:
@@ -34,7 +40,7 @@ def summary_of(run: Any, next_call: str, *, html: bool = False) -> str:
         "Spent": f"ε = {_rounded_up(run.spent(delta))} at δ = {delta:g} by the steps done",
         "Noise": f"{type(program.mechanism).__name__}, {buffers_in_words(program.memory)}: {size}",
         "Multiplier": f"{run.multiplier!r}",
-        "Arithmetic": f"{run.level}, sums of {costs['type of sums']}",
+        "Arithmetic": f"{run.level}, sums of {costs['type of sums']}{_PROVED_WORDS if run.total_variation else ''}",
         "Next": next_call,
     }
     return summary_html(opening, facts) if html else summary_text(opening, facts)

@@ -30,7 +30,7 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 
 Sums = Literal["float32", "exact"]
-Release = Literal["float", "grid"]
+Release = Literal["float", "grid", "proved"]
 Integer = Literal["int32", "int64"]
 
 MARGIN = 1 - 1e-4  #: 1 − m: gradients are clipped to this part of the clip norm
@@ -38,6 +38,7 @@ _LARGEST_INTEGERS = {"int32": 2**31 - 1, "int64": 2**63 - 1}
 _LEAST_NORM = 2.0**-40  # so that s stays within float32
 _FARTHEST_UNITS = 2.0**40  # of the noise, in units of the grid: float64 holds it to 2⁻¹³ units
 _FINEST_DEVIATIONS = 2.0**-32  # of a grid, in standard deviations of the noise
+_FINEST_PROVED_DEVIATIONS = 2.0**-28  # the same for proved releases
 _COARSEST_NORMS = 2.0**-10  # of the error of a clipped gradient, in clip norms
 _BLOCK_COORDINATES = 4096  # coordinates whose sums stay in the cache
 
@@ -78,14 +79,16 @@ def grid_dtype(clip_norm: float, batch_size: int, size: int) -> Integer:
     return "int32" if lost <= _COARSEST_NORMS * clip_norm else "int64"
 
 
-def grid_of(clip_norm: float, batch_size: int, size: int, deviation: float) -> Grid:
+def grid_of(clip_norm: float, batch_size: int, size: int, deviation: float, release: Release = "grid") -> Grid:
     """The grid of a run: the finest one that its integers allow, and that is fine compared with the noise.
 
     It is not finer than 2⁻³² of the ``deviation`` of the noise, so that float64 holds the noise, up to 2⁸ times this
-    deviation, more finely than the grid.
+    deviation, more finely than the grid; and for proved releases than 2⁻²⁸, so that floats decide most integers, and
+    2¹² deviations are within their range.
     """
     dtype = grid_dtype(clip_norm, batch_size, size)
-    k = max(grid_exponent(clip_norm, batch_size, dtype), math.ceil(math.log2(_FINEST_DEVIATIONS * deviation)))
+    finest = _FINEST_PROVED_DEVIATIONS if release == "proved" else _FINEST_DEVIATIONS
+    k = max(grid_exponent(clip_norm, batch_size, dtype), math.ceil(math.log2(finest * deviation)))
     while (
         largest := batch_size * math.floor(Fraction(clip_norm) / Fraction(2) ** k)
     ) + _FARTHEST_UNITS >= _LARGEST_INTEGERS["int64"]:

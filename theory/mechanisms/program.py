@@ -22,6 +22,7 @@ form                        recurrence                                          
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -56,6 +57,9 @@ HANDED_OVER: tuple[Form, ...] = ("buffers", "strategy column", "noising column")
 
 #: Forms whose steps can be made without rounding.
 EXACT_FORMS: tuple[Form, ...] = ("cascade", "delay line", "substitution")
+#: Of a run with exact numbers from post-processing of the ideal mechanism, for random bits.
+TOTAL_VARIATION = 2.0**-256
+_LEAST_EXACT_DELTA, _LARGEST_EXACT_EPSILON = 2.0**-100, 69.0  # whose float below δ leaves (1 + e^ε) τ
 
 _FLOAT32_RANGE = (1e-30, 1e30)  # standard deviations that float32 holds, with the noise of all steps
 _ENDLESS_STEPS = 10**9  # steps, in place of any number
@@ -140,7 +144,8 @@ class Program(Record):
         """Standard deviation of the independent noise in units of the clipping norm; never too small.
 
         For sampled batches the accountant gives it, or the worst case where this is smaller.  It has
-        been verified by certified bounds of δ at this number.
+        been verified by certified bounds of δ at this number.  With exact numbers it is the multiplier of the float
+        below δ, which leaves (1 + e^ε) 2⁻²⁵⁶ for the total variation of proved noise.
 
         Parameters
         ----------
@@ -153,6 +158,7 @@ class Program(Record):
             The standard deviation is outside of the range of float32, the type of the noise; or no accountant covers
             the run and its budget.
         """
+        budget = budget if self.dtype != "exact" else _leaving_total_variation(budget)
         who, sensitivity = self.participation, self.sensitivity * self.participation.members
         if isinstance(who, Sampled):
             amplified = self._amplified(budget, who)
@@ -326,3 +332,16 @@ class Program(Record):
             "memory": self.memory,
             "arrays": self.arrays,
         }
+
+
+def _leaving_total_variation(budget: Budget) -> Budget:
+    """The budget with the float below δ, for noise within ``TOTAL_VARIATION`` of the ideal one."""
+    if budget.delta is None:
+        return budget
+    assert budget.epsilon is not None
+    if budget.delta < _LEAST_EXACT_DELTA or budget.epsilon > _LARGEST_EXACT_EPSILON:
+        raise ValueError(
+            f"delta must be at least 2^-100 and epsilon at most {_LARGEST_EXACT_EPSILON} for exact numbers, got "
+            f"{budget.delta:g} and {budget.epsilon:g}: take release='grid'"
+        )
+    return replace(budget, delta=math.nextafter(budget.delta, 0.0))

@@ -581,3 +581,12 @@ def test_two_processes_train_the_model_of_one(tmp_path: Path) -> None:
         np.testing.assert_allclose(one, flat(trained(None, **options)), atol=2e-5)
     one, two = (torch.load(tmp_path / f"resumed {rank}", weights_only=False) for rank in range(2))
     np.testing.assert_array_equal(one, two)
+
+
+def test_a_model_on_the_host_has_proved_releases() -> None:
+    run = command(None, release="proved", mechanism=DPSGD())
+    before = flat(run)
+    for batch in run:
+        run.step(batch)
+    assert run.level == "proved"
+    assert not np.array_equal(flat(run), before)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 from scipy import stats
 
 import corrnoise as cn
-from corrnoise.simulations.run import exact_draws
+from corrnoise.simulations.run import draws, exact_draws
 from corrnoise.simulations.run.exact_steps import recurrence
+from corrnoise.simulations.run.model_noise import ModelNoise
 from corrnoise.simulations.run.proved import ProvedNoise, integers
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Program
@@ -241,3 +246,102 @@ def test_other_forms_and_numbers_are_refused() -> None:
     noise = ProvedNoise(program, 10, 1, scale=2.0**14, unit=2.0**-28)
     with pytest.raises(RuntimeError, match="range"):
         noise.made(SECRET, 0, b"", 2.0**14)
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------
+
+BUDGET = cn.Budget(epsilon=2.0, delta=1e-6, clip_norm=0.5)
+ORDER = cn.batches(EPOCHS, 40, 10)
+
+
+def run_of(mechanism: Mechanism = SECTIONS, budget: cn.Budget = BUDGET, **options: Any) -> cn.PrivateRun:
+    given: dict[str, Any] = {"batches": ORDER, "sums": "exact", "release": "proved", "threads": 1, **options}
+    return cn.PrivateRun(budget, EPOCHS, mechanism, 3000, **given)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_run_releases_the_grid_times_sum_and_integers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draws, "fresh", lambda size: bytes(range(size)))
+    run = run_of(FORMS[name])
+    grid = run.grid
+    assert grid is not None
+    total = np.arange(-1500, 1500, dtype=grid.dtype)
+    exact = integers(run.program, SECRET, scale=run.scale, unit=grid.unit, coordinates=range(9), steps=3)
+    for step, batch in zip(range(3), run, strict=False):
+        noisy = run.add_noise(total)
+        assert batch.size == 10
+        np.testing.assert_array_equal(noisy[:9], ((total[:9] + exact[step]) * grid.unit).astype(np.float32))
+
+
+def test_a_run_says_what_is_proved() -> None:
+    run = run_of()
+    assert (run.level, run.release, run.total_variation) == ("proved", "proved", 2.0**-256)
+    assert "2^-256, if ChaCha20 cannot be told from random bits" in " ".join(run.summary().split())
+    run.next_batch()
+    run.add_noise(np.zeros(3000, run.grid.dtype))  # type: ignore[union-attr]
+    report = run.report()
+    assert (report["total variation"], report["generator"]) == (2.0**-256, "ChaCha20")
+    assert 0 <= report["refined"] < 1e-2
+    assert report["bytes of memory"] == 2 * 4 * 3000
+    grid = run_of(release="grid")
+    assert (grid.total_variation, grid.report()["total variation"]) == (None, None)
+    assert grid.report()["generator"] == "Philox4x32-10"
+    by_rho = run_of(budget=cn.Budget(rho=0.5))
+    assert "within 2^-256 of 0.5-zCDP" in " ".join(by_rho.summary().split())
+
+
+def test_delta_leaves_the_total_variation() -> None:
+    run = run_of()
+    multiplier = run.report()["multiplier"]
+    assert multiplier == run.program.multiplier(BUDGET)
+    larger = 0
+    for delta in np.geomspace(0.01, 0.3, 60):
+        given, below = (cn.Budget(epsilon=0.1, delta=each) for each in (float(delta), float(np.nextafter(delta, 0))))
+        assert run.program.multiplier(given) == below.multiplier(run.program.sensitivity)
+        larger += below.multiplier(run.program.sensitivity) > given.multiplier(run.program.sensitivity)
+    assert larger  # the float below δ is not δ
+    assert run.profile().epsilon_at(BUDGET.delta) <= BUDGET.epsilon
+    ideal = run.program.profile(multiplier)
+    for delta in (1e-3, 1e-9):
+        assert run.profile().epsilon_at(delta) == ideal.epsilon_at(np.nextafter(delta, 0))
+    assert run.profile().epsilon_at(2.0**-240) == np.inf  # the float below δ leaves too little
+    assert run.profile().delta_at(1.0) > ideal.delta_at(1.0)
+    both = cn.privacy.compose(run.profile(), ideal, run.profile())
+    assert both.epsilon_at(1e-5) > run.profile().epsilon_at(1e-5)
+    assert both.delta_at(80.0) >= 2 * np.exp(80.0) * 2.0**-256
+    with pytest.raises(ValueError, match="at most 69"):
+        run_of(budget=cn.Budget(epsilon=70.0, delta=1e-6))
+    with pytest.raises(ValueError, match="at least 2"):
+        run_of(budget=cn.Budget(epsilon=2.0, delta=2.0**-101))
+
+
+def test_sampled_runs_are_proved_too() -> None:
+    sampled = Participation.poisson(8, rate=0.25)
+    budget = cn.Budget(epsilon=2.0, delta=1e-6)
+    batches = cn.batches(sampled, 40)
+    run = cn.PrivateRun(
+        budget, sampled, cn.mechanisms.DPSGD(), 100, batches=batches, sums="exact", release="proved", threads=1
+    )
+    for _ in run:
+        run.add_noise(np.zeros(100, run.grid.dtype))  # type: ignore[union-attr]
+    assert run.profile().epsilon_at(1e-6) <= 2.0
+    assert run.report()["multiplier"] < budget.multiplier(run.program.sensitivity)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"folder": "run"},
+        {"account": mock.sentinel.account},
+        {"maker": partial(ModelNoise)},
+        {"dtype": "float64"},
+        {"sums": "float32"},
+        {"mechanism": cn.mechanisms.BinaryTree(8)},
+        {"release": "grid", "dtype": "exact"},
+    ],
+)
+def test_other_runs_are_refused(options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"grid|float"):
+        run_of(**options)
+    assert not list(tmp_path.iterdir())
