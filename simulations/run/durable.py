@@ -7,6 +7,7 @@ writes its shard of a checkpoint.  As these are read by coordinates, the number 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -15,17 +16,26 @@ from numpy.typing import NDArray
 
 from corrnoise.simulations.run.batches import AnyBatches, Batches
 from corrnoise.simulations.run.engines import Choice, found_mechanism, streaming
-from corrnoise.simulations.run.folder import FORMAT, Arrays, Folder, Home, Sealed, check_agreement, json_bytes
+from corrnoise.simulations.run.folder import (
+    FORMAT,
+    PROGRAM_FILE,
+    PROGRAM_KINDS,
+    Arrays,
+    Folder,
+    Home,
+    Sealed,
+    check_agreement,
+    json_bytes,
+)
 from corrnoise.simulations.run.model_noise import NoiseMaker, fingerprint
 from corrnoise.simulations.run.ranks import Alone, Ranks
 from corrnoise.simulations.run.refusals import refused
 from corrnoise.simulations.run.secret import Secret
 from corrnoise.simulations.run.spans import gathered
 from corrnoise.support.reading import LARGE, guarded, json_value
-from corrnoise.support.serialise import digest, packed, plain, unpacked
+from corrnoise.support.serialise import digest, packed, plain
 from corrnoise.support.version import __version__
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.kinds import KINDS
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics.rounding import Dtype
 from corrnoise.theory.participation import Participation
@@ -190,11 +200,16 @@ class Durable:
                 assert isinstance(mechanism, Mechanism)
                 chosen = mechanism
             else:
-                name = "noise.npz"
-                chosen = unpacked(self._own.file(name), KINDS, name=str(self.home.path / name))
+                chosen, _ = self._own.program()
         made = streaming(chosen, self._participation, dtype)
-        if stored is None and not compared:
-            self._files["noise.npz"] = packed(chosen if runs else made.mechanism, KINDS, most_bytes=LARGE)
+        if stored is None:
+            known = type(self._participation) in PROGRAM_KINDS.values()
+            thing = {
+                "mechanism": chosen if runs else made.mechanism,
+                "participation": self._participation if known else None,
+            }
+            with suppress(*[TypeError] * compared):  # of another package, which a restart gives again
+                self._files[PROGRAM_FILE] = packed(thing, PROGRAM_KINDS, most_bytes=LARGE)
         return made
 
     def multiplier(self, budget: Budget) -> float:

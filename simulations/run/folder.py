@@ -7,7 +7,7 @@ file                        content
 ``settings.json``           the settings of the run, which the command of a restart must repeat; written last
 ``key``                     the secret key, 32 bytes
 ``order``                   the order of the examples, where the run has batches
-``noise.npz``               the mechanism that runs, where a search has found it
+``program.npz``             the mechanism that runs, and the participation
 ``lock``                    is locked while a process uses the run; empty, and never deleted
 ``checkpoint-<position>``   the memory of the noise and what ``carry`` saves, after so many steps; the last two
 ``shard-<position>-<rank>`` the memory of another process of the run, which belongs to this checkpoint
@@ -46,8 +46,13 @@ from corrnoise.simulations.run.refusals import refused
 from corrnoise.simulations.run.secret import Secret
 from corrnoise.support.files import NEW, sync_folder, write_whole
 from corrnoise.support.reading import DTYPES, LARGE, MOST_BYTES, array_here, check_json, guarded, json_value
+from corrnoise.support.serialise import by_name, unpacked
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.kinds import KINDS
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation.legacy import KIND_CLASSES
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -57,9 +62,11 @@ _HASH_BYTES = 32  # bytes at the end of a checkpoint
 _CHUNK_BYTES = 2**22
 MAX_HEAD_BYTES = 2**26  # before the arrays
 _MAX_ITEM_BYTES = 8  # of a coordinate of a kept release
+PROGRAM_FILE = "program.npz"  #: of ``PROGRAM_KINDS``
+PROGRAM_KINDS = KINDS | by_name(*KIND_CLASSES.values())
 _SETTINGS_FILE, _MARKER_FILE, _LOCK_FILE = "settings.json", "beginning", "lock"
 _MARKER_CONTENT = f"{FORMAT} is begun here\n".encode()
-_FIRST_FILES = frozenset({"key", "order", "noise.npz", "journal-0", "checkpoint-0"})  # before the settings
+_FIRST_FILES = frozenset({"key", "order", PROGRAM_FILE, "journal-0", "checkpoint-0"})  # before the settings
 _NUMBER_PATTERN = r"(0|[1-9]\d{0,17})"
 _NUMBERED_FILE = re.compile(
     rf"(?:(checkpoint|journal)-{_NUMBER_PATTERN}|(shard)-{_NUMBER_PATTERN}-{_NUMBER_PATTERN})", re.ASCII
@@ -344,6 +351,12 @@ class Place(Sealed):
             raise ValueError(f"{path} is damaged: a key has {draws.KEY_BYTES} bytes, got {len(secret.reveal())}")
         self._secret = secret
 
+    def program(self) -> tuple[Mechanism, Participation | None]:
+        """The mechanism of the start of the run, and the participation if it is of this package."""
+        path = self.path / PROGRAM_FILE
+        found = unpacked(owned.read_bytes(path, LARGE), PROGRAM_KINDS, name=str(path))
+        return found["mechanism"], found["participation"]
+
     @property
     def identity(self) -> str:
         """A name of the run that is not secret, 32 hexadecimal digits."""
@@ -528,10 +541,6 @@ class Home(Place):
             warnings.warn(f"{'; '.join(problems)}: the run goes on from checkpoint-{head['position']}", stacklevel=2)
         self.tidy()
         return head, arrays
-
-    def file(self, name: str) -> bytes:
-        """The content of a further file."""
-        return owned.read_bytes(self.path / name, LARGE)
 
     def order(self) -> NDArray[Any]:
         """The order of the examples."""

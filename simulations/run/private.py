@@ -32,10 +32,8 @@ any         any             another process, a copy, a call from within      ref
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -457,15 +455,9 @@ class PrivateRun(Guarded):
         -------
         Profile
         """
-        from corrnoise.theory.profile import NearbyProfile, SampledProfile
+        from corrnoise.simulations.run.summary import profile_of
 
-        budget = self._budget
-        found = self._program.profile(self._multiplier, step=step, adjacency=budget.adjacency)
-        if step in (None, self.steps) and isinstance(found, SampledProfile) and budget.delta is not None:
-            assert budget.epsilon is not None  # where the multiplier was verified
-            delta = budget.delta if self.total_variation is None else math.nextafter(budget.delta, 0.0)
-            found = replace(found, verified=(budget.epsilon, delta))
-        return found if self.total_variation is None else NearbyProfile(found, self.total_variation)
+        return profile_of(self._program, self._budget, self._multiplier, step, self.total_variation)
 
     def spent(self, delta: float) -> float:
         """The ε of everything that the run has released so far, at δ.

@@ -1,4 +1,4 @@
-"""Why the folder of a run is refused, and what then helps: one table for all openings and for ``cn.run_status``."""
+"""The advice for each refusal of a folder: one table for all openings and for ``cn.run_status``."""
 
 from __future__ import annotations
 

@@ -42,6 +42,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "simulations.run.batches": ["batches"],
         "simulations.run.folder": ["Folder"],
         "simulations.run.private": ["PrivateRun"],
+        "simulations.run.status": ["run_status"],
         "simulations.spectrum": ["hessian_spectrum"],
         "simulations.tuning": ["tune"],
         "solvers.default": ["default_noise"],

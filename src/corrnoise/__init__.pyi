@@ -25,6 +25,7 @@ from .simulations.run.account import Account as Account
 from .simulations.run.batches import batches as batches
 from .simulations.run.folder import Folder as Folder
 from .simulations.run.private import PrivateRun as PrivateRun
+from .simulations.run.status import run_status as run_status
 from .simulations.spectrum import hessian_spectrum as hessian_spectrum
 from .simulations.tuning import tune as tune
 from .solvers.default import default_noise as default_noise

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from io import TextIOWrapper
 
 from corrnoise import __version__
-from corrnoise.commands import audit, check, design, federate, figures, report, simulate
+from corrnoise.commands import audit, check, design, federate, figures, report, run, simulate
 from corrnoise.commands.options import UsageError
 from corrnoise.support.process import discard_output, this_process
 from corrnoise.support.suggestions import did_you_mean
@@ -32,6 +32,7 @@ COMMANDS = {
     "simulate": simulate,
     "federate": federate,
     "audit": audit,
+    "run": run,
     "report": report,
 }
 _BEFORE_COMMANDS = ("-h", "--help", "--version")

@@ -17,7 +17,7 @@ from corrnoise.__main__ import main as command_line
 OWN = {
     "Guarantee": ("Budget", "Participation"),
     "Noise for a run": ("design", "Design", "SGD", "optimise", "default_noise", "Optimum", "save", "load"),
-    "Runs": ("PrivateRun", "Folder", "batches", "audit", "audit_scores", "tune", "Account"),
+    "Runs": ("PrivateRun", "Folder", "run_status", "batches", "audit", "audit_scores", "tune", "Account"),
     "Errors": ("LinearRegression", "MeanEstimation", "StronglyConvex", "hessian_spectrum", "simulate"),
     "Papers": ("claims",),
     "Reports": ("show_versions",),

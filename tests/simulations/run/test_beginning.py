@@ -309,7 +309,7 @@ class Carry:
         """Nothing."""
 
 
-NAMES = ("checkpoint-0", "journal-0", "key", "lock", "noise.npz", "settings.json")
+NAMES = ("checkpoint-0", "journal-0", "key", "lock", "program.npz", "settings.json")
 
 
 @posix

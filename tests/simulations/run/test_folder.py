@@ -35,6 +35,7 @@ ORDER: Any = batches(EPOCHS, 9, 3, rng=0)
 NOISE = AntiPGD(0.3)
 BUDGET = Budget(0.5, clip_norm=10.0)
 STEPS = 6
+SETTINGS = ["settings.json", "order", "program.npz"]
 Shown = list[tuple[int, bytes]]
 
 
@@ -187,7 +188,7 @@ def test_the_command_twice_and_three_times(path: Path) -> None:
     assert list(run) == []  # the folder is free once the run is finished
     assert opened(path, Model()).position == STEPS
     assert sorted(file.name for file in path.iterdir()) == sorted(
-        ["settings.json", "key", "order", "journal-3", "journal-6", "lock", "checkpoint-3", "checkpoint-6"]
+        [*SETTINGS, "key", "journal-3", "journal-6", "lock", "checkpoint-3", "checkpoint-6"]
     )
     assert path.stat().st_mode & 0o777 == 0o700
     assert all(file.stat().st_mode & 0o077 == 0 for file in path.iterdir())
