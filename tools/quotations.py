@@ -7,6 +7,7 @@ Missing quotations are printed, up to the first character that differs.  The tex
 
 import csv
 import io
+import re
 import sys
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from corrnoise.paper_checks import NAMES, paper_ledger
 from corrnoise.paper_checks.machinery.ledger import Claim
+from corrnoise.paper_checks.machinery.lints import conditions, order_symbol
 from corrnoise.paper_checks.machinery.quotations import (
     FILE,
     Quotation,
@@ -23,6 +25,8 @@ from corrnoise.paper_checks.machinery.quotations import (
     placed_characters,
     quotations_of,
 )
+from corrnoise.paper_checks.machinery.verdicts import FALSE
+from corrnoise.support import serialise
 from corrnoise.support.files import write_whole
 from tools.inventory import PAPERS, landmarks
 
@@ -32,43 +36,67 @@ _MAX_QUOTED_CHARACTERS = (
 )
 
 
+_MAX_CONTEXT_CHARACTERS = 1500  #: before a quotation
+_SENTENCE_END = re.compile(r"(?<=[a-z)\]$”*][.!?])\s+|(?<=\.\*)\s+|\n\s*\n")
+_CONTINUES = re.compile(r"(?:Consequently|Thus|Hence|Therefore|Then|So|This gives|As a result)\b")
+
+
 class Text:
     """The text of a paper, searched for quotations."""
 
     def __init__(self, text: str) -> None:
+        self._text = text
         found = list(placed_characters(text))
         self._places = [place for place, _ in found]
         self._characters = "".join(character for _, character in found)
         self._landmarks = landmarks(text)
 
-    def find(self, quotation: str) -> tuple[int | None, str]:
-        """The position of a quotation, and its first missing part.
+    def find(self, quotation: str) -> tuple[tuple[int, ...], str]:
+        """The positions of the ends of a quotation's parts, two for each, and its first missing part.
 
-        The shortest of several places counts.
+        The shortest of several places counts; without positions the text does not have it.
         """
         sought = parts(quotation)
         if not sought or min(map(len, sought)) < _MIN_PART_CHARACTERS:
-            return None, f"⟂ a part of fewer than {_MIN_PART_CHARACTERS} characters"
-        shortest: tuple[int, int] | None = None
+            return (), f"⟂ a part of fewer than {_MIN_PART_CHARACTERS} characters"
+        shortest: tuple[int, tuple[int, ...]] | None = None
         missing = sought[0]
         start = self._characters.find(sought[0])
         while start >= 0:
-            end, lost = self._end(sought, start)
-            if not lost and (shortest is None or end - start < shortest[0]):
-                shortest = (end - start, self._places[start])
+            ends, lost = self._ends(sought, start)
+            if not lost and (shortest is None or ends[-1] - start < shortest[0]):
+                shortest = (ends[-1] - start, tuple(self._places[end - k % 2] for k, end in enumerate(ends)))
             missing = lost or missing
             start = self._characters.find(sought[0], start + 1)
-        return (None, self._differs(missing)) if shortest is None else (shortest[1], "")
+        return ((), self._differs(missing)) if shortest is None else (shortest[1], "")
 
-    def _end(self, sought: Sequence[str], start: int) -> tuple[int, str]:
-        """Where a quotation ends that begins at ``start``, and its first part that does not follow."""
-        end = start
+    def _ends(self, sought: Sequence[str], start: int) -> tuple[list[int], str]:
+        """Where the parts of a quotation that begins at ``start`` begin and end, and the first that does not follow."""
+        ends = [start]
         for part in sought:
-            end = self._characters.find(part, end, start + _MAX_QUOTED_CHARACTERS)
-            if end < 0:
-                return end, part
-            end += len(part)
-        return end, ""
+            begin = self._characters.find(part, ends[-1], start + _MAX_QUOTED_CHARACTERS)
+            if begin < 0:
+                return ends, part
+            ends += [begin, begin + len(part)]
+        return ends[1:], ""
+
+    def before(self, position: int) -> str:
+        """The sentence before a position, the ones that it continues, and the part of a sentence that ends there."""
+        text = self._text[max(0, position - _MAX_CONTEXT_CHARACTERS) : position]
+        sentences = [found for found in _SENTENCE_END.split(text) if found.strip()]
+        if not sentences:
+            return ""
+        broken = not _SENTENCE_END.search(text[-3:])  # the quotation begins within a sentence
+        first = len(sentences) - 1 - broken
+        while first > 0 and _CONTINUES.match(sentences[first].lstrip(" *$")):
+            first -= 1
+        return " ".join(sentences[max(first, 0) :])
+
+    def between(self, positions: Sequence[int]) -> str:
+        """The text that a quotation leaves out between its parts."""
+        return " ".join(
+            self._text[end + 1 : begin] for end, begin in zip(positions[1::2], positions[2::2], strict=False)
+        )
 
     def _differs(self, part: str) -> str:
         """A missing part, with a mark behind its longest known beginning, and the text found instead."""
@@ -84,14 +112,35 @@ class Text:
 
 def found(claim: Claim, texts: Sequence[Text], word: str = "") -> tuple[Quotation, str]:
     """The quotation of a claim, and what of it is missing."""
+    for condition in claim.hypotheses:
+        lost = [text.find(condition) for text in texts]
+        if not any(positions for positions, _ in lost):
+            return Quotation(claim.identifier, word=word), f"hypothesis {lost[0][1]}"
     missing = []
     for text in texts:
-        position, lost = text.find(claim.printed)
-        if position is not None:
-            section, after = text.landmark(position)
-            return Quotation(claim.identifier, section, after, digest(claim.printed)), ""
+        positions, lost = text.find(claim.printed)
+        if positions:
+            section, after = text.landmark(positions[0])
+            before, between = text.before(positions[0]), text.between(positions)
+            read = serialise.digest(f"{before}\n{between}".encode())[:12]
+            condition = _condition(claim, before, between)
+            kept = word if condition else ""
+            return Quotation(claim.identifier, section, after, digest(claim.printed), kept, read, condition), ""
         missing.append(lost)
     return Quotation(claim.identifier, word=word), max(missing, key=lambda lost: lost.find("⟂"))
+
+
+def _condition(claim: Claim, before: str, between: str) -> str:
+    """What the lints R3 and R4 find in the sentences before a refuted quotation and in the text that it leaves out."""
+    if claim.truth != FALSE:  # a true statement without a condition says more
+        return ""
+    said = " ".join((claim.printed, *claim.hypotheses))
+    for rule, text in (("R3", before), ("R4", between)):
+        found = [word for word in conditions(text) if word not in conditions(said)]
+        symbol = order_symbol(between) if rule == "R4" and not order_symbol(said) else ""
+        if found or symbol:
+            return f"{rule}: {', '.join([*found, *([symbol] if symbol else [])])}"
+    return ""
 
 
 def written(quotations: Sequence[Quotation]) -> str:
@@ -117,8 +166,8 @@ def main(arguments: Sequence[str]) -> int:
     for claim in paper_ledger(name).claims:
         quotation, missing = found(claim, texts, words.get(claim.identifier, ""))
         rows.append(quotation)
-        if missing and not quotation.word:
-            print(f"{claim.module.rpartition('.')[2]}: {claim.name}: {missing}")
+        if (missing or quotation.condition) and not quotation.word:
+            print(f"{claim.module.rpartition('.')[2]}: {claim.name}: {missing or quotation.condition}")
     write_whole(folder / FILE, written(rows))
     print(f"{sum(bool(row.digest) for row in rows)} of {len(rows)} are there word for word", file=sys.stderr)
     return 0

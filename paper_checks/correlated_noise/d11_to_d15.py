@@ -389,34 +389,6 @@ def left_over(run: FiniteRun) -> float:
     return float(values.min()) / 2 * max(mean, 0.0) ** 2 * float(np.square(run.initial_offset).max())
 
 
-@PAPER.identity(
-    "Corollary D.15 (formula)",
-    printed=r"$\frac{L}{\mu} \exp(-\frac{\rho T}{c \kappa^2 d_{eff}^2 d \log^7(T/p) \log(\kappa^2 d_{eff}^2 d/\rho)}) + \kappa d_{eff} (\frac{\kappa d_{eff} \mathrm{Tr}[H] \|\theta_0 - \theta_\star\|_2^2}{\rho T^2} + \frac{\kappa d_{eff} \sigma_{sgd}^2}{\rho T^2} + \frac{\sigma_{sgd}^2}{T}) \mathrm{polylog}(T)$",
-    reading="the formulas with which it and Corollary D.14 are checked, as corrected, with c = 1",
-    independent="one side is the code that users call, the other one adds up the terms as they are printed",
-    domain=GUARANTEE
-    | {"eigenvalues": spectra(3, 10), "steps": integers(10**9, 10**20, log=True), "rho": log_scale(1, 1e3)},
-    mutants=[{"seven": 7.01}],
-)
-def corollary_d15_formula(seven: float = 7.0, **case: Any) -> Sides:
-    """D is the offset of each coordinate."""
-    run = guaranteed_run(**case)
-    values, t, rho, s2 = case["eigenvalues"], case["steps"], case["rho"], case["residual_std"] ** 2
-    largest, least, trace = float(values.max()), float(values.min()), float(values.sum())
-    kappa, effective, d = largest / least, trace / largest, values.size
-    ell = math.log(t / case["p"])
-    y = (kappa * effective) ** 2 * d / rho
-    lengths = [y * ell**5, y * ell**seven * max(1.0, math.log(y))]
-    rates = []
-    for length, dimension in zip(lengths, (d, kappa * effective / t), strict=True):
-        length = max(length, kappa * effective * ell)
-        clipped = trace * run.initial_distance**2 + s2
-        rate = kappa * effective * (dimension * clipped / rho + s2) / t
-        rates.append(kappa * run.initial_error * math.exp(-t / length) + rate if t >= length else math.inf)
-    found = [corollary(constant=1.0, polylog=1.0) for corollary in (run.corollary_d14_rate, run.corollary_d15_rate)]
-    return found, rates
-
-
 @PAPER.inequality(
     "Corollary D.14",
     printed=r"Consider the setting of D.13 with $T$ large enough that $T/\log^5(T/p) \ge c \kappa^2 d_{eff}^2 d/\rho$. The final suboptimality of DP-SGD at an appropriate choice of the learning rate is (ignoring absolute constants), $E[(F(\theta_T) - F(\theta_\star)) \cdot 1(\mathcal{E})] \le \frac{L}{\mu} \exp(-\frac{\rho T}{c \kappa^2 d_{eff}^2 d \log^5(T/p)}) + \kappa d_{eff} (\frac{d \mathrm{Tr}[H] \|\theta_0 - \theta_\star\|_2^2}{\rho T} + \frac{d \sigma_{sgd}^2}{\rho T} + \frac{\sigma_{sgd}^2}{T}) \mathrm{polylog}(T)$.",

@@ -119,6 +119,7 @@ def lemma_f6(dimension: int, threshold: float, constant: float = 0.125) -> Sides
 @PAPER.inequality(
     "Remark F.7 (exponent)",
     printed=r"Explicit values for the constant $c$ in F.6 … are known for the case when $\xi_1, \ldots, \xi_d \sim N(0, \sigma^2)$: $c \approx 0.1457 \ge 1/8$",
+    constants={"constant": "unspecified"},
     domain={"u": log_scale("1e-6", "1e6")},
     evidence="certified",
     outside=r"$\frac{1}{2} (u - \log(1 + u)) \ge \frac{u^2}{4} - \frac{u^3}{6}$ for small $u$; for large $u$ it is nearly $\frac{u}{2}$.",
@@ -286,6 +287,7 @@ def property_f10_constant(complement: float, constant: float = 1.25) -> Sides:
     transcription="square roots",
     proof=f"{SHORT}#property-f11",
     rests_on=["Property F.10 (upper)"],
+    constants={"quarter": "unspecified"},
     domain={"alpha": linear(0, 0.999), "complement": log_scale(1e-3, 1)},
     sharp="quarter",
     mutants=[{"quarter": 0.21}],

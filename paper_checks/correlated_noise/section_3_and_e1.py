@@ -49,6 +49,7 @@ def optimised(step: float, condition: float) -> float:
     reading=r"(91) in time: $\sum_t p_t (\lambda_0 q_t + \sum_{\tau \ne 0} \lambda_\tau q_{t - \tau}) \ge 0$ along every sequence, $p = \nabla F - \mu \theta$, $q = L \theta - \nabla F$, for $\lambda \ge 0$, $\sum_{\tau \ne 0} \lambda_\tau \le \lambda_0$",
     repair=r"with minus: $\lambda_0 q_t - \sum_{\tau \ne 0} \lambda_\tau q_{t - \tau}$ (plus holds for odd $\nabla F$ only)",
     proof=PROOF,
+    hypotheses=(r"We assume without loss of generality that $\nabla F(0) = 0$",),
     domain={
         "mu": log_scale(0.01, 1),
         "smooth": log_scale(1, 2),
@@ -229,6 +230,7 @@ def theorem_e1_matrix(
     printed=r"if $F$ is $\mu$-strongly convex and $L$-smooth, the asymptotic suboptimality $F_\infty$ is bounded for any noise coefficients $B(\omega)$ in the frequency domain by: $\inf\{\frac{L d}{2\pi} \int_{-\pi}^{\pi} (G^2 \rho^{-1} |B(\omega)|^2 \gamma_\infty(B)^2 + \sigma_{sgd}^2) \psi(\omega) d\omega \,|\, \psi : [-\pi, \pi] \to \mathbb{R}_+, \psi \in C(\eta, L, \mu)\}$",
     repair=r"$\inf_\psi \frac{L}{4\pi \eta^2} \int (d |B|^2 \frac{G^2}{2\rho} \gamma_\infty^2 + \sigma_{sgd}^2) \psi(\omega)\, d\omega$",
     proof=PROOF,
+    hypotheses=(r"Suppose $f(\cdot; z)$ is $G$-Lipschitz, and the stochastic gradients are uniformly bounded",),
     domain={"step": one_of(0.02, 0.3, 1.0, 1.8), "condition": one_of(1.0, 3.0, 30.0), "noise": NOISES},
     counterexample={"step": 0.02, "condition": 1.0, "noise": DPSGD()},
     sharp="factor",
@@ -241,7 +243,8 @@ def theorem_31(
     """Compared with the exact worst quadratic loss; it is an equality at κ = 1.
 
     The printed bound lacks 1/η² for the ψ of (90): ψ = η⁴ ξ/(ηL), so the printed value is 4 η² times the corrected one
-    (L = 1).  At κ = 1 and ηL = 0.02 it is 0.0016 of the exact error.
+    (L = 1).  At κ = 1 and ηL = 0.02 it is 0.0016 of the exact error.  G is read as the clipping norm, which sets the noise: no strongly
+    convex F on the whole space has a Lipschitz constant.
     """
     scale = 4 * step**2 if printed else factor
     return losses(step, condition).worst_quadratic_error(noise), scale * bound(step, condition, noise)

@@ -273,7 +273,12 @@ def theorem_21_sgd(
     repair=r"$\Theta(\eta^2 \rho^{-1} \log^2(8/\eta))$; between 1 and $(\frac{\pi}{\log 16})^2 = 1.284$ times "
     r"$\frac{\eta^2}{\pi^2 \rho} \log^2 \frac{4}{\sqrt{\eta (2 - \eta)}}$, besides $\frac{\eta \sigma^2}{2 (2 - \eta)}$ for samples of variance $\sigma^2$",
     proof=f"{SHORT}#theorem-21",
-    rests_on=["corrnoise: E3 (no noise is better)", "Property F.10 (lower)"],
+    rests_on=[
+        "corrnoise: E3 (no noise is better)",
+        "corrnoise: E3 (attained)",
+        "Property F.10 (lower)",
+        "Property F.10 (constant)",
+    ],
     domain={"problem": mean_estimations(), "clip_norm": CLIP_NORMS},
     disproof=f"{SHORT}#refuted-for-every-constant",
     constants={"low": "unspecified", "high": "unspecified"},

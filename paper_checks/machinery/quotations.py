@@ -37,6 +37,9 @@ class Quotation:
     ``after`` is the numbered statement, table or equation before it in the section, or that of which it is a part.
     ``digest`` identifies the characters of the quotation; it is empty where the text does not have them.  Then
     ``word``, written by hand, says in a word why.
+
+    ``context`` identifies the sentences before it and the text that it leaves out.  ``condition`` is what a lint finds there,
+    see ``lints``; then ``word`` says why it is no hypothesis of the statement.
     """
 
     claim: str
@@ -44,6 +47,8 @@ class Quotation:
     after: str = ""
     digest: str = ""
     word: str = ""
+    context: str = ""
+    condition: str = ""
 
     @property
     def place(self) -> str:

@@ -2,8 +2,6 @@
 
 import math
 
-from scipy.optimize import brentq
-
 from corrnoise.paper_checks.machinery.domains import integers, log_scale
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.momentum_aggregation.paper import PAPER
@@ -101,50 +99,6 @@ def theorem_6(
     return truth, factor * task.theorem_6(published=published)
 
 
-@PAPER.identity(
-    "Theorem 9 (formula)",
-    printed=r"$E[\|\nabla F(\hat{w})\|] \le \frac{(\frac{3}{2}R + 24K(G + 2L) + 12L)d^{1/3}}{(\epsilon N)^{2/3}} + \frac{6G}{\sqrt{N}} + \frac{36GK\sqrt{d}}{\epsilon N} + \frac{9KL\sqrt{d}}{\epsilon N}$",
-    reading="the formulas with which it and Theorem 6 are checked, as printed and as corrected",
-    independent="one side is the code that users call, the other one adds up the terms as they are printed",
-    domain={**SETTINGS, "examples": integers(100, 10**6, log=True), "dimension": integers(1, 10, log=True)},
-    mutants=[{"six": 6.001}],
-)
-def theorem_9_formula(
-    examples: int,
-    dimension: int,
-    epsilon: float,
-    excess: float,
-    smoothness: float,
-    initial_error: float,
-    six: float = 6.0,
-) -> Sides:
-    """G = 1; T of Theorem 6 by bisection."""
-    n, d, log = examples, dimension, excess * epsilon
-    task = BoundedTask(n, d, budget(epsilon, excess), smoothness, initial_error)
-    t = n ** (7 / 3) * epsilon ** (4 / 3) / d ** (2 / 3)
-    if t < n:
-        return math.nan, math.nan
-    k = 16 * math.log2(t) * log
-    first = (1.5 * initial_error + 24 * k * (1 + 2 * smoothness) + 12 * smoothness) * d ** (1 / 3)
-    printed = first / (epsilon * n) ** (2 / 3) + six / math.sqrt(n)
-    printed += (36 + 9 * smoothness) * k * math.sqrt(d) / (epsilon * n)
-    defect = defect_bound(
-        examples=n,
-        alpha=1 / n,
-        gamma=math.sqrt(n / t),
-        lipschitz=1.0,
-        smoothness=smoothness,
-        learning_rate=1 / math.sqrt(n * t),
-    )
-    u = brentq(lambda u: u * math.log2(u) * math.sqrt(d * log) / n**2 - epsilon, 1, 1e30, rtol=1e-14)
-    noise = 32 * math.sqrt(math.log2(u + 1) / math.log2(u))
-    sixth = (initial_error + six * smoothness + noise) * math.sqrt(n / u)
-    sixth += smoothness / (2 * math.sqrt(n * u)) + 2 / math.sqrt(n) + 2 * n / u
-    left = [task.theorem_9(published=True), task.theorem_9(), task.theorem_6_steps(), task.theorem_6()]
-    right = [printed, printed + 3 * n / t + 3 * defect / math.sqrt(n), u, sixth]
-    return [a / b for a, b in zip(left, right, strict=True)], 1.0
-
-
 @PAPER.inequality(
     "Theorem 9",
     undecided=(
@@ -153,7 +107,7 @@ def theorem_9_formula(
         r"refuted; checked and proved instead is the printed bound with $2 \eta N L$ for $2 \eta N$ in the noise, a new order in every epoch, "
         r"$N \ge 2$, and T, which need not be whole, at least N, for $\delta \le 1/e$ and $\epsilon \le 5$",
     ),
-    rests_on=("Lemma 5", "Lemma 7", "Lemma 11", "corrnoise: M5", "corrnoise: Theorem 9 (last step)"),
+    rests_on=("Lemma 17", "Lemma 5", "Lemma 7", "Lemma 11", "corrnoise: M5", "corrnoise: Theorem 9 (last step)"),
     proof=GRADIENTS,
     printed=r"Assuming f(w, x) is G-Lipschitz, L-smooth for all $w \in \mathbb{R}^d$, $x \in \mathcal{X}$, and $F(w_1)$ is bounded by R. Then Algorithm 2 with $\gamma = \eta N$, $\eta = \frac{1}{\sqrt{NT}}$, $\alpha = \frac{N^{3/4}\epsilon}{T^{3/4}\sqrt{d}}$, $T = \frac{N^{7/3}\epsilon^{4/3}}{d^{2/3}}$, $\epsilon \le \frac{T^{3/4}\sqrt{d}}{N^{3/4}}$, and $\hat{w}$ that is picked uniformly at random from $w_1,\ldots, w_T$ guarantees: $E[\|\nabla F(\hat{w})\|] \le \frac{(\frac{3}{2}R + 24K(G + 2L) + 12L)d^{1/3}}{(\epsilon N)^{2/3}} + \frac{6G}{\sqrt{N}} + \frac{36GK\sqrt{d}}{\epsilon N} + \frac{9KL\sqrt{d}}{\epsilon N}$",
     domain={**SETTINGS, "initial_error": log_scale(1e-4, 1e12)},

@@ -90,57 +90,6 @@ def theorem_52_bound(factor: float = 1.0, **setting: Any) -> Sides:
     return corrected.total, factor * run.published_upper_bound().total
 
 
-@PAPER.identity(
-    "Theorem 5.2 (formula)",
-    printed=r"$4D(\frac{G^* + 4LD}{T} + \frac{\sqrt{\tilde{\sigma}^2 + \tilde{\xi}^2}}{\sqrt{mT}} + \frac{2S\sqrt{2Md(1 + \log T)}}{\rho mT})$",
-    reading="the formulas with which it, its corrected form and Theorem F.2 are checked",
-    independent="one side is the code that users call, the other one adds up the terms as they are printed",
-    domain={**RUNS, "participants": integers(1, 9), "ratio": integers(1, 4), "rounds": integers(2, 12)},
-    mutants=[{"four": 4.001}, {"two": 2.001}],
-)
-def theorem_52_formula(four: float = 4.0, two: float = 2.0, **setting: Any) -> Sides:
-    r"""The corrected bound holds for the published noise and learning rate; Φ adds up the waits of a machine one by one.
-
-    $u_{n+1} = u_n + 1 + 2 \eta L \sum_{k \le n} (A_k + A_{k-1})$, $A_k = u_0 + … + u_k$.
-    """
-    run = _run(**setting)
-    m, big, t, d = run.participants, run.machines, run.rounds, run.dimension
-    g, smoothness, diameter = setting["lipschitz"], setting["smoothness"], setting["diameter"]
-    slope, sigma, xi = (g * setting[name] for name in ("at_optimum", "deviation", "heterogeneity"))
-    mu = math.sqrt(2 * setting["rho"])
-    s = g + 2 * smoothness * diameter
-    ell = 1 + math.log(t)
-
-    def bound(smooth: float, noise: float) -> float:
-        start = (slope + smooth * smoothness * diameter) / t
-        sampled = math.sqrt(sigma**2 + xi**2) / math.sqrt(m * t)
-        return four * diameter * (start + sampled + two * s * math.sqrt(noise * d) / (mu * m * t))
-
-    rate = min(mu * diameter * m / (2 * s * t * math.sqrt(2 * big * d * ell)), 1 / (8 * smoothness * t))
-    trusted = min(mu * diameter * m / (2 * s * t * math.sqrt(d)), 1 / (4 * smoothness * t))
-    p = m / big
-    u = [0.0]
-    for n in range(t):
-        u.append(u[n] + 1 + 2 * rate * smoothness * sum(sum(u[: k + 1]) + sum(u[:k]) for k in range(n + 1)))
-    held = [
-        p * (1 + p * (joined - 1)) * u[n] * (1 - p) ** (n - 1)
-        for joined in range(1, t + 1)
-        for n in range(1, t - joined + 2)
-    ]
-    phi = min(2 * sum(held) / (t * (t + 1)), 1 / p)
-    added = phi * d * t * (t + 1) / (2 * m * p) * 4 * s**2 * ell / mu**2 * rate
-    absent = (big - m) / (big - 1) if big > 1 else 0.0
-    variance = (sigma**2 + absent * xi**2) / m
-    errors = sum(math.sqrt(k * variance) for k in range(1, t + 1))
-    gaps = 2 * diameter**2 / (rate * t * (t + 1)) + 4 * diameter * slope / (t + 1)
-    corrected = gaps + 4 * (diameter * errors + added) / (t * (t + 1))
-    found = run.upper_bound(cancelling_noise(t, growth=1), losses="smooth", learning_rate=rate)
-    bounds = run.published_upper_bound(), run.trusted_upper_bound()
-    left = [one for found in bounds for one in (found.total, found.learning_rate)]
-    right = [bound(4, 2 * big * ell), rate, bound(2, 1), trusted, 2 * s * math.sqrt(t) / (mu * m), corrected]
-    return [*left, run.trusted_std(), found.total] / np.array(right), 1.0
-
-
 @PAPER.inequality(
     "Theorem 5.2 (A)",
     proof="docs/noise-cancellation-proofs.md#short-proofs",

@@ -177,6 +177,7 @@ def p2(
     "P4",
     printed=r"If $C$ has at most $b$ bands and $X_{ii} = \delta_i + \dots + \delta_{i+b-1}$ for a probability vector $\delta$, then $\gamma \le 1$",
     proof=PATTERNS,
+    rests_on=["P2"],
     domain={
         "steps": integers(2, 6),
         "min_sep": integers(1, "steps"),
@@ -202,6 +203,7 @@ def p4(steps: int, min_sep: int, entries: Array, weights: Array, longer: int = 0
     "P5",
     printed=r"An error $\delta$ of the coefficients changes the upper end of P1 by at most $k \sqrt{n} \|\delta\|$, and the lower end by at most $k \|\delta\|$",
     proof=PATTERNS,
+    rests_on=["P1"],
     domain={
         "steps": integers(2, 12),
         "min_sep": integers(1, "steps"),

@@ -1,11 +1,9 @@
 """Noise in a momentum: the square root mechanism is as good as any in long runs; the additional noise of the tree."""
 
-import math
 from itertools import product
 from typing import Any
 
 import numpy as np
-from scipy.special import agm
 
 from corrnoise.paper_checks.machinery.domains import Axis, integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
@@ -138,31 +136,6 @@ def m2_lower(examples: int, load: float, epochs: int, power: float, factor: floa
     return factor * noise_lower_bound(alpha, steps=steps, epochs=epochs), error
 
 
-@PAPER.identity(
-    "M2 (formulas)",
-    printed=r"$S \sqrt{E \frac{1 + a}{1 - a}}$, $S \sqrt{E (1 + \frac{2 (1 - \alpha)}{1 - a})}$ and $\sqrt{E} (S - \frac{1 - \alpha}{(2 - \alpha) T})$, "
-    r"$S = \frac{\alpha}{\mathrm{agm}(1, \sqrt{\alpha (2 - \alpha)})}$",
-    reading="the formulas with which M1, M2 and M3 are checked",
-    independent="one side is the code that users call; the other one has the mean of arithmetic and geometric means by SciPy",
-    domain=run_axes(300, 32, least=0.1),
-    mutants=[{"two": 2.001}],
-)
-def m2_formulas(examples: int, load: float, epochs: int, two: float = 2.0) -> Sides:
-    """For two epochs or more; one order and any order are told apart."""
-    alpha = load / examples
-    steps = examples * epochs
-    a = (1 - alpha) ** examples
-    s = alpha / float(agm(1.0, math.sqrt(alpha * (2 - alpha))))
-    fixed, any_order = (
-        order(steps, period=examples) for order in (Participation.fixed_epochs, Participation.reshuffled)
-    )
-    found = [square_root_upper_bound(alpha, fixed), square_root_upper_bound(alpha, any_order)]
-    roots = [(1 + a) / (1 - a), 1 + two * (1 - alpha) / (1 - a)] if epochs > 1 else [1.0, 1.0]
-    lower = math.sqrt(epochs) * max(s - (1 - alpha) / ((2 - alpha) * steps), 0.0)
-    found.append(noise_lower_bound(alpha, steps=steps, epochs=epochs))
-    return found, [*(s * math.sqrt(epochs * root) for root in roots), lower]
-
-
 @PAPER.inequality(
     "M3",
     rests_on=("M1 (upper)", "M2 (upper)"),
@@ -227,32 +200,6 @@ def m4(examples: int, steps: int, alpha: float, order: str, prefixes: bool) -> S
 
 DEFECT = r"$\Xi^2 = \frac{N}{N - 1} \frac{2}{2 - \alpha} (\frac{(L \eta N)^2}{\gamma (2 - \gamma)(1 - a)^2} + G^2 (\frac{2}{1 - a^2} + "
 DEFECT += r"\frac{1 + \frac{2 \gamma}{2 - \gamma}}{(1 - a)^2}))$"
-
-
-@PAPER.identity(
-    "M5 (formula)",
-    printed=DEFECT,
-    reading="the formula with which M5 is checked",
-    independent="one side is the code that users call, the other one adds up the terms as they are printed",
-    domain={
-        "lipschitz": log_scale(1e-2, 1e2),
-        "drift": log_scale(1e-4, 1e2),
-        "examples": integers(2, 60, log=True),
-        "alpha": log_scale(1e-2, 1),
-        "gamma": log_scale(1e-3, 1),
-    },
-    mutants=[{"two": 2.001}],
-)
-def m5_formula(lipschitz: float, drift: float, examples: int, alpha: float, gamma: float, two: float = 2.0) -> Sides:
-    """The drift is L η N."""
-    a = (1 - alpha) ** examples
-    rate = drift / (3 * examples)
-    found = defect_bound(
-        examples=examples, alpha=alpha, gamma=gamma, lipschitz=lipschitz, smoothness=3.0, learning_rate=rate
-    )
-    rough = lipschitz**2 * (2 / (1 - a**2) + (1 + 2 * gamma / (2 - gamma)) / (1 - a) ** 2)
-    smooth = drift**2 / (gamma * (2 - gamma) * (1 - a) ** 2)
-    return found**2, examples / (examples - 1) * two / (2 - alpha) * (smooth + rough)
 
 
 @PAPER.inequality(

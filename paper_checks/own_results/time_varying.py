@@ -81,6 +81,7 @@ def tv2(
     "TV4",
     printed=r"If the gain of each step $t$ at the largest state that at most $k - 1$ participations leave is the sum of the weights of the windows of $b$ steps around $t$, and of a further weight over $k$, then the squared sensitivity to at most $k$ participations that are at least $b$ steps apart is at most the sum of the weights",
     proof=PROVED,
+    rests_on=["TV2"],
     domain={
         **{name: NUMBERS[name] for name in ("decays", "outputs", "inputs")},
         "windows": vector(linear(0, 1), STEPS),

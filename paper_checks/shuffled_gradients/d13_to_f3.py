@@ -9,9 +9,7 @@ from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.paper_checks.shuffled_gradients.runs import exact_and_run, noise_only, noise_risk, only_noise
-from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.papers.shuffled_gradients.amplification import epoch_amplification_sums
-from corrnoise.theory.papers.shuffled_gradients.convergence import ConvergenceConstants
 from corrnoise.theory.papers.shuffled_gradients.exact_runs import noise_variance
 from corrnoise.theory.papers.shuffled_gradients.schedules import interleaved, private_then_public, public_then_private
 
@@ -107,71 +105,6 @@ def theorem_d14(printed: bool = False, factor: float = 1.0, **case: Any) -> Side
     """
     exact, run = exact_and_run(**case)
     return exact, factor * run.excess_risk_upper_bound(printed=printed).total
-
-
-@PAPER.identity(
-    "Theorem D.14 (formula)",
-    printed=_PRINTED_THEOREM,
-    reading="the formulas with which the theorem, its corrected form and its corollaries are checked, and the largest learning rate",
-    independent="one side is the code that users call, the other one adds up the terms as they are printed",
-    domain={
-        "corrected": one_of(False, True),
-        "samples": integers(1, 9),
-        "epochs": integers(1, 6),
-        "share": log_scale(1e-2, 1),
-        "distance": log_scale(1e-2, 1e2),
-        "deviation": log_scale(1e-2, 1e2),
-        "beta": log_scale(1e-2, 1e2),
-        "private": log_scale(1e-2, 1e2),
-        "series": vector(log_scale(1e-2, 1e2), 24),
-    },
-    mutants=[{"two": 2.001}, {"ten": 9.99}],
-)
-def theorem_d14_formula(
-    corrected: bool,
-    samples: int,
-    epochs: int,
-    share: float,
-    distance: float,
-    deviation: float,
-    beta: float,
-    private: float,
-    series: Array,
-    two: float = 2.0,
-    ten: float = 10.0,
-) -> Sides:
-    r"""In three dimensions, $\hat{L}^{(k)*} = 3 \hat{L}^{(k)}$; the corollaries have $1 + \log K$ for the sum over k."""
-    noise, mean, total, partial = series.reshape(4, 6)[:, :epochs]
-    largest = 3 * mean
-    ell = 1 + math.log(epochs)
-    limit = 1 / (2 * samples * math.sqrt(10 * max(private, mean.max()) * largest.max() * ell))
-    eta = share * limit
-    run = ConvergenceConstants(
-        samples=samples,
-        epochs=epochs,
-        dimension=3,
-        learning_rate=eta,
-        distance=distance,
-        deviation=deviation,
-        noise=noise,
-        smoothness=mean,
-        largest_smoothness=largest,
-        private_smoothness=private,
-        total_dissimilarity=total,
-        partial_dissimilarity=partial,
-        beta=beta,
-    )
-    factors = eta + 5 * eta**2 * samples * mean if corrected else 6 * eta**2 * samples * largest
-    terms = [
-        c**2 / (2 * samples**2 * beta) + 5 * eta**2 * high * d + 3 * factor * sigma**2
-        for c, high, d, factor, sigma in zip(total, largest, partial, factors, noise, strict=True)
-    ]
-    m = max(sum(terms[k - 1] / (s + 1 - k) for k in range(1, s + 1)) for s in range(1, epochs + 1))
-    other = distance**2 / (eta * samples * epochs) + ten * eta**2 * samples**2 * deviation**2 * ell * mean.max()
-    noisy = 2 * ell * 3 * (factors * noise**2).max()
-    bounds = run.excess_risk_upper_bound(printed=not corrected), run.corollary_upper_bound(printed=not corrected)
-    left = [bounds[0].total, bounds[1].noise, bounds[1].initialisation, run.largest_learning_rate()]
-    return left / np.array([other + two * m, noisy, distance**2 / (eta * samples * epochs), limit]), 1.0
 
 
 @PAPER.inequality(

@@ -206,6 +206,9 @@ def lemma_d10_as_stated(curvatures: Array, share: float, convexity: float, sign:
     printed=r"then the error caused by noise injection in epoch k is $E [\frac{1}{n} \sum_{i=1}^n \langle \rho_i^{(k)}, x_1^{(k+1)} - z \rangle] \le (\sigma^{(k)})^2 n d \eta^2 \hat{L}^{(k)*}$",
     reading=r"as it is used, for $-\rho_i^{(k)}$",
     repair=r"$|E [\frac{1}{n} \sum_i \langle \rho_i, x_1^{(k+1)} - z \rangle]| \le \eta d \sigma^2$ for $\eta \le 2/\hat{L}^*$",
+    hypotheses=(
+        r"if the regularization function ψ is twice differentiable and z is independent of $\rho_i^{(k)}$, $\forall i \in [n]$,",
+    ),
     domain=QUADRATIC,
     counterexample={"curvatures": np.ones(4), "share": 0.05, "convexity": 0.0},
     sharp="constant",
@@ -214,7 +217,7 @@ def lemma_d10_as_stated(curvatures: Array, share: float, convexity: float, sign:
 def lemma_d10_as_used(
     curvatures: Array, share: float, convexity: float, constant: float = 1.0, printed: bool = False
 ) -> Sides:
-    """n = 4 losses x²/2, η = 0.05, ψ = 0: 0.046373 > 0.01.  Steps and proximal maps never expand: Stein gives η d σ².
+    """n = 4 losses x²/2, η = 0.05, ψ = 0, any fixed z: 0.046373 > 0.01.  Steps and proximal maps never expand: Stein gives η d σ².
 
     Checked is η d σ²/(1 + η n μ), as the proximal map of a μ-strongly convex ψ contracts.
     """

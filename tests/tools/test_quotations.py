@@ -3,7 +3,8 @@
 import pytest
 
 from corrnoise.paper_checks.machinery.quotations import Quotation, characters, digest, parts
-from tools.quotations import Text
+from tests.small_claims import below, claim
+from tools.quotations import Text, found
 
 TEXT = """1 Introduction
 We consider 𝜂 ≤ 1 and the noise 𝜎 𝖽𝗉 2 = 𝛾 ∞ ( 𝛃 ) 2 2 𝜌
@@ -17,7 +18,8 @@ Lemma 1.2. It holds: the other.
 
 def test_fonts_brackets_roots_and_numbers_of_equations_do_not_matter():
     noise = r"$\sigma_{dp}^2 = \gamma_\infty(\boldsymbol{\beta})^2/(2 \rho)$ for non-trivial $B$."
-    assert Text(TEXT).find(rf"We consider $\eta \le 1$ and the noise {noise}") == (TEXT.index("We consider"), "")
+    assert Text(TEXT).find(rf"We consider $\eta \le 1$ and the noise {noise}")[1] == ""
+    assert Text(TEXT).find(rf"We consider $\eta \le 1$ and the noise {noise}")[0][0] == TEXT.index("We consider")
 
 
 @pytest.mark.parametrize(
@@ -34,8 +36,8 @@ def test_fonts_brackets_roots_and_numbers_of_equations_do_not_matter():
     ],
 )
 def test_what_is_not_printed_is_not_found(quotation):
-    position, missing = Text(TEXT).find(quotation)
-    assert position is None
+    positions, missing = Text(TEXT).find(quotation)
+    assert positions == ()
     assert "⟂" in missing
 
 
@@ -47,16 +49,48 @@ def test_omissions_are_marked_and_may_stand_in_formulas():
 
 def test_the_place_is_where_the_whole_quotation_ends_soonest():
     text = Text(TEXT)
-    position, _ = text.find("It holds: … the other")
-    assert text.landmark(position) == ("1.1", "Lemma 1.2")
-    position, _ = text.find("It holds")
-    assert text.landmark(position) == ("1.1", "Theorem 1.1")
+    (first, *_), _ = text.find("It holds: … the other")
+    assert text.landmark(first) == ("1.1", "Lemma 1.2")
+    (first, *_), _ = text.find("It holds")
+    assert text.landmark(first) == ("1.1", "Theorem 1.1")
     assert text.landmark(TEXT.index("for non")) == ("1", "")
 
 
 def test_a_difference_is_shown_where_it_begins():
     _, missing = Text(TEXT).find(r"$\|x_t\|^2 \le 3 \log T$")
     assert missing.startswith("xt2≤ ⟂ 3logT (the text goes on: 12logT")
+
+
+LIMITED = """We assume much. If $n$ is small, $A$ grows. Consequently, $S \\le 3 n$ holds. It is long. When the sum is
+finite, $x = 2$, up to terms $\\mathcal{O}(1)$, and $y = 3$.
+"""
+
+
+@pytest.mark.parametrize(
+    ("printed", "hypotheses", "condition"),
+    [
+        (r"$S \le 3 n$ holds", (), "R3: if, is small"),
+        (r"If $n$ is small, $A$ grows. Consequently, $S \le 3 n$ holds", (), "R3: assume"),
+        (r"$S \le 3 n$ holds", ("If $n$ is small,",), ""),
+        (r"When the sum is finite, $x = 2$, … and $y = 3$", (), "R4: \\mathcal{O}"),
+        (r"When the sum is finite, $x = 2$, up to terms $\mathcal{O}(1)$, and $y = 3$", (), ""),
+    ],
+)
+def test_a_condition_before_a_refuted_quotation_and_what_it_leaves_out_are_read(printed, hypotheses, condition):
+    fields = {"printed": printed, "hypotheses": hypotheses}
+    refuted = claim(below, **fields, as_printed={"c": 0.5}, counterexample={"x": 0.75})
+    quotation, missing = found(refuted, [Text(LIMITED)])
+    assert (quotation.condition, missing) == (condition, "")
+    assert found(claim(below, **fields), [Text(LIMITED)])[0].condition == ""
+    other = LIMITED.replace("$A$ grows", "$A$ may grow").replace("It is long", "It is short")
+    assert ("grows" in printed) or quotation.context != found(refuted, [Text(other)])[0].context
+
+
+def test_a_hypothesis_is_quoted_too():
+    written = claim(below, printed=r"$S \le 3 n$ holds", hypotheses=("If $n$ is large,",))
+    quotation, missing = found(written, [Text(LIMITED)])
+    assert quotation.digest == ""
+    assert missing.startswith("hypothesis Ifnis ⟂ large")
 
 
 def test_digests_identify_the_characters():
