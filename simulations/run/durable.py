@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from corrnoise.simulations.run.batches import AnyBatches, Batches
 from corrnoise.simulations.run.engines import Choice, found_mechanism, streaming
+from corrnoise.simulations.run.exact_steps import finest_unit
 from corrnoise.simulations.run.folder import (
     FORMAT,
     PROGRAM_FILE,
@@ -27,7 +29,8 @@ from corrnoise.simulations.run.folder import (
     check_agreement,
     json_bytes,
 )
-from corrnoise.simulations.run.model_noise import NoiseMaker, fingerprint
+from corrnoise.simulations.run.model_noise import ModelNoise, NoiseMaker, fingerprint
+from corrnoise.simulations.run.proved import ProvedNoise
 from corrnoise.simulations.run.ranks import Alone, Ranks
 from corrnoise.simulations.run.refusals import refused
 from corrnoise.simulations.run.secret import Secret
@@ -227,7 +230,8 @@ class Durable:
 
             # To find it again takes several times as long; its last factor 1 + 2⁻⁵⁰ is not counted (``Program``).
             found = delta_of(self._program.curve, budget.epsilon, stored / (1 + 2.0**-50))
-            if budget.delta is not None and found.upper <= budget.delta:
+            delta = self._program.ideal_budget(budget).delta
+            if delta is not None and found.upper <= delta:
                 return stored
         needed = self._program.multiplier(budget)
         if not needed <= stored * (1 + _MULTIPLIER_SLACK):
@@ -254,7 +258,9 @@ class Durable:
         self._noise = noise
         self._steps = steps
         self._settings["multiplier"] = multiplier
-        self._settings["fingerprint"] = fingerprint(self._program, self._size, wide=wide)
+        exact = self._program.dtype == "exact"
+        maker = partial(ProvedNoise, scale=1.0, unit=finest_unit(self._program)) if exact else ModelNoise
+        self._settings["fingerprint"] = fingerprint(self._program, self._size, wide=wide, maker=maker)
         check_agreement(self._ranks.share(lambda: self._settings), self._settings)
         new = self._ranks.share(lambda: self._own.settings is None)
         self._before = max(noise.history or 0, noise.lookback)

@@ -385,6 +385,11 @@ def exact_deviation(program: Program) -> float:
     return RECURRENCES[checks.choice("form", program.form, tuple(RECURRENCES))](program, 1.0, 1.0).deviation()
 
 
+def finest_unit(program: Program) -> float:
+    """About the finest unit of the grid of a run with the scale 1."""
+    return math.ldexp(1.0, math.ceil(math.log2(exact_deviation(program))) - 28)
+
+
 def recurrence(program: Program, scale: float, unit: float) -> Recurrence:
     """The steps of a program with exact numbers, whose integers and rows keep to their ranges.
 

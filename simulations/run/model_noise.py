@@ -281,7 +281,7 @@ def deviation(program: Program) -> float:
     return float(np.sqrt(largest) * np.prod([each.max() / each[:steps].max() for each in factors]))
 
 
-def fingerprint(program: Program, size: int, *, wide: bool) -> str:
+def fingerprint(program: Program, size: int, *, wide: bool, maker: Callable[..., NoiseMaker] | None = None) -> str:
     """Return a digest of the noise that this version makes here with a public key: a restart must find it again.
 
     Two pieces of noise are in it.  One has 16 coordinates at the end of a block of draws, and two steps more than the
@@ -296,15 +296,18 @@ def fingerprint(program: Program, size: int, *, wide: bool) -> str:
         The number of parameters of the model.
     wide : bool
         Whether the run makes its noise in float64.
+    maker : callable, optional
+        What makes the noise of the run here; None for ``ModelNoise``.
 
     Returns
     -------
     str
         32 hexadecimal digits.
     """
-    narrow = ModelNoise(program, 2056, 1, spans=[(2040, 16)])
+    make = ModelNoise if maker is None else maker
+    narrow = make(program, 2056, 1, spans=[(2040, 16)])
     ends = min(size, _PART_COORDINATES + 16 if narrow.rows <= _FEW_ROWS else _BLOCK_ENDS)
-    pieces = ((narrow, max(narrow.rows + 2, _FINGERPRINT_STEPS)), (ModelNoise(program, ends, 1), 2))
+    pieces = ((narrow, max(narrow.rows + 2, _FINGERPRINT_STEPS)), (make(program, ends, 1), 2))
     length = program.participation.steps
     found = [
         digest(made.made(bytes(draws.KEY_BYTES), step, b"", 1.0, wide=wide).astype("<f8").tobytes())

@@ -199,11 +199,10 @@ class PrivateRun(Guarded):
             raise ValueError(f"budget, participation and size must agree with the first process, {first}, got {own}")
         where = folder if folder is None or isinstance(folder, Folder) else Folder(folder)
         if release == "proved":
-            others = (where is not None, account is not None, maker is not ModelNoise, dtype not in (None, "exact"))
-            if any(others):
+            if account is not None or maker is not ModelNoise or dtype not in (None, "exact"):
                 raise ValueError(
-                    "release must be 'grid' in a run with a folder or an account, with noise on a device, or with "
-                    f"another dtype than 'exact', got 'proved' with dtype={dtype!r}"
+                    "release must be 'grid' in a run with an account, with noise on a device, or with another dtype "
+                    f"than 'exact', got 'proved' with dtype={dtype!r}"
                 )
             dtype = "exact"
         self._prefetch = checks.boolean("prefetch", prefetch)
@@ -457,7 +456,7 @@ class PrivateRun(Guarded):
         """
         from corrnoise.simulations.run.summary import profile_of
 
-        return profile_of(self._program, self._budget, self._multiplier, step, self.total_variation)
+        return profile_of(self._program, self._budget, self._multiplier, step)
 
     def spent(self, delta: float) -> float:
         """The ε of everything that the run has released so far, at δ.

@@ -13,8 +13,9 @@ exact matrix of the program, up to ``program.TOTAL_VARIATION``.  The proofs are 
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -224,36 +225,53 @@ class ProvedNoise(HostMaker):
         self.rows, self.dtype = 0 if self._replays else found.rows, np.dtype(found.dtype)
         super().__init__(size, threads, spans, 16 + self.rows * self.dtype.itemsize)
         self._memories = [np.zeros((self.rows, int(part[:, 1].sum())), self.dtype) for part in self._parts]
-        self.lookback = found.draws - 1
+        self.lookback = 1 if len(found.units) else found.draws - 1  # rows need the key of the step that wrote them
         self.history = self.lookback if isinstance(found, ExactDelays) else None if self.rows else 0
         self.refined = 0
         self._largest: deque[float] = deque([0.0] * found.depth, maxlen=found.depth)  # of the last integers
         self._nonces: dict[int, bytes] = {}
-        self._written: tuple[int, bytes] | None = None  # the step whose dithers the rows have
 
     @property
     def memory(self) -> NDArray[Any]:
         """The memory that later steps need, shape (rows, coordinates)."""
         return np.concatenate(self._memories, axis=1)
 
+    @memory.setter
+    def memory(self, rows: NDArray[Any]) -> None:
+        for place, memory in zip(self._places, self._memories, strict=True):
+            memory[:] = rows[:, place]
+        self._largest.extend([float(np.abs(rows).max(initial=0.0))] * self._recurrence.depth)
+
+    def know(self, nonces: Mapping[int, bytes]) -> None:
+        """Take the nonces of steps that were made before this maker."""
+        self._nonces.update(nonces)
+
     def made(self, secret: Key, step: int, nonce: bytes, scale: float, *, wide: bool = False) -> NDArray[np.float64]:
-        """The integers n of the noise of a step, as floats; steps come one after the other."""
+        """The integers n of the noise of a step, as floats; steps come one after the other.
+
+        They are NaN where the nonces of earlier draws are not known: such a step only puts its draw into the ring.
+        """
         if scale != self._recurrence.scale:
             raise ValueError(f"scale must be {self._recurrence.scale!r} as at the start, got {scale!r}")
         self._nonces = {each: known for each, known in self._nonces.items() if each >= step - self.lookback}
         self._nonces[step] = nonce
-        keys = Keys(
-            [
-                exact_draws.step_key(secret, each, self._nonces[each])
-                for each in range(step, max(step - self.lookback, 0) - 1, -1)
-            ],
-            None if self._written is None else exact_draws.step_key(secret, *self._written),
-        )
+        earlier = range(step, max(step - self.lookback, 0) - 1, -1)
+        complete = all(each in self._nonces for each in earlier)
+        if not complete and not isinstance(self._recurrence, ExactDelays):
+            raise RuntimeError(f"the nonce of step {step - 1} is missing, which wrote the memory of the noise")
+        made = [exact_draws.step_key(secret, each, self._nonces[each]) for each in earlier if each in self._nonces]
+        keys = Keys(made[: self._recurrence.draws], made[1] if len(self._recurrence.units) and step else None)
         limits = self._recurrence.limits(step, list(self._largest)[:step])
         found = np.empty(self.size)
 
         def part(number: int) -> NDArray[np.int64]:
             target = found[self._places[number]]
+            if not complete:
+                target[:] = math.nan
+                if self.rows:
+                    row = self._memories[number][-step % self.rows]
+                    exact_draws.fill_normals(keys.draws[0], self._parts[number], row)
+                return np.empty(0, np.int64)
             places = np.empty(target.size, np.int64)
             count = self._approximate(step, keys, limits, self._parts[number], self._memories[number], target, places)
             return places[:count] + self._places[number].start
@@ -265,7 +283,6 @@ class ProvedNoise(HostMaker):
             for place, memory in zip(self._places, self._memories, strict=True):
                 memory[step % self.rows] = found[place]
             self._largest.appendleft(float(np.abs(found).max(initial=0.0)))
-        self._written = (step, nonce) if len(self._recurrence.units) else None
         return found
 
     def _approximate(

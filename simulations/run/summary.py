@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from corrnoise.support.wording import buffers_in_words, bytes_in_words, summary_html, summary_text
-from corrnoise.theory.mechanisms.program import Program
+from corrnoise.theory.mechanisms.program import TOTAL_VARIATION, Program
 from corrnoise.theory.privacy import Budget
 
 if TYPE_CHECKING:
@@ -20,18 +20,17 @@ _PROVED_WORDS = (
 USUAL_DELTA = 1e-6  #: for the epsilon of a budget without a delta
 
 
-def profile_of(
-    program: Program, budget: Budget, multiplier: float, step: int | None, total_variation: float | None = None
-) -> Profile:
+def profile_of(program: Program, budget: Budget, multiplier: float, step: int | None) -> Profile:
     """The privacy profile of a run, which has the verified budget if it is sampled, or of its first steps."""
     from corrnoise.theory.profile import NearbyProfile, SampledProfile
 
     found = program.profile(multiplier, step=step, adjacency=budget.adjacency)
     if step in (None, program.participation.steps) and isinstance(found, SampledProfile) and budget.delta is not None:
         assert budget.epsilon is not None  # where the multiplier was verified
-        delta = budget.delta if total_variation is None else math.nextafter(budget.delta, 0.0)
+        delta = program.ideal_budget(budget).delta
+        assert delta is not None
         found = replace(found, verified=(budget.epsilon, delta))
-    return found if total_variation is None else NearbyProfile(found, total_variation)
+    return NearbyProfile(found, TOTAL_VARIATION) if program.dtype == "exact" else found
 
 
 def summary_of(run: Any, next_call: str, *, html: bool = False) -> str:

@@ -158,7 +158,7 @@ class Program(Record):
             The standard deviation is outside of the range of float32, the type of the noise; or no accountant covers
             the run and its budget.
         """
-        budget = budget if self.dtype != "exact" else _leaving_total_variation(budget)
+        budget = self.ideal_budget(budget)
         who, sensitivity = self.participation, self.sensitivity * self.participation.members
         if isinstance(who, Sampled):
             amplified = self._amplified(budget, who)
@@ -174,6 +174,33 @@ class Program(Record):
                 f"{budget.clip_norm} with the multiplier {multiplier}"
             )
         return multiplier
+
+    def ideal_budget(self, budget: Budget) -> Budget:
+        """The budget of the ideal mechanism: with the float below δ where proved noise is within a total variation.
+
+        Parameters
+        ----------
+        budget : Budget
+            The privacy budget of a run.
+
+        Returns
+        -------
+        Budget
+
+        Raises
+        ------
+        ValueError
+            The numbers are exact, and δ is too small or ε too large to leave (1 + e^ε) 2⁻²⁵⁶.
+        """
+        if self.dtype != "exact" or budget.delta is None:
+            return budget
+        assert budget.epsilon is not None
+        if budget.delta < _LEAST_EXACT_DELTA or budget.epsilon > _LARGEST_EXACT_EPSILON:
+            raise ValueError(
+                f"delta must be at least 2^-100 and epsilon at most {_LARGEST_EXACT_EPSILON} for exact numbers, got "
+                f"{budget.delta:g} and {budget.epsilon:g}: take release='grid'"
+            )
+        return replace(budget, delta=math.nextafter(budget.delta, 0.0))
 
     def _amplified(self, budget: Budget, who: Sampled) -> float:
         if budget.adjacency != "zero-out":
@@ -332,16 +359,3 @@ class Program(Record):
             "memory": self.memory,
             "arrays": self.arrays,
         }
-
-
-def _leaving_total_variation(budget: Budget) -> Budget:
-    """The budget with the float below δ, for noise within ``TOTAL_VARIATION`` of the ideal one."""
-    if budget.delta is None:
-        return budget
-    assert budget.epsilon is not None
-    if budget.delta < _LEAST_EXACT_DELTA or budget.epsilon > _LARGEST_EXACT_EPSILON:
-        raise ValueError(
-            f"delta must be at least 2^-100 and epsilon at most {_LARGEST_EXACT_EPSILON} for exact numbers, got "
-            f"{budget.delta:g} and {budget.epsilon:g}: take release='grid'"
-        )
-    return replace(budget, delta=math.nextafter(budget.delta, 0.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,8 @@ from corrnoise.simulations.run.proved import ProvedNoise, integers
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.participation import ANY_LENGTH, Participation
+from tests.simulations.run.crashes import dies
+from tests.simulations.run.sources import counted
 
 SECRET = bytes(range(32))
 EPOCHS = Participation.fixed_epochs(8, epochs=2)
@@ -331,7 +334,6 @@ def test_sampled_runs_are_proved_too() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"folder": "run"},
         {"account": mock.sentinel.account},
         {"maker": partial(ModelNoise)},
         {"dtype": "float64"},
@@ -345,3 +347,46 @@ def test_other_runs_are_refused(options: dict[str, Any], tmp_path: Path, monkeyp
     with pytest.raises(ValueError, match=r"grid|float"):
         run_of(**options)
     assert not list(tmp_path.iterdir())
+
+
+def releases(run: cn.PrivateRun, until: int) -> list[bytes]:
+    found = []
+    while run.position < until:
+        run.next_batch()
+        found.append(run.add_noise(np.zeros(3000, run.grid.dtype)).tobytes())  # type: ignore[union-attr]
+    return found
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_restart_makes_skipped_steps_again(name: str, tmp_path: Path) -> None:
+    """The integers of later steps are those of a run without a crash: with rows, draws and nonces of skipped steps."""
+
+    def opened(place: str) -> cn.PrivateRun:
+        folder = cn.Folder(tmp_path / place, marks=tmp_path / f"{place} marks", checkpoint_every=3, keep_releases=False)
+        return run_of(FORMS[name], folder=folder)
+
+    with mock.patch.object(os, "fsync", return_value=None):
+        with counted(), opened("whole") as run:
+            whole = releases(run, 8)
+        with counted():
+            run = opened("again")
+            assert releases(run, 5) == whole[:5]
+            dies(run)
+            run = opened("again")
+            assert (run.position, run.skipped) == (5, 2)  # the last checkpoint is before step 3
+            assert releases(run, 7) == whole[5:7]
+            run.close()
+            with opened("again") as run:
+                assert (run.position, run.skipped) == (7, 0)
+                assert releases(run, 8) == whole[7:]
+
+
+def test_a_restart_needs_the_nonce_of_the_step_that_wrote_the_memory() -> None:
+    program = program_of(SECTIONS)
+    _, noise = made(program, 50, 2)
+    again = ProvedNoise(program, 50, 1, scale=10.96, unit=2.0**-24)
+    again.memory = noise.memory
+    with pytest.raises(RuntimeError, match="nonce of step 1"):
+        again.made(SECRET, 2, b"", 10.96)
+    again.know({1: b""})
+    np.testing.assert_array_equal(again.made(SECRET, 2, b"", 10.96), made(program, 50)[0][2])
