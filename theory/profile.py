@@ -281,7 +281,11 @@ class SampledProfile(Profile):
     verified: tuple[float, float] | None = None
 
     adjacency = "zero-out"
-    unit = "example"
+
+    @property
+    def unit(self) -> str:  # type: ignore[override]
+        """Whose data may change."""
+        return self.worst.unit
 
     def epsilon_at(self, delta: float) -> float:
         target = checks.real("delta", delta, "(0, 1)")

@@ -70,10 +70,11 @@ def planned(claim: Any, pattern: Steps | None, idle: int, grid: float) -> AuditP
     promised = program.participation
     who = promised.worst
     rare = budget.delta is not None and 0 <= getattr(promised, "overflow", 0) <= _MAX_OVERFLOW_SHARE * budget.delta
-    tested = isinstance(promised, TestedSampler) and (promised.examples is None or rare)
+    tested = isinstance(promised, TestedSampler) and promised.members == 1 and (promised.examples is None or rare)
     if promised.sampled and not (tested and budget.adjacency == "zero-out" and pattern is None):
         raise ValueError(
-            "claim must be of a tested sampler and zero-out adjacency, without a capacity that batches exceed; "
+            "claim must be of a tested sampler with one example a user and zero-out adjacency, without a capacity that "
+            "batches exceed; "
             f"pattern must be None for a sampled loop, got {promised!r}, {budget.adjacency!r}, {pattern!r}"
         )
     if who.length > LARGEST_MATRIX:

@@ -317,7 +317,7 @@ def test_refusals(make, message):
         lambda: Participation.fixed_epochs(12, period=4, count=2),
         lambda: Participation.min_sep(10, 3, secret=True),
         lambda: Participation.balls_in_bins(10, period=2, rate=0.5),
-        lambda: Participation.poisson(10, 0.5, members=2),
+        lambda: Participation.balls_in_bins(10, period=2, members=2),
         lambda: Participation.min_sep(None, 4),
         lambda: Participation.fixed_epochs(12, period=4, secret=1),
     ],

@@ -92,7 +92,7 @@ def test_files_of_version_0_1_open() -> None:
         ({"kind": "balls"}, "kind must be one of 'single', 'min-sep', .*, got 'balls'"),
         ({"kind": "min-sep", "rate": 0.1}, "rate must be one of"),
         ({"kind": "fixed epochs", "period": 4, "count": 2}, "count must be one of"),
-        ({"kind": "poisson", "rate": 0.1, "unit": "user"}, "unit must be one of"),
+        ({"kind": "balls in bins", "period": 2, "unit": "user"}, "unit must be one of"),
         ({"kind": "single", "period": 3}, "period must be one of"),
         ({"kind": "min-sep", "secret": True}, "secret must be one of"),
     ],

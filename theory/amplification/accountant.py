@@ -86,7 +86,9 @@ class CutCurve(Curve):
 # -- Poisson and cyclic Poisson ----------------------------------------------------------------------------------------
 
 
-def poisson_curve(strategy: Strategy, steps: int, rate: float, groups: int, column_error: float = 0.0) -> PoissonCurve:
+def poisson_curve(
+    strategy: Strategy, steps: int, rate: float, groups: int, column_error: float = 0.0, members: int = 1
+) -> PoissonCurve:
     """The curve of steps that sample from groups of examples in turn.
 
     Columns of a group have disjoint supports, so that the pair of an example is a product over the steps of its group.
@@ -103,6 +105,8 @@ def poisson_curve(strategy: Strategy, steps: int, rate: float, groups: int, colu
         b, at least the number of bands of the strategy; 1 for Poisson sampling.
     column_error : float, default 0.0
         As for ``Participation.covering``.
+    members : int, default 1
+        k >= 1: how many examples of one user are sampled independently; more than one for Poisson sampling alone.
 
     Returns
     -------
@@ -139,17 +143,18 @@ def poisson_curve(strategy: Strategy, steps: int, rate: float, groups: int, colu
         below = table[np.argmax(np.square(table).sum(axis=1))]
     name = "Poisson" if groups == 1 else "cyclic Poisson"
     return PoissonCurve(
-        _factors(above, rate, up=True),
-        _factors(below[below > 0], rate, up=False),
+        _factors(above, rate, members, up=True),
+        _factors(below[below > 0], rate, members, up=False),
         True,
         f"the product of {table.shape[1]} steps of {name} sampling, by the moduli of the columns (Theorem 1)",
     )
 
 
-def _factors(norms: Array, rate: float, *, up: bool) -> tuple[Factor, ...]:
+def _factors(norms: Array, rate: float, members: int, *, up: bool) -> tuple[Factor, ...]:
     """The steps of falling norms, those of equal norms as one factor; at most 8 norms remain."""
     values, counts = np.unique(norms, return_counts=True)
     parts = np.array_split(np.arange(values.size), min(_MAX_GROUPS, values.size)) if values.size else []
     return tuple(
-        Factor(rate, float(values[part[-1] if up else part[0]]), int(counts[part].sum())) for part in reversed(parts)
+        Factor(rate, float(values[part[-1] if up else part[0]]), int(counts[part].sum()), members)
+        for part in reversed(parts)
     )

@@ -36,6 +36,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from corrnoise.theory.amplification.curve import Curve, DeltaBound, Direction
 from corrnoise.theory.amplification.enclosure import WIDEST_STEP, Line, Sum, closed, enclosure
@@ -100,7 +101,7 @@ def _enclosed(factors: tuple[Factor, ...], epsilon: float, sigma: float, directi
 
 def _estimated(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction: Direction) -> tuple[float, float]:
     key = factors, epsilon, sigma, direction
-    if closed(factors) or max(part.norm for part in sampled_part(factors)) > WIDEST_STEP * sigma:
+    if closed(factors) or max(part.reach for part in sampled_part(factors)) > WIDEST_STEP * sigma:
         return _enclosed(*key)
     plan = planned(*key, 0.0)
     if plan.count == 0:
@@ -112,7 +113,7 @@ def _estimated(factors: tuple[Factor, ...], epsilon: float, sigma: float, direct
         lower, upper = _summed(*key, plan)
     if plan.bound - math.log(max(upper, 1e-300)) > _MAX_FLOAT_LOSS:
         return _enclosed(*key)
-    logs = sum(part.count * math.log1p(-part.rate) for part in sampled_part(factors))
+    logs = sum(part.count * part.members * math.log1p(-part.rate) for part in sampled_part(factors))
     logs += epsilon if direction == "add" else 0.0
     most = -math.expm1(logs) if gaussian_part(factors) == 0 and epsilon >= 0 else 1.0
     return min(lower, most), min(upper, most)
@@ -121,8 +122,15 @@ def _estimated(factors: tuple[Factor, ...], epsilon: float, sigma: float, direct
 # -- the choice of the contour -----------------------------------------------------------------------------------------
 
 
-def _log_ratio(w: Any, q: float, r: float) -> Any:
-    """Ln A(w) for real or complex w, |Im w| < π/r."""
+def _log_ratio(w: Any, part: Factor, r: float) -> Any:
+    """Ln A(w) for real or complex w, |Im w| < π/(kr)."""
+    q = part.rate
+    if part.members > 1:
+        j = np.arange(part.members + 1)
+        chances = special.xlogy(j, q) + special.xlog1py(part.members - j, -q) + np.log(special.comb(part.members, j))
+        logs = chances + j * r * np.asarray(w)[..., None] - (j * r) ** 2 / 2
+        most = logs.real.max(axis=-1)
+        return most + np.log(np.exp(logs - most[..., None]).sum(axis=-1))
     exponent = r * w - r * r / 2
     large = exponent.real > 30
     small = np.log1p(q * np.expm1(np.where(large, 0.0, exponent)))
@@ -148,20 +156,21 @@ def _line(theta: float, r: float) -> tuple[float, float]:
     return float(width[best] / 2), float(steps[best])
 
 
-def _nodes(theta: float, q: float, r: float, step: float) -> tuple[int, int]:
+def _nodes(theta: float, part: Factor, r: float, step: float) -> tuple[int, int]:
     """The first and the last node of the line, in steps."""
-    left = _HALF_WIDTH + _peak(-theta * r, q, r)
-    right = _HALF_WIDTH + max(theta, 0.0) * r
+    left = _HALF_WIDTH + _peak(-theta * r, part, r)
+    right = _HALF_WIDTH + max(theta, 0.0) * r * part.members
     return -math.ceil(left / step), math.ceil(right / step)
 
 
-def _peak(move: float, q: float, r: float) -> float:
+def _peak(move: float, part: Factor, r: float) -> float:
     """The distance from 0 to the largest φ(x) A(x)^θ for θ < 0, with ``move`` = −θ r: there x = θ (ln A)'(x)."""
-    low, high = 0.0, max(move, 0.0)
+    low, high, j = 0.0, max(move, 0.0) * part.members, np.arange(part.members + 1)
+    chances = special.comb(part.members, j) * part.rate**j * (1 - part.rate) ** (part.members - j)
     while high - low > 0.01 * (1 + high):
         middle = (low + high) / 2
-        part = q * math.exp(-r * middle - r * r / 2)
-        low, high = (middle, high) if middle * (1 - q + part) < move * part else (low, middle)
+        terms = chances * np.exp(-j * r * middle - (j * r) ** 2 / 2)
+        low, high = (middle, high) if middle * terms.sum() < move * (j @ terms) else (low, middle)
     return high
 
 
@@ -173,8 +182,8 @@ def _lines(theta: float, parts: tuple[Factor, ...], sigma: float) -> tuple[Line,
     found = []
     for part in parts:
         r = part.norm / sigma
-        height, step = _line(theta, r)
-        found.append(Line(height, step, *_nodes(theta, part.rate, r, step)))
+        height, step = _line(theta, part.members * r)
+        found.append(Line(height, step, *_nodes(theta, part, r, step)))
     return tuple(found)
 
 
@@ -187,7 +196,6 @@ def planned(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction
     """
     parts = sampled_part(factors)
     gaussian = gaussian_part(factors) / sigma**2
-    radii = [part.norm / sigma for part in parts]
     orders, chernoff = _chernoff(factors, epsilon, sigma, direction)
     least = int(np.argmin(chernoff))
     best = float(chernoff[least])
@@ -213,7 +221,7 @@ def planned(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction
             if smoothing * t * (t + 1) / 2 > _MAX_SMOOTHING:
                 break
         longest = min(most, affordable) * step
-        end, shift = _tail(parts, radii, gaussian + smoothing, lines, theta, best, epsilon * t, accuracy, longest)
+        end, shift = _tail(parts, sigma, gaussian + smoothing, lines, theta, best, epsilon * t, accuracy, longest)
         if end <= longest:
             count = max(math.ceil(end / step), 1)
             others = _lines(_order(other, direction), parts, sigma)
@@ -225,7 +233,7 @@ def planned(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction
 
 def _chernoff(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction: Direction) -> tuple[Array, Array]:
     """Values of t around the best one, and log C(t) there, approximately."""
-    radii = [part.norm / sigma for part in sampled_part(factors)]
+    radii = [part.reach / sigma for part in sampled_part(factors)]
     low, high = _FIRST_ORDER, max(min(40 + 40 / min(radii), 300 / max(radii)), 2.0)
     while True:
         t = np.geomspace(low, high, 64)
@@ -240,17 +248,17 @@ def _log_bounds(t: Array, factors: tuple[Factor, ...], epsilon: float, sigma: fl
     found = t * np.log(t) - (1 + t) * np.log1p(t) - epsilon * t + gaussian_part(factors) / sigma**2 * t * (1 + t) / 2
     for part in sampled_part(factors):
         r = part.norm / sigma
-        step = 0.1 / max(1.0, r / 3)
-        low, high = _nodes(float(theta.min()), part.rate, r, step)[0], _nodes(float(theta.max()), part.rate, r, step)[1]
+        step = 0.1 / max(1.0, part.members * r / 3)
+        low, high = _nodes(float(theta.min()), part, r, step)[0], _nodes(float(theta.max()), part, r, step)[1]
         x = np.arange(low, high + 1) * step
-        logs = -x * x / 2 + theta[:, None] * _log_ratio(x, part.rate, r)
+        logs = -x * x / 2 + theta[:, None] * _log_ratio(x, part, r)
         found += part.count * (_log_sum(logs) + math.log(step / math.sqrt(2 * math.pi)))
     return np.where(np.isfinite(found), found, math.inf)
 
 
 def _tail(
     parts: tuple[Factor, ...],
-    radii: list[float],
+    sigma: float,
     gaussian: float,
     lines: tuple[Line, ...],
     theta: float,
@@ -260,14 +268,14 @@ def _tail(
     longest: float,
 ) -> tuple[float, float]:
     """U, and the height of the line that bounds the tail by the accuracy; ``inf`` if U is above ``longest``."""
-    limit = min(min(math.pi / r for r in radii), 20.0)
+    limit = min(min(math.pi / (part.reach / sigma) for part in parts), 20.0)
     found = (math.inf, 0.0)
     for share in (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.48):
         shift = share * limit
         tables = []
-        for part, r, line in zip(parts, radii, lines, strict=True):
+        for part, line in zip(parts, lines, strict=True):
             x = np.arange(line.first, line.last + 1) * line.step
-            logs = _log_ratio(x + 1j * shift, part.rate, r)
+            logs = _log_ratio(x + 1j * shift, part, part.norm / sigma)
             fixed = -x * x / 2 + shift * shift / 2 + theta * logs.real + math.log(line.step / math.sqrt(2 * math.pi))
             tables.append((part.count, fixed, logs.imag))
 
@@ -299,7 +307,7 @@ def _summed(
     for part, line in zip(sampled_part(factors), plan.lines, strict=True):
         r = part.norm / sigma
         w = np.arange(line.first, line.last + 1) * line.step + 1j * line.height
-        ratio = _log_ratio(w, part.rate, r)
+        ratio = _log_ratio(w, part, r)
         weights = -w * w / 2 + theta * ratio
         most = float(weights.real.max())
         rows = math.isqrt(plan.count) + 1

@@ -18,8 +18,11 @@ mean of Gaussian curves.
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Callable
+from typing import Any
 
 from flint import acb, acb_mat, arb, ctx
 
@@ -115,7 +118,7 @@ def enclosure(
 
 def closed(factors: tuple[Factor, ...]) -> bool:
     """Whether δ has a closed form: Gaussian mechanisms alone, or one sampled step."""
-    return all(one.rate == 1 for one in factors) or (len(factors) == 1 and factors[0].count == 1)
+    return all(one.rate == 1 for one in factors) or (len(factors) == 1 and factors[0].count == factors[0].members == 1)
 
 
 class _Pair:
@@ -126,8 +129,10 @@ class _Pair:
         self.direction = direction
         self.key = (factors, epsilon, sigma, direction)
         self.epsilon = arb(epsilon)
-        self.parts = [(arb(one.rate), arb(one.norm) / arb(sigma), one.count) for one in factors if one.rate < 1]
-        squares = (one.count * (arb(one.norm) / arb(sigma)) ** 2 for one in factors if one.rate == 1)
+        self.parts = [
+            (arb(one.rate), arb(one.norm) / arb(sigma), one.count, one.members) for one in factors if one.rate < 1
+        ]
+        squares = (one.count * (one.members * arb(one.norm) / arb(sigma)) ** 2 for one in factors if one.rate == 1)
         self.gaussian = sum(squares, arb(0))
 
     def bracket(self, planned: ContourPlan, lost: float) -> tuple[arb, arb, Sum | None]:
@@ -140,14 +145,14 @@ class _Pair:
         if closed(self.factors):
             both = self._one_step(*self.parts[0][:2])
             return both, both, None
-        plan = planned(*self.key, lost) if all(r <= WIDEST_STEP for _, r, _ in self.parts) else None
+        plan = planned(*self.key, lost) if all(k * r <= WIDEST_STEP for _, r, _, k in self.parts) else None
         if plan is not None and plan.count > 0:
             return *self._contour(plan), plan
         upper = self._revealed().upper()
         if plan is not None:
             upper = upper.min(self._chernoff(plan.other, plan.other_lines))
         lower = arb(0)
-        for q, r, _ in self.parts:  # a part of the releases
+        for q, r, *_ in self.parts:  # a part of the releases, and of a group
             lower = lower.max(self._one_step(q, r))
         return lower, upper, None
 
@@ -167,15 +172,18 @@ class _Pair:
         It bounds δ for ε >= 0: Λ is at least this probability, so that δ_add <= 1 − e^ε Π (1 − q)^T.
         """
         never = arb(1) if self.gaussian == 0 and self.epsilon >= 0 else arb(0)
-        for q, _, count in self.parts:
-            never *= (1 - q) ** count
+        for q, _, count, k in self.parts:
+            never *= (1 - q) ** (count * k)
         return 1 - (never * self.epsilon.exp() if self.direction == "add" else never)
 
     def _revealed(self) -> arb:
-        """The mean of the Gaussian curves of k sampled steps, with the largest rate and norm."""
-        total = sum(count for _, _, count in self.parts)
-        q = max((q for q, _, _ in self.parts), key=float)
-        square = max((r for _, r, _ in self.parts), key=float) ** 2
+        """The mean of the Gaussian curves of k uses of a member, with the largest rate and norm.
+
+        The j members of a step move the output by j r, and Σ j² is at most the number of uses times the members.
+        """
+        total = sum(count * k for _, _, count, k in self.parts)
+        q = max((q for q, *_ in self.parts), key=float)
+        square = max((k * r**2 for _, r, _, k in self.parts), key=float)
         mean = total * float(q)
         reach = _SURE_DEVIATIONS * math.sqrt(mean) + _SURE_DEVIATIONS**2
         first, last = max(int(mean - reach), 0), min(int(mean + reach), total)
@@ -203,8 +211,8 @@ class _Pair:
         points = [acb(theta, k * step) for k in range(size)]
         terms = [(gaussian * z * (z - 1) / 2).exp() / (z * (z - 1)) for z in points]
         tail = (gaussian * (theta * (theta - 1) - end * end) / 2).exp() / (arb.pi() * end)
-        for (q, r, count), line in zip(self.parts, plan.lines, strict=True):
-            rule = _Rule(q, r, theta, line)
+        for (q, r, count, k), line in zip(self.parts, plan.lines, strict=True):
+            rule = _Rule(q, r, k, theta, line)
             error = rule.error()
             ball = acb(arb(0, error.upper()), arb(0, error.upper()))
             terms = [
@@ -253,8 +261,8 @@ class _Pair:
         t = arb(order)
         theta = self._theta(order)
         logs = t * t.log() - (1 + t) * t.log1p() - self.epsilon * t + self.gaussian * t * (1 + t) / 2
-        for (q, r, count), line in zip(self.parts, lines, strict=True):
-            logs += count * _Rule(q, r, theta, line).largest().log()
+        for (q, r, count, k), line in zip(self.parts, lines, strict=True):
+            logs += count * _Rule(q, r, k, theta, line).largest().log()
         return logs.exp().upper()
 
 
@@ -273,9 +281,10 @@ def _normal(x: arb) -> arb:
 class _Rule:
     """The trapezoidal rule for the moments of one factor at θ + iu, on one line."""
 
-    def __init__(self, q: arb, r: arb, theta: arb, line: Line) -> None:
-        self.q = q
+    def __init__(self, q: arb, r: arb, members: int, theta: arb, line: Line) -> None:
+        self.chances = [math.comb(members, j) * q**j * (1 - q) ** (members - j) for j in range(members + 1)]
         self.r = r
+        self.reach = members * r
         self.theta = theta
         self.line = line
         self.step = arb(line.step)
@@ -286,9 +295,14 @@ class _Rule:
 
     def _on(self, height: arb) -> tuple[list[acb], list[acb]]:
         nodes = [acb(x, height) for x in self.places]
-        logs = [(1 - self.q + self.q * (self.r * w - self.r * self.r / 2).exp()).log() for w in nodes]
+        logs = [_sum(self._terms(w)).log() for w in nodes]
         weights = [self.scale * (self.theta * log - w * w / 2).exp() for w, log in zip(nodes, logs, strict=True)]
         return logs, weights
+
+    def _terms(self, w: Any) -> list[Any]:
+        """The terms of A(w) = Σ_j p_j e^{j r w − j² r²/2}, where j members are sampled with probability p_j."""
+        more = ((j * self.r * w - j * j * self.r * self.r / 2).exp() for j in range(1, len(self.chances)))
+        return [self.chances[0], *(chance * each for chance, each in zip(self.chances[1:], more, strict=True))]
 
     def powers(self, step: arb, size: int) -> list[acb]:
         """The sums at u = 0, h, …, (size − 1) h."""
@@ -303,7 +317,7 @@ class _Rule:
     def _relative(self) -> arb:
         """The error of the rule over M(θ)."""
         twice = 2 * self.height
-        if not twice * self.r < arb.pi():
+        if not twice * self.reach < arb.pi():
             return arb("inf")
         edges = (twice * twice / 2).exp() * self._kappa(twice) + 1
         return edges / ((2 * arb.pi() * self.height / self.step).exp() - 1)
@@ -322,34 +336,39 @@ class _Rule:
 
     def modulus(self, height: arb, u: arb) -> arb:
         """An upper bound of |M(θ + iv)| for all v >= u."""
-        if not 2 * height * self.r < arb.pi():
+        if not 2 * height * self.reach < arb.pi():
             return arb("inf")
         logs, weights = self._on(height)
         total = sum((abs(weight) * (-u * log.imag).exp() for weight, log in zip(weights, logs, strict=True)), arb(0))
-        # For Im w = b the integrand's modulus is the bound at b = 0 times a constant: arg A increases up to rb = π/2.
-        strip = (arb.pi() / (2 * self.r) - height).max(height).min(2 * arb.pi() / self.step)
+        # For Im w = b the integrand's modulus is the bound at b = 0 times a constant: arg A increases up to krb = π/2.
+        strip = (arb.pi() / (2 * self.reach) - height).max(height).min(2 * arb.pi() / self.step)
         growth = ((height * height + strip * strip) / 2).exp() * self._kappa(height + strip)
         relative = 2 * growth / ((2 * arb.pi() * strip / self.step).exp() - 1)
         return total.upper() + self._cut(height) + relative * self.largest()
 
     def _kappa(self, height: arb) -> arb:
         """At least |A(x + ib)/A(x)|^θ for all |b| <= height."""
-        return arb(1) if self.theta > 0 else (self.r * height / 2).cos() ** self.theta
+        return arb(1) if self.theta > 0 else (self.reach * height / 2).cos() ** self.theta
 
     def _cut(self, height: arb) -> arb:
         """A bound of the sum of all moduli beyond the first and the last node."""
         kappa = self._kappa(height)
         total = arb(0)
         for side, place in ((-1, self.places[0] - self.step), (1, self.places[-1] + self.step)):
-            part = self.q * (self.r * place - self.r * self.r / 2).exp()
-            slope = self.r * (part / (1 - self.q + part) if side < 0 else 1)  # the largest (ln A)' beyond the place
+            terms = self._terms(place)
+            mean = _sum([j * term for j, term in enumerate(terms)]) / _sum(terms)
+            slope = self.r * mean if side < 0 else self.reach  # the largest (ln A)' beyond the place
             fall = side * place - (side * self.theta).max(arb(0)) * slope
             if not fall > 0:
                 return arb("inf")
-            log = (1 - self.q + part).log()
+            log = _sum(terms).log()
             size = self.scale * ((height * height - place * place) / 2 + self.theta * log).exp()
             total += kappa * size / (1 - (-fall * self.step).exp())
         return total.upper()
+
+
+def _sum(terms: list[Any]) -> Any:
+    return functools.reduce(operator.add, terms)
 
 
 def _powers(first: list[acb], ratios: list[acb], rows: int) -> list[list[acb]]:

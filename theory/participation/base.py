@@ -494,20 +494,24 @@ class Sampled(Participation):
 
     @property
     def overflow(self) -> float:
-        """τ, rounded up: the probability that other examples alone fill a batch that can hold an example; at most 1.
+        """τ, rounded up: the probability that others leave no room in a batch that can hold an example; at most 1.
 
-        Nothing else is cut because of the example, so that δ <= (1 − τ) δ* + τ, where δ* has no capacity.  τ is the sum
-        of the tails of the binomial distributions of such batches.
+        Nothing else is cut because of the example, or the k examples of a user, so that
+        δ <= (1 − τ) δ* + τ, where δ* has no capacity.  τ is the sum of the tails of the binomial distributions of such
+        batches.
         """
         if self.capacity is None:
             return 0.0
         assert self.examples is not None
         batches, others, rate = self.crowd(self.examples)
-        if others < self.capacity:
+        room = self.capacity - self.members + 1  # where so many others leave a user too little
+        if others < room:
             return 0.0
+        if room < 1:
+            return 1.0
         from scipy.special import betainc
 
-        tail = 1.0 if rate >= 1 else float(betainc(self.capacity, others - self.capacity + 1, rate))
+        tail = 1.0 if rate >= 1 else float(betainc(room, others - room + 1, rate))
         return min(1.0, batches * (tail * BETAINC_FACTOR + 1e-300))
 
     def with_room(self, examples: int, overflow: float) -> Self:

@@ -18,19 +18,21 @@ from __future__ import annotations
 import math
 from dataclasses import KW_ONLY
 from fractions import Fraction
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import record
-from corrnoise.theory.participation.base import Order, Sampled, Words
+from corrnoise.theory.participation.base import Order, Sampled, Unit, Words
 from corrnoise.theory.participation.orders import FixedEpochs, MinSep, Reshuffled, epochs_in_words
 
 if TYPE_CHECKING:
     from corrnoise.theory.amplification.accountant import Strategy
     from corrnoise.theory.amplification.curve import Curve
 
+MOST_MEMBERS = 64  #: of a user in Poisson batches
 RATES = "[1e-12, 1]"  #: of Poisson batches; smaller rates use no example in any run
 N_WORDS = 2**64  #: how many different words there are
 
@@ -38,6 +40,8 @@ N_WORDS = 2**64  #: how many different words there are
 @record
 class Poisson(Sampled, door="poisson"):
     """Every step uses an example with the same probability, independently.
+
+    The privacy may be that of a user with several examples, which are sampled independently and clipped one by one.
 
     Parameters
     ----------
@@ -49,6 +53,10 @@ class Poisson(Sampled, door="poisson"):
         B >= 1: batches above it are cut to B examples, by any rule; None for no bound.
     examples : int, optional
         N >= 1: the number of examples, required with a capacity.
+    unit : {"example", "user"}, default "example"
+        Whose privacy is meant.
+    members : int, default 1
+        1 <= k <= 64: a user holds at most k examples.
 
     Examples
     --------
@@ -58,16 +66,20 @@ class Poisson(Sampled, door="poisson"):
     """
 
     rate: float
+    _: KW_ONLY
+    unit: Unit = "example"
+    members: int = 1
 
     label = "Poisson batches"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(rate=RATES)
+        self._check(rate=RATES, unit=get_args(Unit))
+        checks.integer("members", self.members, 1, largest=MOST_MEMBERS)
 
     @property
     def worst(self) -> Order:
-        return MinSep(self.steps, 1)
+        return MinSep(self.steps, 1, unit=self.unit, members=self.members)
 
     @property
     def sampling_rate(self) -> float:
@@ -77,16 +89,16 @@ class Poisson(Sampled, door="poisson"):
         return self._cut(steps)
 
     def crowd(self, examples: int) -> tuple[int, int, float]:
-        return self.steps, examples - 1, self.rate
+        return self.steps, examples - self.members, self.rate
 
     def batch(self, step: int, examples: int, words: Words) -> NDArray[np.int64]:
         return taken(np.arange(examples), self.rate, step, words)
 
     def curve(self, strategy: Strategy, column_error: float) -> Curve:
-        """The product over the steps, for independent noise (Theorem 1 with one band)."""
+        """The product over the steps, for independent noise (Theorem 1 with one band; groups by its corollary)."""
         from corrnoise.theory.amplification.accountant import poisson_curve
 
-        return poisson_curve(strategy, self.steps, self.rate, 1, column_error)
+        return poisson_curve(strategy, self.steps, self.rate, 1, column_error, self.members)
 
     def _when(self) -> str:
         return f"in every step with probability {self.rate:g}"

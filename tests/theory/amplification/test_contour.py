@@ -411,12 +411,13 @@ def test_a_worse_sum_is_noticed_by_its_certificate(change: dict[str, Any]) -> No
     epsilon=st.floats(0.1, 3.0),
     direction=st.sampled_from(DIRECTIONS),
     scales=st.tuples(*[log_uniform(0.3, 3.0)] * 8),
+    members=st.integers(1, 3),
 )
 def test_any_plan_gives_a_valid_bracket(
-    sigma: float, q: float, steps: int, epsilon: float, direction: Direction, scales: tuple[float, ...]
+    sigma: float, q: float, steps: int, epsilon: float, direction: Direction, scales: tuple[float, ...], members: int
 ) -> None:
     """The choice of the contour decides the width of the bracket, and nothing else."""
-    factors = (Factor(q, 1.0, steps), Factor(min(2 * q, 1.0), 0.5, 2))
+    factors = (Factor(q, 1.0, steps, members), Factor(min(2 * q, 1.0), 0.5, 2))
     order, other, step, count, height, width, first, last = scales
 
     def changed(*key: Any) -> Any:
