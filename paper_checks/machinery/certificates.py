@@ -50,15 +50,20 @@ class BoxCertificate:
     """``answer`` is ``"proved"``, ``"refuted"`` (on ``box``) or ``"open"`` (``box`` was the last of those allowed).
 
     ``box`` holds the lower and upper ends of a part of the cube, shape (2, dimension); None if all is proved.  Of a
-    formula, ``counterexample`` has the values of the variables where it certainly fails.
+    formula, ``place`` has the values of the variables in its middle; if it is refuted, it certainly fails there.
     """
 
     answer: str
     boxes: int
     box: Array | None = None
-    counterexample: Mapping[str, float] | None = None
+    place: Mapping[str, float] | None = None
     formula: Formula | None = field(default=None, repr=False)
     tree: tuple[int, ...] = field(default=(), repr=False)
+
+    @property
+    def counterexample(self) -> Mapping[str, float] | None:
+        """The values of the variables where a formula certainly fails; None if it is not refuted."""
+        return self.place if self.answer == REFUTED else None
 
     def record(self, claim: str = "") -> dict[str, Any]:
         """The proof in the terms of JSON; ``claim`` says in words what is proved.
@@ -316,7 +321,6 @@ def certify(formula: Formula, *, boxes: int = 20_000, seconds: float | None = 60
 
     with ctx.workprec(PRECISION):
         enclosures = _Enclosures(formula)
-        failed: list[float] = []
 
         def judge(box: Array, number: int) -> int:
             variables = enclosures.variables(box)
@@ -339,15 +343,15 @@ def certify(formula: Formula, *, boxes: int = 20_000, seconds: float | None = 60
             if suspect:
                 point = enclosures.sample(box)
                 if enclosures.fails(enclosures.nodes([arb(x) for x in point])) and _inside(formula, point):
-                    failed.extend(point)
                     return _REFUTED_BOX
             if smear is None:  # then the axis is best whose collapse makes all enclosures finite
                 smear = [enclosures.finite_without(box, k) for k in range(edges.size)]
             return int(np.lexsort((edges, smear))[-1]) if edges.size else 0
 
         found = _branched(judge, len(formula.ranges), boxes, seconds)
-    where = dict(zip((one.name for one in formula.ranges), failed, strict=True)) if failed else None
-    return BoxCertificate(found.answer, found.boxes, found.box, where, formula, found.tree)
+        middle = None if found.box is None else enclosures.sample(found.box)
+    place = None if middle is None else dict(zip((one.name for one in formula.ranges), middle, strict=True))
+    return BoxCertificate(found.answer, found.boxes, found.box, place, formula, found.tree)
 
 
 def _inside(formula: Formula, point: Sequence[float]) -> bool:

@@ -41,7 +41,7 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.paper_checks.machinery import verdicts
+from corrnoise.paper_checks.machinery import citations, verdicts
 from corrnoise.paper_checks.machinery.certificates import OPEN, PROVED, REFUTED, BoxCertificate, certify_sides
 from corrnoise.paper_checks.machinery.domains import Domain
 from corrnoise.paper_checks.machinery.margins import agreements, least, margin_of_runs, margins
@@ -421,6 +421,26 @@ class Claim(Named):
             raise Untraceable("only an inequality has a formula")
         return traced_statement(self.function, self.domain, constants or self._proved_constant())
 
+    @property
+    def version(self) -> str:
+        """The first digits of a digest of the printed statement, its hypotheses, constants and formula."""
+        return citations.version(self.printed, self.hypotheses, self.constants, self._formula_digest())
+
+    def citation(self) -> str:
+        """Return an entry for BibTeX with the identifier, the version and the digest of the formula, if there is one.
+
+        Returns
+        -------
+        str
+        """
+        return citations.entry(self.identifier, f"{self.name} of {self.source}", self.version, self._formula_digest())
+
+    def _formula_digest(self) -> str:
+        try:
+            return self.statement().digest
+        except Untraceable:
+            return ""
+
     def _proved_constant(self) -> dict[str, Any]:
         return {} if self.proved_constant is None else {str(self.sharp): self.proved_constant}
 
@@ -450,7 +470,9 @@ class Claim(Named):
         proved = certificate is not None and certificate.answer == PROVED
         if not proved or self.checked_evidence not in verdicts.FOUND:
             return self
-        return replace(self, **{"evidence" if self.repair_evidence is None else "repair_evidence": "certified"})
+        if self.repair_evidence is None:
+            return replace(self, evidence="certified")
+        return replace(self, repair_evidence="certified")
 
     def _answer(self, mutant: Mapping[str, Any]) -> str:
         """What a certificate says of a mutant; ``"open"`` if it has no formula."""

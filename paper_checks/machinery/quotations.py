@@ -130,5 +130,6 @@ def place(claim: Claim) -> str:
 
 def quotation_of(claim: Claim) -> Quotation | None:
     """The quotation of a claim; None if there is none, or if the statement has changed since."""
-    known = quotations_of(claim.module.rpartition(".")[0]).get(claim.identifier)
+    package = claim.module.rpartition(".")[0]
+    known = quotations_of(package).get(claim.identifier) if package else None
     return known if known is not None and known.digest in ("", digest(claim.printed)) else None

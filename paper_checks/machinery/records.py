@@ -72,7 +72,7 @@ def outcome_record(outcome: Outcome) -> dict[str, Any]:
         "sharp_interval": outcome.interval and [_described(outcome.interval.low), _described(outcome.interval.high)],
         "worst": _arguments(outcome.worst),
         "certificate": certificate
-        and {name: _described(getattr(certificate, name)) for name in ("answer", "boxes", "box", "counterexample")},
+        and {name: _described(getattr(certificate, name)) for name in ("answer", "boxes", "box", "place")},
         "counterexample": found
         and {
             "arguments": _arguments(found.arguments),

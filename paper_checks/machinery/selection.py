@@ -112,15 +112,17 @@ def _papers_meant(papers: Sequence[Paper], name: str) -> tuple[Paper, ...]:
 def _joined(papers: Sequence[Paper], names: Sequence[str]) -> list[str]:
     """``names``, where words that make one name together are joined."""
     joined: list[str] = []
+    first = ""  # of the arguments that make up the last name; a blank in it was quoted, so the name is complete
     for name in names:
-        if joined and _belong_together(papers, joined[-1], name):
+        if joined and _belong_together(papers, joined[-1], name, quoted=len(words(first)) > 1):
             joined[-1] += f" {name}"
         else:
             joined.append(name)
+            first = name
     return joined
 
 
-def _belong_together(papers: Sequence[Paper], name: str, following: str) -> bool:
+def _belong_together(papers: Sequence[Paper], name: str, following: str, *, quoted: bool) -> bool:
     """Whether two names are one: ``Lemma`` and ``C.21``, also if the claim does not exist, but not a paper and a claim."""
     meaning = _meaning(papers, f"{name} {following}")
     if meaning.papers:
@@ -128,7 +130,7 @@ def _belong_together(papers: Sequence[Paper], name: str, following: str) -> bool
     if _papers(papers, words(name), loosely=False):
         return False
     whole = any(words(name) in called(number) for paper in papers for number in paper.numbers)
-    incomplete = _says_kind(name) and not whole and not any(map(str.isdigit, name))
+    incomplete = not quoted and _says_kind(name) and not whole and not any(map(str.isdigit, name))
     begins_anew = _says_kind(following) or _papers(papers, words(following), loosely=False)
     return bool(meaning.claims) or (incomplete and not begins_anew)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from corrnoise.paper_checks.machinery import certificates
+from corrnoise.paper_checks.machinery import certificates, coq
 from corrnoise.paper_checks.machinery.domains import Domain
 from corrnoise.paper_checks.machinery.terms import Formula, traced
 
@@ -31,6 +31,21 @@ class Statement(Formula):
             ``answer`` is ``"proved"``, ``"refuted"`` or ``"open"``; ``record()`` exports a proof.
         """
         return certificates.certify(self, boxes=boxes, seconds=seconds)
+
+    def coq(self, name: str) -> str:
+        """The statement as a theorem of Coq, with a proof by interval arithmetic, as the text of a file.
+
+        Parameters
+        ----------
+        name : str
+            The theorem's name.
+
+        Returns
+        -------
+        str
+            A file for ``coqc``, which needs Debian's ``libcoq-interval``.
+        """
+        return coq.theorem(self, name)
 
 
 def traced_statement(function: Callable[..., Any], domain: Domain, constants: Mapping[str, Any]) -> Statement:

@@ -119,7 +119,7 @@ def _found(outcome: Outcome) -> str:
 def _certificate(found: BoxCertificate) -> str:
     """The answer of a certificate, and the box where it is open."""
     text = f"{found.answer}, {_counted(found.boxes, 'box', 'boxes')}"
-    return f"{text}; undecided at {shown(found.box, 6)} of the unit cube" if found.answer == OPEN else text
+    return f"{text}; undecided near {listed(found.place, 6)}" if found.answer == OPEN and found.place else text
 
 
 def _counted(number: int, one: str, many: str) -> str:

@@ -419,7 +419,7 @@ def conjecture_means(x: Any, constant: str = "1") -> Sides:
     "Conjecture (means, small rates)",
     printed=r"$x \log \frac{4}{x} \le \log(2 - x)$ for $0 < x \le 0.19$",
     proof=f"{PROOFS}#the-conjecture",
-    domain={"x": log_scale(1e-300, 0.19)},
+    domain={"x": log_scale("1e-300", "0.19")},
     sharp="factor",
     mutants=[{"factor": 1.03}],
 )

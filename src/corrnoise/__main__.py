@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from io import TextIOWrapper
 
 from corrnoise import __version__
-from corrnoise.commands import audit, check, design, federate, figures, report, run, simulate
+from corrnoise.commands import audit, check, design, federate, figures, report, run, simulate, verify
 from corrnoise.commands.options import UsageError
 from corrnoise.support.process import discard_output, this_process
 from corrnoise.support.suggestions import did_you_mean
@@ -28,6 +28,7 @@ from corrnoise.support.suggestions import did_you_mean
 COMMANDS = {
     "figures": figures,
     "check": check,
+    "verify": verify,
     "design": design,
     "simulate": simulate,
     "federate": federate,

@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from corrnoise.commands import claims
+from corrnoise.commands.options import UsageError
 from corrnoise.commands.tables import aligned
 from corrnoise.support.version import __version__
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "check the claims of the papers: verdict, evidence, sharp constant, counterexamples"
 EXAMPLE = "corrnoise check Lemma C.21 --thorough"
+_MAX_BOXES = 20_000  # of the certificate of an inequality
 _MAX_DETAILED_CLAIMS = 3  # claims at most that are shown in detail without being asked
 _VERDICT_COLOURS = {
     "holds": "32",
@@ -44,11 +46,21 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print everything that was found as JSON")
     parser.add_argument("--output", metavar="FILE", help="write to this file instead of the terminal")
+    parser.add_argument("--inequality", metavar="TEXT", help="certify this inequality, as 'x*log(4/x) <= log(2-x)'")
+    parser.add_argument(
+        "--for", dest="ranges", metavar="RANGES", help="the ranges of its variables, as '0 < x <= 0.19'"
+    )
+    parser.add_argument("--certificate", metavar="FILE", help="write the proof of the inequality to this file as JSON")
+    parser.add_argument("--coq", metavar="FILE", help="write the inequality to this file as a theorem in Coq")
 
 
 def run(arguments: Namespace) -> int:
     """Check the selected claims, print the outcomes; 0 if all is as recorded, 1 if not, 2 for an unknown name."""
-    chosen = claims.selected(arguments)
+    if arguments.inequality is not None or arguments.ranges is not None:
+        return _inequality(arguments)
+    if arguments.certificate is not None or arguments.coq is not None:
+        raise UsageError("--certificate and --coq need --inequality and --for")
+    chosen = claims.selected(arguments, claims.among(arguments))
     path = None if arguments.output is None else claims.output_path(arguments.output)
     outcomes = [] if arguments.list else claims.checked(chosen, arguments)
     if arguments.list:
@@ -65,6 +77,39 @@ def run(arguments: Namespace) -> int:
         write_whole(path, text + "\n")
         print(path)
     return claims.exit_status(outcomes)
+
+
+# -- an inequality -----------------------------------------------------------------------------------------------------
+
+
+def _inequality(arguments: Namespace) -> int:
+    """Certify the inequality of the command line; 0 proved, 1 refuted, 4 open."""
+    from corrnoise.paper_checks.machinery.expressions import statement
+    from corrnoise.support.files import write_whole
+
+    if arguments.names or arguments.inequality is None or arguments.ranges is None:
+        raise UsageError("an inequality needs --inequality and --for, and no names of claims")
+    try:
+        stated = statement(arguments.inequality, arguments.ranges)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    found = stated.certify(boxes=_MAX_BOXES * (32 if arguments.thorough else 1), seconds=None)
+    lines = [f"{found.answer} on {found.boxes} boxes"]
+    if found.place is not None:
+        where = ", ".join(f"{name} = {value!r}" for name, value in found.place.items())
+        lines.append(f"{'false' if found.answer == 'refuted' else 'undecided'} at {where}")
+    lines += [f"left out: {stated.left_out}"] if stated.left_out else []
+    record = found.record(f"{arguments.inequality} for {arguments.ranges}") if found.answer == "proved" else None
+    if arguments.certificate is not None and record is not None:
+        write_whole(arguments.certificate, json.dumps(record) + "\n")
+        lines.append(f"certificate: {arguments.certificate}")
+    if arguments.coq is not None:
+        write_whole(arguments.coq, stated.coq("statement"))
+        lines.append(f"theorem: {arguments.coq}")
+    place = found.place and dict(found.place)
+    answer = {"answer": found.answer, "boxes": found.boxes, "place": place, "certificate": record}
+    print(json.dumps(answer) if arguments.json else "\n".join(lines))
+    return {"proved": 0, "refuted": 1}.get(found.answer, 4)
 
 
 # -- records -----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from corrnoise.support.progress import progress_line
 
 if TYPE_CHECKING:
     from corrnoise.paper_checks.machinery.ledger import Outcome
-    from corrnoise.paper_checks.machinery.papers import ListedClaim
+    from corrnoise.paper_checks.machinery.papers import ListedClaim, Paper
 
 
 def _option(name: str, text: str) -> str:
@@ -39,10 +39,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments that select claims, and the arguments of their checks."""
     parser.add_argument(
         "names",
-        metavar="PAPER|CLAIM",
+        metavar="PAPER|CLAIM|FILE",
         nargs="*",
         help="papers and claims by the beginning of their names, such as 2310.06771, Lemma C.21, 'eq. (5)'; "
-        "papers restrict claims (default: all)",
+        "papers restrict claims; a file with claims that ends in .py is executed, and only its claims are checked "
+        "(default: all)",
     )
     several: dict[str, Any] = {"action": "append", "default": []}
     parser.add_argument(
@@ -64,19 +65,27 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def selected(arguments: Namespace) -> tuple[ListedClaim, ...]:
-    """The selected claims; remarks on names that mean many claims go to standard error.
+def among(arguments: Namespace) -> tuple[Paper, ...]:
+    """The papers of the files that are named, or all of the ledger; the names of the files are taken away."""
+    from corrnoise.paper_checks.loading import load, papers
+
+    files = [name for name in arguments.names if name.endswith(".py") and Path(name).is_file()]
+    arguments.names = [name for name in arguments.names if name not in files]
+    return tuple(paper for name in files for paper in load(name)) or papers()
+
+
+def selected(arguments: Namespace, papers: Sequence[Paper]) -> tuple[ListedClaim, ...]:
+    """The selected claims of these papers; remarks on names that mean many claims go to standard error.
 
     Raises
     ------
     UsageError
         If no claim is selected.
     """
-    from corrnoise.paper_checks import papers
     from corrnoise.paper_checks.machinery.selection import select
 
     try:
-        chosen, remarks = select(papers(), arguments.names)
+        chosen, remarks = select(papers, arguments.names)
     except ValueError as error:
         raise UsageError(str(error)) from error
     for remark in remarks:
@@ -97,14 +106,17 @@ def checked(chosen: Sequence[ListedClaim], arguments: Namespace) -> list[Outcome
     found: dict[int, Outcome] = {}
     with progress_line() as show:
         show("loading the claims")
-        from corrnoise.paper_checks import papers
+        from corrnoise.paper_checks.loading import papers
         from corrnoise.paper_checks.machinery import running
         from corrnoise.paper_checks.machinery.foundations import Foundations
 
-        foundations = Foundations(papers())
+        holders = {one.holder.name: one.holder for one in chosen}
+        foundations = Foundations(tuple({one.name: one for one in (*papers(), *holders.values())}.values()))
         wanted = [one.claim for one in chosen]
         claims = (*wanted, *(claim for claim in foundations.below(wanted) if claim not in set(wanted)))
-        with running.outcomes(claims, thorough=arguments.thorough, jobs=arguments.jobs) as results:
+        importable = all(paper.package for paper in holders.values())  # by other processes
+        jobs = arguments.jobs if importable else 1
+        with running.outcomes(claims, thorough=arguments.thorough, jobs=jobs) as results:
             show("claims", 0, len(claims))
             for index, outcome in results:
                 found[index] = outcome

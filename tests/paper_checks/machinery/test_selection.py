@@ -209,3 +209,12 @@ def test_only_the_modules_of_the_claims_meant_are_imported():
     }
     slow = {"scipy.stats", "scipy.optimize", "joblib", "matplotlib", "cvxpy", "jinja2", "latex2mathml"}
     assert not found & slow
+
+
+def test_a_quoted_name_is_not_joined_with_the_next():
+    """An appendix without a number of its own looks like the beginning of a name."""
+    two = paper("third-paper", ["Appendix G", "N1"])
+    for names in (["Appendix G", "N1"], ["N1", "Appendix G"]):
+        assert [one.name for one in select([two], names).claims] == ["Appendix G", "N1"]
+    with pytest.raises(ValueError, match="there is no paper or claim 'Appendix N1'"):
+        select([two], ["Appendix", "N1"])
