@@ -89,6 +89,7 @@ def section_a1_sensitivity(
         "clip_norm": log_scale(0.1, 10),
     },
     as_printed={"exponent": 0},
+    evidence="counterexample",
     counterexample={"noise": FiniteNoise([1.0]), "steps": 1, "dimension": 2, "multiplier": 1.0, "clip_norm": 1.0},
     mutants=[{"exponent": 2}],
     tolerance=1e-9,
@@ -117,6 +118,7 @@ def section_a1_objective(
     repair=r"for all $\alpha \in (1, \infty)$ (Bun and Steinke, 2016); below 1 it does not follow",
     proof=f"{SHORT}#section-a2",
     domain={"epsilon": log_scale(1e-2, 5), "order": log_scale(1.001, 100)},
+    evidence="counterexample",
     counterexample={"epsilon": 1.0, "order": 0.5},
     mutants=[{"factor": 0.999}],
 )

@@ -163,6 +163,7 @@ def lemma_d12_gradient_noise(second: float, eta: float, power: int = 2) -> Sides
     repair="over $l < k$: the terms $l = k$ are in the third line already; both index strings of line 4 end at $t - \\tau + k$",
     domain={"problem": regressions(most=4, condition=1e3), "beta": vector(linear(-1, 1), 5)},
     as_printed={"twice": 1.0},
+    evidence="counterexample",
     counterexample={"problem": LinearRegression([0.7, 0.2], 0.4), "beta": np.array([1.0, -0.6])},
     mutants=[{"twice": 1e-4}],
 )

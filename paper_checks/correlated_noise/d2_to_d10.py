@@ -32,7 +32,7 @@ def path(eta: float, start: float, inputs: Array, residuals: Array, noise: Array
     """θ'_0, …, θ'_3 by the recursion (57)."""
     theta = [start]
     for t in range(3):
-        correlated = float(beta[: t + 1] @ noise[t::-1])
+        correlated = beta[: t + 1] @ noise[t::-1]
         theta.append(theta[t] + eta * (-(inputs[t] ** 2) * theta[t] + inputs[t] * residuals[t] - correlated))
     return np.array(theta)
 
@@ -59,6 +59,7 @@ def property_d2(second_start: float = 0.0, **run: Any) -> Sides:
     repair=r"$\hat\theta_t = Q_{t-1} \cdots Q_0 \theta_0'$; (68) and the first line of (69) are for $t + 1$, the second line is for $t$",
     domain=PATH,
     as_printed={"extra": 1},
+    evidence="counterexample",
     counterexample={
         "eta": 0.5,
         "start": 1.0,
@@ -392,7 +393,7 @@ def proposition_d8(
 def averaged(m: Array, eigenvalues: Array, eta: float, kurtosis: float = 3.0) -> Array:
     """The diagonal of P M = E (I − η x xᵀ) M (I − η x xᵀ) for diagonal M."""
     x = eta * eigenvalues
-    return (1 - 2 * x + (kurtosis - 1) * x * x) * m + eta * x * float((eigenvalues * m).sum())
+    return (1 - 2 * x + (kurtosis - 1) * x * x) * m + eta * x * (eigenvalues * m).sum()
 
 
 def second_moment(beta: Array, eigenvalues: Array, eta: float, kurtosis: float = 3.0) -> Array:

@@ -241,6 +241,7 @@ def lemma_f19(matrices: Array, dimension: float = 3.0) -> Sides:
     repair=r"$f(\hat\tau)$ is the right side, except where $\frac{1}{a} \log(1/\rho) < t - 1 < \frac{1}{a} (1 + \log(1/\rho))$",
     domain={"a": log_scale(0.01, 10), "log_inverse": log_scale(0.01, 20), "time": integers(2, 200, log=True)},
     as_printed={"everywhere": True},
+    evidence="counterexample",
     counterexample={"a": 1.0, "log_inverse": 1.5, "time": 3},
     mutants=[{"one": 1.001}],
 )
@@ -254,7 +255,7 @@ def lemma_f20_equality(a: float, log_inverse: float, time: int, one: float = 1.0
 def _f20(a: float, log_inverse: float, time: int) -> float:
     """f at τ̂ = min{t − 1, log(1/ρ)/a}."""
     best = min(time - 1.0, log_inverse / a)
-    return best + (math.exp(log_inverse - a * best) / a if best < time - 1 else 0.0)
+    return best + (arithmetic(a).exp(log_inverse - a * best) / a if best < time - 1 else 0.0)
 
 
 @PAPER.inequality(

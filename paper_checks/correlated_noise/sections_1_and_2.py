@@ -112,6 +112,7 @@ def remark_12(epsilon: float, delta: float, rho: float, clipped: bool = False) -
         "deviation": log_scale(0.1, 10),
     },
     as_printed={"summed": False},
+    evidence="counterexample",
     counterexample={
         "noise": FiniteNoise([1.0]),
         "gradients": np.zeros(5),
@@ -136,7 +137,7 @@ def equation_3(
     for t in range(steps):
         terms = [(noisy[tau], gradients[tau]) if summed else (noisy[t], gradients[t]) for tau in range(t + 1)]
         display += sum(with_noise - without for with_noise, without in terms) ** 2
-    return 1 + float(np.square(errors).sum()), 1 + display
+    return 1 + np.square(errors).sum(), 1 + display
 
 
 @PAPER.identity(

@@ -48,7 +48,7 @@ from corrnoise.paper_checks.machinery.margins import agreements, least, margin_o
 from corrnoise.paper_checks.machinery.names import Named
 from corrnoise.paper_checks.machinery.power import Power, Ratios, moved, powers, shifted
 from corrnoise.paper_checks.machinery.quantifiers import Family, Meanings, Quantifier, choices
-from corrnoise.paper_checks.machinery.refutations import certainly_apart
+from corrnoise.paper_checks.machinery.refutations import certainly_apart, equal_rationals
 from corrnoise.paper_checks.machinery.search import Worst, worst_case
 from corrnoise.paper_checks.machinery.sharpness import Interval, equality, interval
 from corrnoise.paper_checks.machinery.statements import Statement, traced_statement
@@ -63,6 +63,7 @@ _LOOSE_MARGIN = 0.5  #: a statement that is true by search with a larger margin 
 _MAX_CERTIFICATE_BOXES = 20_000  #: of a certificate that could prove a claim, or refute a mutant
 _MAX_CERTIFICATE_SECONDS = 10.0  #: where no certificate is recorded
 _MAX_REFUTATION_BOXES = 2000  #: of a certificate that could only refute a claim whose proof is recorded
+_MAX_ENUMERATED_POINTS = 10_000  #: of an identity that is proved by enumeration
 _MIN_ACCEPTED_SHARE = 0.05  #: least share of the points drawn that must lie in the domain
 
 Sides = tuple[Any, Any]
@@ -319,6 +320,13 @@ class Claim(Named):
             for choice in choices({}, self.meanings)
         )
 
+    def _enumerated(self) -> bool:
+        """Whether both sides are rational numbers and equal at every point of the domain."""
+        points = self.domain.all_points(_MAX_ENUMERATED_POINTS) if self.domain.size else [()]
+        return points is not None and all(
+            equal_rationals(*self.sides(self.domain.arguments(np.asarray(point)))) for point in points
+        )
+
     # -- the check -----------------------------------------------------------------------------------------------------
 
     @usual_float_errors
@@ -367,6 +375,8 @@ class Claim(Named):
             reason = f"the counterexample does not violate the printed statement (margin {false_at.margin:.3g})"
         if not reason and self.evidence == "counterexample" and not self._certainly_false():
             reason = "exact arithmetic does not show that the counterexample violates the printed statement"
+        if not reason and self.identity_proof is not None and not self._enumerated():
+            reason = "the sides are not equal rational numbers at every point of a finite domain"
         for symbol, meaning, holds in elsewhere:
             if not reason and holds != (meaning in self.definitions[symbol]):
                 reason = (

@@ -66,8 +66,8 @@ class Fields(TypedDict, total=False):
     hypotheses: Sequence[str]  #: conditions of the statement that are printed elsewhere, word for word
     repair: str  #: a true statement that keeps the purpose, where the printed one is false
     repair_evidence: Evidence  #: of the repair, by default as ``evidence`` of a true statement
-    #: how an identity is known to be exact: "enumeration" of a finite domain with rational sides, or "degrees" of
-    #: rational functions; without it an identity is "computed"
+    #: how an identity is known to be exact: "enumeration" of a finite domain with rational sides; without it an identity
+    #: is "computed"
     identity_proof: str
     #: the verdict where the statement as printed is neither true nor false; why, and the statement that is checked instead
     undecided: tuple[Undecided, str]

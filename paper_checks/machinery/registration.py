@@ -22,7 +22,7 @@ from corrnoise.paper_checks.machinery.verdicts import (
     Relation,
 )
 
-IDENTITY_PROOFS = ("enumeration", "degrees")
+IDENTITY_PROOFS = ("enumeration",)
 _OF_FALSE: tuple[Evidence, ...] = (
     "machine-checked",
     "proved",

@@ -49,7 +49,7 @@ EVIDENCE: dict[Evidence, str] = {
     "certified": "proved over the stated domain by ball arithmetic; the note gives the argument outside of it",
     "proved": "a proof of this project is written down in the place named; a search found nothing against it",
     "cited": "a published theorem or the paper's own proof, named and read; a search found nothing against it",
-    "exact": "equality proved by enumeration or by the degrees of rational functions",
+    "exact": "both sides are equal rational numbers at every point of a finite domain",
     "counterexample": "both sides at one point, in exact arithmetic or as balls that do not overlap; no constant is free",
     "family": "for every choice of the constants there are arguments that violate it; proved in the place named",
     "computed": "both sides were computed in floating-point arithmetic, and agree or differ beyond rounding",

@@ -60,15 +60,17 @@ BUDGETS = {"nodes": integers(1, 1000, log=True), "share": log_scale(1e-3, 1), "l
     repair=r"$(\frac{V \rho^2}{2} + \frac{3}{2} \rho \sqrt{V l}, \delta)$",
     domain=BUDGETS,
     as_printed={"square": 1.0, "linear": 1.0},
+    evidence="counterexample",
     counterexample={"nodes": 1, "share": 0.1 / math.sqrt(5 * math.log(10)), "log": 5 * math.log(10)},
     mutants=[{"linear": 1.499}, {"square": 1.0, "linear": 1.0}],
 )
 def theorem_10_conversion(nodes: int, share: float, log: float, square: float = 0.5, linear: float = 1.5) -> Sides:
     r"""V = 1, ρ = 0.1, δ = 1e-5: printed 0.3493, true 0.5140.  The last step, $2 \rho \sqrt{V l}$, is right: see the part (final)."""
-    rho = share * math.sqrt(log / nodes)
-    order = 1 + math.sqrt(log / nodes) / rho
+    m = arithmetic(log)
+    rho = share * m.sqrt(log / nodes)
+    order = 1 + m.sqrt(log / nodes) / rho
     converted = nodes * order * rho**2 / 2 + log / (order - 1)
-    return converted, square * nodes * rho**2 + linear * rho * math.sqrt(nodes * log)
+    return converted, square * nodes * rho**2 + linear * rho * m.sqrt(nodes * log)
 
 
 @PAPER.inequality(
@@ -233,6 +235,7 @@ def theorem_4_small_alpha(exponent: int, epochs: int, load: float, least: float 
     repair=r"if $\delta \le e^{-\epsilon}$",
     hypotheses=(r"Suppose that f(w, x) is G-Lipschitz for all $w \in \mathbb{R}^d$, $x \in \mathcal{X}$,",),
     domain={"log": log_scale(1e-3, LARGEST_LOG), "excess": log_scale(1, 1e5)},
+    evidence="counterexample",
     counterexample={"log": math.log(2), "excess": math.log(2) / 10},
     sharp="factor",
     proved_constant=1 / 8 + math.sqrt(0.5),

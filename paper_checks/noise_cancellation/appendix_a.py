@@ -65,6 +65,7 @@ def lemma_a2(scales: Array, drift: float = 0.0) -> Sides:
         "rate": log_scale(1e-4, 1e3),
         "x": linear(0, "diameter"),
     },
+    evidence="counterexample",
     counterexample={"diameter": 1.0, "start": 10.0, "gradients": np.zeros(5), "rate": 1.0, "x": 0.0},
     sharp="factor",
     mutants=[{"factor": 0.99}],

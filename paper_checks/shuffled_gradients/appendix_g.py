@@ -81,6 +81,7 @@ def lemma_g5(curvatures: Array, share: float, convexity: float, half: float = 0.
     repair=r"$\le 2 n^2 L B_F(z, x^*)$",
     domain={"curvatures": vector(log_scale(1e-3, 1), 5), "distance": log_scale(1e-3, 1e3)},
     as_printed={"factor": None},
+    evidence="counterexample",
     counterexample={"curvatures": np.ones(10), "distance": 1.0},
     sharp="factor",
     mutants=[{"factor": 0.99}],
@@ -90,7 +91,7 @@ def lemma_g5_displacement(curvatures: Array, distance: float, factor: float | No
     of the epoch must lie in B.  By Lemma D.4 for F.
     """
     n = curvatures.size
-    mean = float(curvatures.mean())
+    mean = curvatures.mean()
     constant = n if factor is None else 2 * n**2 * float(factor)
     return (curvatures.sum() * distance) ** 2, constant * mean * mean * distance**2 / 2
 

@@ -81,6 +81,7 @@ def lemma_d5(weights: Array, gradients: Array, constant: float = 1.0) -> Sides:
     repair=r"for $e^{(l)} \ge 0$",
     domain={"constants": vector(log_scale(1e-3, 1), 3), "terms": vector(linear(0, 2), 4)},
     as_printed={"any_sign": True},
+    evidence="counterexample",
     counterexample={"constants": np.array([1e-3, 1e-3, 1.0]), "terms": np.array([-10.0, -10.0])},
     mutants=[{"base": 0.9}],
 )

@@ -157,7 +157,7 @@ def lemma_d9(epoch: Epoch, beyond: float, beta: float, share: float = 1.0, facto
 def noise_error(curvatures: Array, rate: float, convexity: float = 0.0) -> float:
     """E (1/n) Σ ⟨−ρ_i, x⁺ − z⟩ per dimension and unit noise: η (1/n) Σ_i Π_{l > i} (1 − η a_l)/(1 + η n μ)."""
     later = np.concatenate([np.cumprod((1 - rate * curvatures)[:0:-1])[::-1], [1.0]])
-    return float(rate * later.mean() / (1 + rate * curvatures.size * convexity))
+    return rate * later.mean() / (1 + rate * curvatures.size * convexity)
 
 
 @PAPER.identity(
@@ -186,6 +186,7 @@ QUADRATIC = {"curvatures": vector(log_scale(1e-6, 1), 4), "share": log_scale(1e-
     printed=r"if the regularization function ψ is twice differentiable and z is independent of $\rho_i^{(k)}$, $\forall i \in [n]$, then the error caused by noise injection in epoch k is $E [\frac{1}{n} \sum_{i=1}^n \langle \rho_i^{(k)}, x_1^{(k+1)} - z \rangle] \le (\sigma^{(k)})^2 n d \eta^2 \hat{L}^{(k)*}$",
     repair=r"for $\eta \le 2/\hat{L}^*$ (the statement has no condition on $\eta$)",
     domain=QUADRATIC,
+    evidence="counterexample",
     counterexample={"curvatures": np.ones(4), "share": 10.0, "convexity": 0.0},
     mutants=[{"sign": -1.0}],
 )
@@ -210,6 +211,7 @@ def lemma_d10_as_stated(curvatures: Array, share: float, convexity: float, sign:
         r"if the regularization function ψ is twice differentiable and z is independent of $\rho_i^{(k)}$, $\forall i \in [n]$,",
     ),
     domain=QUADRATIC,
+    evidence="counterexample",
     counterexample={"curvatures": np.ones(4), "share": 0.05, "convexity": 0.0},
     sharp="constant",
     mutants=[{"constant": 0.9}],
@@ -302,6 +304,7 @@ def lemma_d12(
     reading=r"a derivative of $x_{n+1}^{(k)}$; the product that it bounds is $\eta \prod_{j>i} \|I - \eta H_j\|$",
     repair=r"at most $\eta$",
     domain=QUADRATIC,
+    evidence="counterexample",
     counterexample={"curvatures": np.ones(4), "share": 0.05, "convexity": 0.0},
     sharp="factor",
     mutants=[{"factor": 0.9}],

@@ -265,6 +265,7 @@ def equation_52(entries: Array, rate: float, first: float = 1.0) -> Sides:
     domain={name: MATRICES[name] for name in ("entries", "rate")},
     as_printed={"reverse": False},
     independent="the left side is a difference of runs, the right side a product of matrices",
+    evidence="counterexample",
     counterexample={"entries": np.array([0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.5, 0.5, 0.5]), "rate": 1.0},
     mutants=[{"reverse": False}, {"scale": 0.999}],
 )

@@ -360,8 +360,10 @@ def figure_2(
     printed="Lasso COMPAS 2013 11",
     reading="the columns are n and d",
     repair="$n = 2103$, as in Appendix H.2",
+    identity_proof="enumeration",
     domain={},
     as_printed={"samples": 2013},
+    evidence="counterexample",
     counterexample={},
 )
 def table_6(samples: int = 2103) -> Sides:
@@ -376,8 +378,10 @@ def table_6(samples: int = 2103) -> Sides:
     "Appendix H.2 (CIFAR-10)",
     printed="CIFAR-10. $n = 1000, d = 3072$. The task is to predict the class of a given image. D contains 200 samples per class across 10 classes.",
     repair="100 of each class",
+    identity_proof="enumeration",
     domain={},
     as_printed={"each": 200},
+    evidence="counterexample",
     counterexample={},
 )
 def cifar(each: int = 100) -> Sides:

@@ -3,6 +3,7 @@
 import inspect
 import math
 import re
+from fractions import Fraction
 from pathlib import Path
 from textwrap import indent
 
@@ -179,6 +180,24 @@ def test_the_constant_is_given_in_the_form_of_its_default():
     assert given == {str}
 
 
+@pytest.mark.parametrize(
+    ("right", "domain", "agrees"),
+    [
+        (lambda x, n: n * (n + 1) // 2, {"x": integers(1, 9)}, True),
+        (lambda x, n: Fraction(n * n + n, 2), {"x": integers(1, 9)}, True),
+        (lambda x, n: n * (n + 1) / 2, {"x": integers(1, 9)}, False),  # a float
+        (lambda x, n: n * (n + 1) // 2, {"x": linear(1, 9)}, False),  # no finite domain
+    ],
+)
+def test_an_identity_is_exact_by_enumeration_of_rational_numbers(right, domain, agrees):
+    def triangular(x):
+        return sum(range(int(x) + 1)), right(x, int(x))
+
+    outcome = claim(triangular, "identity", domain=domain, identity_proof="enumeration").check()
+    assert (outcome.agrees, outcome.claim.evidence) == (agrees, "exact")
+    assert agrees or outcome.reason == "the sides are not equal rational numbers at every point of a finite domain"
+
+
 # -- certified claims --------------------------------------------------------------------------------------------------
 
 
@@ -267,7 +286,7 @@ def test_names_and_what_is_recorded():
     assert written.relation == "<="
     assert written.evidence == "searched"
     assert claim(below, "identity").evidence == "computed"
-    assert claim(below, "identity", identity_proof="degrees").evidence == "exact"
+    assert claim(below, "identity", identity_proof="enumeration").evidence == "exact"
     assert claim(below, proof="Appendix F").evidence == "cited"
     repaired = claim(below, **REPAIR, proof="docs/accuracy.md")
     assert (repaired.truth, repaired.evidence, repaired.repair_evidence) == ("false", "computed", "proved")

@@ -42,7 +42,7 @@ def register(relation="inequality", function=below, name="Lemma 1", **fields):
             for wrong in ({"evidence": "machine-checked"}, {"theorem": "t", "evidence": "searched"})
         ),
         *(
-            (wrong, "what is exact, and nothing else, has an identity_proof: enumeration or degrees")
+            (wrong, "what is exact, and nothing else, has an identity_proof: enumeration")
             for wrong in (
                 {"evidence": "exact"},
                 {"identity_proof": "enumeration", "evidence": "searched"},
