@@ -143,6 +143,7 @@ def test_a_kill_at_every_write(keeps: bool, part: float, tmp_path: Path) -> None
         while True:
             path = tmp_path / str(number)
             options: dict[str, Any] = {"keep_releases": keeps, "marks": tmp_path / f"marks {number}"}
+            options |= {"mark_every": 3 if keeps else 1}
             model = Model()
             shown: Shown = []
             with killed_at(number, part) as count:

@@ -39,7 +39,7 @@ def test_every_mutant_has_its_fault(mutant: str) -> None:
     assert fault in search.faults
 
 
-@pytest.mark.parametrize("kind", ["cut", "copy", pytest.param("restore", marks=SLOW)])
+@pytest.mark.parametrize("kind", ["cut", "copy"])
 def test_the_price_of_a_mark_that_is_not_synchronised_at_each_record(kind: str) -> None:
     """After a power failure it is older: a folder of one of the records since is not noticed then."""
     search = Search(steps=2, window=2, crashes=1, tamperings=1, kinds=(kind,))
