@@ -4,15 +4,16 @@ A step is a function of the draws of ``exact_draws`` and of the numbers of the p
 floats are.  It is written once, for any *kind* of numbers: ``Sizes`` bound how far floats or pairs are from the
 real result, ``Pairs`` are sums of two floats, and ``Balls`` are those of Arb.
 
-====================  ==================================================================================
-form                  a step, in real numbers, for the scaled draw x = g_t z_t
-====================  ==================================================================================
-``"cascade"``         for each section: v = s + (x − q s), x ← x + (a − q) s, and v is written; y = x
-``"delay line"``      y = Σ_k β_k g_{t−k} z_{t−k}
-``"substitution"``    f y/h = ((f/h) z − Σ_{s<t} C_ts n_s)/C_tt
-====================  ==================================================================================
+==========================  ============================================================================
+form                        a step, in real numbers, for the scaled draw x = g_t z_t
+==========================  ============================================================================
+``"cascade"``               for each section: v = s + (x − q s), x ← x + (a − q) s, and v is written; y = x
+``"time-varying buffers"``  y = z − Σ o s, and v = θ s + i y is written for each buffer
+``"delay line"``            y = Σ_k β_k g_{t−k} z_{t−k}
+``"substitution"``          f y/h = ((f/h) z − Σ_{s<t} C_ts n_s)/C_tt
+==========================  ============================================================================
 
-The memory of a cascade is a row u (k − D) for each section, with integers k and the dithers D of the step that wrote
+The memory of sections and buffers is a row u (k − D) for each, with integers k and the dithers D of the step that wrote
 it, and v is written as k = ⌊v/u + D + ½⌋.
 """
 
@@ -40,6 +41,7 @@ LARGEST_INTEGER = 2.0**40  #: of a release
 LARGEST_ROW = 2.0**31 - 1  #: of memory
 
 _ROW_BITS = 26  # of memory below the deviation of a row
+_LEAST_DEVIATION = 1e-90  # of a row
 _LARGEST_DRIFT = 2.0**27  # of the errors of memory in a row, in its units
 _SAFETY = 1.01  # for products of two errors
 _PAIR_ROUNDING = 2.0**-98  # of an operation on pairs
@@ -163,13 +165,13 @@ class Recurrence(ABC):
 
     Attributes
     ----------
-    units : of the rows of memory with dithers
+    dithered : how many rows of memory have dithers
     draws : how many last steps have draws that a step needs, with its own
     depth : how many last steps have integers that a step needs
     rows, dtype : of the arrays of memory
     """
 
-    units: Array = np.zeros(0)
+    dithered = 0
     draws = 1
     depth = 0
     rows = 0
@@ -208,6 +210,14 @@ class Recurrence(ABC):
         The memory holds the rows with dithers, or the integers of the last steps, newest first.
         """
 
+    def units(self, step: int) -> Array:
+        """The units of the rows that a step writes, powers of two."""
+        return np.zeros(0)
+
+    def read_units(self, step: int) -> Array:
+        """The units of the rows that a step reads, 0 for those that were never written."""
+        return self.units(step - 1) if step else np.zeros(self.dithered)
+
     def drift(self) -> tuple[Array, float]:
         """Bounds of the sum of the errors of memory in each row, in its units, and in y."""
         return np.zeros(0), 0.0
@@ -233,32 +243,52 @@ class Recurrence(ABC):
         )
         kind = Sizes(rounding)
         draws = [Size(exact_draws.LARGEST_NORMAL, normal, rounding)] * min(self.draws, step + 1)
-        memory = [Size(2.0**31 * unit, (dither + 2.0**31 * rounding) * unit, rounding) for unit in self.units]
+        memory = [
+            Size(2.0**31 * unit, (dither + 2.0**31 * rounding) * unit, rounding) for unit in self.read_units(step)
+        ]
         memory += [kind.real(each) for each in largest]
-        dithers = [Size(1.0, dither, rounding)] * len(self.units)
+        dithers = [Size(1.0, dither, rounding)] * self.dithered
         found = self.rounded(kind, step, draws, memory, dithers, [0.0] * (1 + len(dithers)))
         return np.array(found) + (_PAIR_LIMIT if pairs else 0.0)
 
 
-class ExactCascade(Recurrence):
-    """Rational noise with real poles: a row with dithers for each section."""
+class DitheredRows(Recurrence):
+    """Noise from rows with dithers, which each step reads and writes."""
 
     dtype = np.int32
+
+    @abstractmethod
+    def numbers(self, step: int) -> tuple[Array, Array, Array]:
+        """Decays, outputs and inputs of a step in floats, as ``proved.run_rows`` takes them."""
+
+    @staticmethod
+    def _units_of(deviations: Array) -> Array:
+        """Powers of two, by bounds of the deviations of rows in units of the draws."""
+        return np.ldexp(1.0, np.ceil(np.log2(np.maximum(deviations, _LEAST_DEVIATION))).astype(int) - _ROW_BITS)
+
+
+class ExactCascade(DitheredRows):
+    """Rational noise with real poles: a row with dithers for each section."""
 
     def __init__(self, program: Program, scale: float, unit: float) -> None:
         super().__init__(program, scale, unit)
         self.zeros, self.poles = program.unscaled.sections()
-        self.rows = self.poles.size
         largest = 1.0 if program.draw_scales is None else float(program.draw_scales.max())
-        exponents = [math.ceil(math.log2(largest * each)) - _ROW_BITS for each in self._deviations()]
-        self.units = np.array([math.ldexp(1.0, each) for each in exponents])
+        self._units = self._units_of(largest * np.array(list(self._deviations())))
+        self.dithered = self.rows = self._units.size
+
+    def units(self, step: int) -> Array:
+        return self._units
 
     def _deviations(self) -> Iterable[float]:
         """Of each row, for unit draws: s = x z/(1 − (1 − q) z), and x has gone through the sections before."""
-        for i in range(self.rows):
+        for i in range(self.poles.size):
             gaps = np.concatenate([self.zeros[:i], self.poles[: i + 1]])
             inverse = ProductNoise(gaps, np.repeat([-1.0, 1.0], [i, i + 1]))
             yield _norm_of(inverse, self.program.participation.steps)
+
+    def numbers(self, step: int) -> tuple[Array, Array, Array]:
+        return self.poles, self.zeros - self.poles, self.zeros
 
     def deviation(self) -> float:
         return _scaled_norm(self.program)
@@ -269,7 +299,7 @@ class ExactCascade(Recurrence):
             held = np.maximum(held, 1 / steps)
         gains = np.abs(self.zeros - self.poles)
         found, past = [], 0.0  # the sum of the errors in x
-        for unit, gain, rest in zip(self.units.tolist(), gains.tolist(), held.tolist(), strict=True):
+        for unit, gain, rest in zip(self._units.tolist(), gains.tolist(), held.tolist(), strict=True):
             row = (unit + past) / rest
             found.append(row / unit)
             past += gain * row
@@ -278,10 +308,68 @@ class ExactCascade(Recurrence):
     def solved(self, kind: Any, step: int, draws: Sequence[Any], memory: Sequence[Any]) -> tuple[Any, list[Any]]:
         x = _scaled(kind, draws[0], self.gamma(step))
         written = []
-        for s, a, q, unit in zip(memory, self.zeros.tolist(), self.poles.tolist(), self.units.tolist(), strict=True):
+        for s, a, q, unit in zip(memory, self.zeros.tolist(), self.poles.tolist(), self._units.tolist(), strict=True):
             written.append((s + (x - kind.real(q) * s)) * kind.real(1 / unit))
             x = x + kind.difference(a, q) * s
         return x * kind.real(self.factor(step)), written
+
+
+class ExactBuffers(DitheredRows):
+    """Buffers whose outputs and inputs depend on the step: a row with dithers for each."""
+
+    def __init__(self, program: Program, scale: float, unit: float) -> None:
+        super().__init__(program, scale, unit)
+        self.noise = program.mechanism
+        self.dithered = self.rows = self.noise.decays.size
+        self._follow()
+
+    def _follow(self) -> None:
+        """Find the units of the rows, the largest deviation of the noise, and the sums of all errors of memory.
+
+        The buffers follow x ← (diag(θ) − i oᵀ) x + i z.  The matrix R_s is the response of x to what step s wrote.
+        Sizes of rows may differ much between steps, and so do the units.
+        """
+        steps, count = self.noise.outputs.shape
+        responses, self._units = np.empty((steps, count, count)), np.empty((steps, count))
+        self._deviation, self._row_drift, self._noise_drift = 0.0, np.zeros(count), 0.0
+        for step in range(steps):
+            past = responses[:step]
+            output, entry = self.noise.outputs[step], self.noise.inputs[step]
+            heard = output @ past
+            drawn = np.einsum("sj,sj->s", heard, self.noise.inputs[:step])
+            deviation = self.noise.scales[step] * math.hypot(1.0, float(np.linalg.norm(drawn))) * _NORM_FACTOR
+            self._deviation = max(self._deviation, deviation)
+            self._noise_drift = max(self._noise_drift, float((np.abs(heard) * self._units[:step]).sum()))
+            past[:] = (np.diag(self.noise.decays) - np.outer(entry, output)) @ past
+            responses[step] = np.eye(count)
+            rows = np.einsum("sij,sj->si", responses[: step + 1], self.noise.inputs[: step + 1])
+            self._units[step] = self._units_of(np.linalg.norm(rows, axis=0))
+            errors = np.einsum("sij,sj->i", np.abs(responses[: step + 1]), self._units[: step + 1])
+            self._row_drift = np.maximum(self._row_drift, errors / self._units[step])
+
+    def units(self, step: int) -> Array:
+        found: Array = self._units[step]
+        return found
+
+    def numbers(self, step: int) -> tuple[Array, Array, Array]:
+        return np.array(self.noise.decays), np.array(self.noise.outputs[step]), np.array(self.noise.inputs[step])
+
+    def deviation(self) -> float:
+        return self._deviation
+
+    def drift(self) -> tuple[Array, float]:
+        return self._row_drift, self._noise_drift
+
+    def solved(self, kind: Any, step: int, draws: Sequence[Any], memory: Sequence[Any]) -> tuple[Any, list[Any]]:
+        decays, outputs, inputs = (each.tolist() for each in self.numbers(step))
+        y = draws[0]
+        for s, output in zip(memory, outputs, strict=True):
+            y = y - kind.real(output) * s
+        written = [
+            (kind.real(decay) * s + kind.real(entry) * y) * kind.real(1 / unit)
+            for s, decay, entry, unit in zip(memory, decays, inputs, self.units(step).tolist(), strict=True)
+        ]
+        return y * kind.real(self.factor(step)), written
 
 
 class ExactDelays(Recurrence):
@@ -375,6 +463,7 @@ def _scaled_norm(program: Program) -> float:
 #: The steps of each form that has proved noise.
 RECURRENCES: dict[str, type[Recurrence]] = {
     "cascade": ExactCascade,
+    "time-varying buffers": ExactBuffers,
     "delay line": ExactDelays,
     "substitution": ExactSubstitution,
 }

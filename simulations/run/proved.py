@@ -28,6 +28,7 @@ from corrnoise.simulations.run.exact_steps import (
     LARGEST_INTEGER,
     LARGEST_ROW,
     Balls,
+    DitheredRows,
     ExactCascade,
     ExactDelays,
     ExactSubstitution,
@@ -82,51 +83,77 @@ def _listed(open_places, first, places, count):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def run_cascade(x, memory, before, now, gains, poles, units, written, limits, factor, places):  # type: ignore[no-untyped-def]
+def _read(row, old, unit, state):  # type: ignore[no-untyped-def]
+    """The numbers u (k − D) of a row, with the middle of what 16 bits say of D."""
+    for j in range(row.size):
+        state[j] = unit * (np.float64(row[j]) - (np.float64(old[j]) + 0.5) * 2.0**-16)
+
+
+@kernel
+def _write(state, own, limit, fresh, open_places):  # type: ignore[no-untyped-def]
+    """⌊v/u + D + ½⌋ for numbers v/u, and open places as in ``_rounded``."""
+    reach = 0.5 - limit
+    for j in range(state.size):  # loops of few arrays are what the compiler vectorises
+        state[j] += (np.float64(own[j]) + 0.5) * 2.0**-16
+    for j in range(state.size):
+        number = np.floor(state[j] + 0.5)
+        fresh[j] = np.int32(number)
+        certain = (abs(state[j] - number) <= reach) & (abs(number) < LARGEST_ROW)
+        open_places[j] += 0 if certain else 1
+
+
+@kernel
+def _keep(row, fresh, places, first):  # type: ignore[no-untyped-def]
+    """Keep what was written into a part of a row that begins at ``first``, but at open places."""
+    for place in places:
+        fresh[place - first] = row[place - first]
+    for j in range(row.size):  # several times as fast as ``row[:] = fresh``
+        row[j] = fresh[j]
+
+
+@kernel
+def run_rows(x, memory, before, now, cascade, decays, outputs, inputs, read, units, limits, factor, places):  # type: ignore[no-untyped-def]
     """Turn scaled draws into integers, and write the rows where all is certain; the number of open places.
 
-    ``before`` and ``now`` are the dithers, 16 bits of each, of the step that wrote the rows and of this one.
+    ``before`` and ``now`` are the dithers, 16 bits of each, of the step that wrote the rows and of this one; ``read``
+    and ``units`` are the units, 0 for rows that were never written.  A ``cascade`` has the gaps of its poles for
+    decays, and its gains for outputs.
     """
     count = 0
-    rows = poles.size
+    rows = units.size
     fresh = np.empty((rows, _BLOCK), np.int32)
-    states = np.empty(_BLOCK)
+    states = np.empty((rows, _BLOCK))
     open_block = np.empty(_BLOCK, np.int64)
     for first in range(0, x.size, _BLOCK):
-        value = x[first : min(first + _BLOCK, x.size)]
-        size = value.size
+        last = min(first + _BLOCK, x.size)
+        size = last - first
+        value = x[first:last]
         open_places = open_block[:size]
         open_places[:] = 0
         for i in range(rows):
-            gain, pole, reach = gains[i], poles[i], 0.5 - limits[i + 1]
-            unit = units[i] if written else 0.0
-            state = states[:size]
-            inverse = 1.0 / units[i]
-            row, new = memory[i, first : first + size], fresh[i, :size]
-            old, own = before[i, first : first + size], now[i, first : first + size]
-            for j in range(size):  # loops of few arrays are what the compiler vectorises
-                state[j] = unit * (np.float64(row[j]) - (np.float64(old[j]) + 0.5) * 2.0**-16)
-            for j in range(size):
-                s = state[j]
-                x_before = value[j]
-                state[j] = (s + (x_before - pole * s)) * inverse
-                value[j] = x_before + gain * s
-            for j in range(size):
-                state[j] += (np.float64(own[j]) + 0.5) * 2.0**-16
-            for j in range(size):
-                number = np.floor(state[j] + 0.5)
-                new[j] = np.int32(number)
-                certain = (abs(state[j] - number) <= reach) & (abs(number) < LARGEST_ROW)
-                open_places[j] += 0 if certain else 1
+            state = states[i, :size]
+            _read(memory[i, first:last], before[i, first:last], read[i], state)
+            decay, output, inverse = decays[i], outputs[i], 1.0 / units[i]
+            if cascade:
+                for j in range(size):
+                    s, x_before = state[j], value[j]
+                    state[j] = (s + (x_before - decay * s)) * inverse
+                    value[j] = x_before + output * s
+            else:
+                for j in range(size):
+                    value[j] -= output * state[j]
+        for i in range(rows):
+            state = states[i, :size]
+            if not cascade:
+                decay, entry, inverse = decays[i], inputs[i], 1.0 / units[i]
+                for j in range(size):
+                    state[j] = (decay * state[j] + entry * value[j]) * inverse
+            _write(state, now[i, first:last], limits[i + 1], fresh[i, :size], open_places)
         _rounded(value, factor, limits[0], open_places)
         known = count
         count = _listed(open_places, first, places, count)
         for i in range(rows):
-            row, new = memory[i, first : first + size], fresh[i, :size]
-            for k in range(known, count):
-                new[places[k] - first] = row[places[k] - first]
-            for j in range(size):  # several times as fast as ``row[:] = new``
-                row[j] = new[j]
+            _keep(memory[i, first:last], fresh[i, :size], places[known:count], first)
     return count
 
 
@@ -225,7 +252,7 @@ class ProvedNoise(HostMaker):
         self.rows, self.dtype = 0 if self._replays else found.rows, np.dtype(found.dtype)
         super().__init__(size, threads, spans, 16 + self.rows * self.dtype.itemsize)
         self._memories = [np.zeros((self.rows, int(part[:, 1].sum())), self.dtype) for part in self._parts]
-        self.lookback = 1 if len(found.units) else found.draws - 1  # rows need the key of the step that wrote them
+        self.lookback = 1 if found.dithered else found.draws - 1  # rows need the key of the step that wrote them
         self.history = self.lookback if isinstance(found, ExactDelays) else None if self.rows else 0
         self.refined = 0
         self._largest: deque[float] = deque([0.0] * found.depth, maxlen=found.depth)  # of the last integers
@@ -260,7 +287,7 @@ class ProvedNoise(HostMaker):
         if not complete and not isinstance(self._recurrence, ExactDelays):
             raise RuntimeError(f"the nonce of step {step - 1} is missing, which wrote the memory of the noise")
         made = [exact_draws.step_key(secret, each, self._nonces[each]) for each in earlier if each in self._nonces]
-        keys = Keys(made[: self._recurrence.draws], made[1] if len(self._recurrence.units) and step else None)
+        keys = Keys(made[: self._recurrence.draws], made[1] if self._recurrence.dithered and step else None)
         limits = self._recurrence.limits(step, list(self._largest)[:step])
         found = np.empty(self.size)
 
@@ -311,13 +338,13 @@ class ProvedNoise(HostMaker):
             return int(run_delays(x, memory, newest, form.weights(step), limits[0], factor, places))
         if isinstance(form, ExactSubstitution):
             return int(run_substitution(x, memory, step, form.entries(step), limits[0], factor, places))
-        assert isinstance(form, ExactCascade)
+        assert isinstance(form, DitheredRows)
         if (gamma := form.gamma(step)) != 1.0:
             x *= gamma
         now = exact_draws.dither_bits(keys.draws[0], self.rows, spans)
         before = now if keys.written is None else exact_draws.dither_bits(keys.written, self.rows, spans)
-        numbers = (form.zeros - form.poles, form.poles, form.units, keys.written is not None)
-        return int(run_cascade(x, memory, before, now, *numbers, limits, factor, places))
+        numbers = (isinstance(form, ExactCascade), *form.numbers(step), form.read_units(step), form.units(step))
+        return int(run_rows(x, memory, before, now, *numbers, limits, factor, places))
 
     # -- open places ---------------------------------------------------------------------------------------------------
 
@@ -342,7 +369,7 @@ class ProvedNoise(HostMaker):
         if (np.abs(numbers[0]) >= LARGEST_INTEGER).any() or (np.abs(numbers[1:]) >= LARGEST_ROW).any():
             raise RuntimeError("noise must be within the range of its integers, got a number beyond 30 deviations")
         found[places] = numbers[0]
-        for part in np.unique(parts) if len(form.units) else ():
+        for part in np.unique(parts) if form.dithered else ():
             here = parts == part
             self._memories[part][:, columns[here]] = numbers[1:, here]
 
@@ -368,12 +395,12 @@ def paired_integers(
     """
     kind = Pairs(coordinates.size)
     draws = [Pair(*exact_draws.paired_normals(key, coordinates)) for key in keys.draws]
-    rows = range(len(form.units))
+    rows, units = range(form.dithered), form.read_units(step)
     dithers = [Pair(*exact_draws.paired_dither(keys.draws[0], row, coordinates)) for row in rows]
     memory = [kind.real(each) for each in known]
     if keys.written is not None:
         old = [Pair(*exact_draws.paired_dither(keys.written, row, coordinates)) for row in rows]
-        memory = [(memory[row] - old[row]) * kind.real(form.units[row]) for row in rows]
+        memory = [(memory[row] - old[row]) * kind.real(units[row]) for row in rows]
     found: list[Array] = form.rounded(kind, step, draws, memory, dithers, limits)
     return found
 
@@ -381,7 +408,7 @@ def paired_integers(
 def ball_integers(form: Recurrence, step: int, keys: Keys, coordinate: int, known: Sequence[float]) -> list[int]:
     """The integers of a step for one coordinate: their definition."""
     kind = Balls()
-    rows = range(len(form.units))
+    rows, units = range(form.dithered), form.read_units(step)
     for words in _BALL_WORDS:
         with ctx.workprec(64 * words + 64):
             draws = [exact_draws.normal_ball(key, coordinate, words) for key in keys.draws]
@@ -389,7 +416,7 @@ def ball_integers(form: Recurrence, step: int, keys: Keys, coordinate: int, know
             memory = [kind.real(each) for each in known]
             if keys.written is not None:
                 old = [exact_draws.dither_ball(keys.written, row, coordinate, words) for row in rows]
-                memory = [(memory[row] - old[row]) * kind.real(form.units[row]) for row in rows]
+                memory = [(memory[row] - old[row]) * kind.real(units[row]) for row in rows]
             found = form.rounded(kind, step, draws, memory, dithers, [0.0] * (1 + len(rows)))
         if None not in found:
             return found
@@ -415,10 +442,10 @@ def integers(
     made = [exact_draws.step_key(secret, step, nonce) for step, nonce in zip(range(steps), of_steps, strict=True)]
     found = np.empty((steps, len(coordinates)), np.int64)
     for column, coordinate in enumerate(coordinates):
-        known: list[float] = [0] * len(form.units)
+        known: list[float] = [0] * form.dithered
         for step in range(steps):
-            keys = Keys(made[step::-1][: form.draws], made[step - 1] if step and len(form.units) else None)
+            keys = Keys(made[step::-1][: form.draws], made[step - 1] if step and form.dithered else None)
             number, *rows = ball_integers(form, step, keys, coordinate, known)
             found[step, column] = number
-            known = rows if len(form.units) else [number, *known][: form.depth]
+            known = rows if form.dithered else [number, *known][: form.depth]
     return found
