@@ -22,8 +22,9 @@ on with it alone.
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +42,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.numerics.rounding import rounded_up
 from corrnoise.theory.privacy import Budget, gaussian_odometer
-from corrnoise.theory.profile import GaussianProfile, Profile, SampledProfile, compose
+from corrnoise.theory.profile import GaussianProfile, NearbyProfile, Profile, SampledProfile, compose
 from corrnoise.theory.selection import BinomialTrials, NegativeBinomialTrials, PoissonTrials, SelectionProfile
 
 FORMAT = "corrnoise account 1"  #: of the file
@@ -75,7 +76,7 @@ class Charge(Record):
 
 
 _KINDS = by_name(
-    *(Budget, Charge, GaussianProfile, SampledProfile, SelectionProfile),
+    *(Budget, Charge, GaussianProfile, NearbyProfile, SampledProfile, SelectionProfile),
     *(BinomialTrials, NegativeBinomialTrials, PoissonTrials),
     *(PoissonCurve, Factor, CutCurve, BinsCurve, RedrawnBinsCurve),
 )
@@ -156,7 +157,9 @@ class Account:
         if not name:
             raise ValueError("data must be the name of a data set, got ''")
         if plan is None:
-            chosen: tuple[Profile, ...] = (GaussianProfile(whole.gaussian_rho, adjacency=whole.adjacency),)
+            # The float below δ leaves room for the total variations of proved noise.
+            inner = whole if whole.delta is None else replace(whole, delta=math.nextafter(whole.delta, 0.0))
+            chosen: tuple[Profile, ...] = (GaussianProfile(inner.gaussian_rho, adjacency=whole.adjacency),)
         else:
             chosen = _checked_plan(plan, whole)
         state = {"identity": draws.fresh(16).hex(), "data": name, "budget": whole, "plan": chosen, "charges": ()}
@@ -243,7 +246,7 @@ class Account:
         if not charges:
             return 0.0
         levels = [whole * 2.0 ** (-j / 2) for j in range(_ODOMETER_LEVELS)]
-        used = _rho(each.profile for each in charges)
+        used = _rho(charges)
         return gaussian_odometer(min(level for level in levels if level >= used or level == whole), share)
 
     def charge(self, name: str, profile: Profile) -> None:
@@ -265,7 +268,7 @@ class Account:
             charges = self._charges()
             if any(each.name == name for each in charges):
                 raise ValueError(f"name must be new, got {name!r}, which is charged: name each release")
-            self._keep(_charged(self.plan, charges, Charge(name, profile)))
+            self._keep(self._paid(charges, Charge(name, profile)))
 
     def check(self, profile: Profile) -> None:
         """Refuse a profile that the rest of the plan does not cover.
@@ -275,7 +278,22 @@ class Account:
         profile : Profile
             The privacy of a run.
         """
-        _charged(self.plan, self.charges, Charge("", profile))
+        self._paid(self.charges, Charge("", profile))
+
+    def _paid(self, charges: tuple[Charge, ...], new: Charge) -> tuple[Charge, ...]:
+        """The charges with a new one, which the rest of the plan covers, with all total variations."""
+        found = _charged(self.plan, charges, new)
+        near = [each.profile.total_variation for each in found if isinstance(each.profile, NearbyProfile)]
+        if near and self.budget.epsilon is not None:
+            assert self.budget.delta is not None
+            with ctx.workprec(128):
+                total = rounded_up(sum(map(arb, near), arb(0)))
+            if NearbyProfile(compose(*self.plan), total).delta_at(self.budget.epsilon) > self.budget.delta:
+                raise ValueError(
+                    f"plan must leave room for a total variation of {total:.3g} of proved noise, got one that uses all "
+                    f"of delta={self.budget.delta!r}: open an account whose plan has a slightly smaller rho"
+                )
+        return found
 
     def admit(self, name: str, profile: Profile, *, started: bool = False) -> None:
         """Pay for a run before its first step, or find it paid when it is resumed; runs and searches call it.
@@ -298,7 +316,7 @@ class Account:
                     return
             if started:
                 raise ValueError(f"{name} is not in the account in {self._home}, {_OLD_COPY}")
-            self._keep(_charged(self.plan, charges, Charge(name, profile)))
+            self._keep(self._paid(charges, Charge(name, profile)))
 
     def settle(self, name: str, profile: Profile) -> None:
         """Take back the unused part of a run that has ended for ever; ``PrivateRun.settle`` calls it.
@@ -316,10 +334,11 @@ class Account:
             if not found:
                 raise ValueError(f"{name} is not in the account in {self._home}, {_OLD_COPY}")
             old = charges[found[0]]
+            before, now = _plain(old.profile), _plain(profile)
             smaller = (
-                isinstance(old.profile, GaussianProfile)
-                and isinstance(profile, GaussianProfile)
-                and profile.rho < old.profile.rho
+                isinstance(before, GaussianProfile)
+                and isinstance(now, GaussianProfile)
+                and now.rho < before.rho
                 and not old.settled
             )
             charges[found[0]] = Charge(name, profile if smaller else old.profile, True)
@@ -335,7 +354,7 @@ class Account:
         charges = self.charges
         lines = [f"account of {self.data}: {self.budget.in_words()}", f"left: ρ = {_left(self.plan, charges):.6g}"]
         for each in charges[-_MAX_SHOWN_CHARGES:]:
-            one = each.profile
+            one = _plain(each.profile)
             price = f"ρ = {one.rho:.6g}" if isinstance(one, GaussianProfile) else type(one).__name__
             lines.append(f"{each.name}: {price}{', settled' if each.settled else ''}")
         return "\n".join(lines)
@@ -345,8 +364,9 @@ class Account:
 
 
 def _plain(profile: Profile) -> Profile:
-    """The profile without the numbers that were verified for a run."""
-    return replace(profile, verified=None) if isinstance(profile, SampledProfile) else profile
+    """The profile of the ideal mechanism, without the numbers that were verified for a run."""
+    ideal = profile.ideal if isinstance(profile, NearbyProfile) else profile
+    return replace(ideal, verified=None) if isinstance(ideal, SampledProfile) else ideal
 
 
 def _checked_plan(plan: Sequence[Profile], budget: Budget) -> tuple[Profile, ...]:
@@ -368,18 +388,21 @@ def _checked_plan(plan: Sequence[Profile], budget: Budget) -> tuple[Profile, ...
     return chosen
 
 
-def _rho(profiles: Any) -> float:
-    """The sum of the ρ of Gaussian profiles, rounded up."""
+def _sum_of_rho(profiles: Iterable[Profile]) -> arb:
+    """The sum of the ρ of Gaussian profiles."""
+    return sum((arb(each.rho) for each in profiles if isinstance(each, GaussianProfile)), arb(0))
+
+
+def _rho(charges: tuple[Charge, ...]) -> float:
+    """The ρ of all Gaussian charges, rounded up."""
     with ctx.workprec(128):
-        return rounded_up(sum((arb(each.rho) for each in profiles if isinstance(each, GaussianProfile)), arb(0)))
+        return rounded_up(_sum_of_rho(_plain(each.profile) for each in charges))
 
 
 def _left(plan: tuple[Profile, ...], charges: tuple[Charge, ...]) -> float:
     """ρ of the plan that no charge uses, rounded down; negative where too much is charged."""
     with ctx.workprec(128):
-        gaussian = (arb(each.rho) for each in plan if isinstance(each, GaussianProfile))
-        used = (arb(each.profile.rho) for each in charges if isinstance(each.profile, GaussianProfile))
-        return 0.0 - rounded_up(sum(used, arb(0)) - sum(gaussian, arb(0)))
+        return 0.0 - rounded_up(_sum_of_rho(_plain(each.profile) for each in charges) - _sum_of_rho(plan))
 
 
 def _charged(plan: tuple[Profile, ...], charges: tuple[Charge, ...], new: Charge) -> tuple[Charge, ...]:
@@ -395,14 +418,14 @@ def _charged(plan: tuple[Profile, ...], charges: tuple[Charge, ...], new: Charge
     else:
         unused = list(plan)
         for each in charges:
-            if each.profile in unused:
-                unused.remove(each.profile)
+            if _plain(each.profile) in unused:
+                unused.remove(_plain(each.profile))
         if profile not in unused:
             raise ValueError(
                 f"profile must be in the plan of the account and unused, got {profile!r:.80}: the budget covers "
                 "sampled runs and searches that were planned at the opening, with the same noise"
             )
-    return (*charges, Charge(new.name, profile, new.settled))
+    return (*charges, new)
 
 
 def _checked_state(state: Any) -> dict[str, Any]:

@@ -199,10 +199,10 @@ class PrivateRun(Guarded):
             raise ValueError(f"budget, participation and size must agree with the first process, {first}, got {own}")
         where = folder if folder is None or isinstance(folder, Folder) else Folder(folder)
         if release == "proved":
-            if account is not None or maker is not ModelNoise or dtype not in (None, "exact"):
+            if maker is not ModelNoise or dtype not in (None, "exact"):
                 raise ValueError(
-                    "release must be 'grid' in a run with an account, with noise on a device, or with another dtype "
-                    f"than 'exact', got 'proved' with dtype={dtype!r}"
+                    "release must be 'grid' in a run with noise on a device, or with another dtype than 'exact', got "
+                    f"'proved' with dtype={dtype!r}"
                 )
             dtype = "exact"
         self._prefetch = checks.boolean("prefetch", prefetch)

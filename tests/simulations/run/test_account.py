@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -21,7 +22,7 @@ from corrnoise.support.serialise import load, save
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget, gaussian_odometer
-from corrnoise.theory.profile import GaussianProfile, Profile, compose
+from corrnoise.theory.profile import GaussianProfile, NearbyProfile, Profile, compose
 from corrnoise.theory.selection import Trials, selection, trial_budget
 from tests.simulations.run.crashes import dies
 
@@ -137,6 +138,25 @@ def test_steps_that_a_crash_skipped_stay_paid(account: Account, tmp_path: Path) 
     assert again.position == 8
     again.settle()
     assert account.spent(DELTA) == again.profile(8).epsilon_at(DELTA) > again.profile(5).epsilon_at(DELTA)
+
+
+def test_proved_noise_pays_for_its_total_variation(account: Account, tmp_path: Path) -> None:
+    def proved(account: Account, rho: float) -> PrivateRun:
+        order = batches(EPOCHS, 8, 2, rng=0)
+        given: dict[str, Any] = {"sums": "exact", "release": "proved", "threads": 1}
+        return PrivateRun(Budget(rho), EPOCHS, DPSGD(), 50, batches=order, account=account, **given)
+
+    run = proved(account, account.left)
+    assert 0 <= account.left < 1e-9
+    assert isinstance(account.charges[0].profile, NearbyProfile)
+    assert run.profile().delta_at(3.0) <= DELTA
+    run.settle()
+    assert account.left == pytest.approx(BUDGET.gaussian_rho)
+    full = [GaussianProfile(BUDGET.gaussian_rho)]
+    tight = Account(tmp_path / "tight", data="x", budget=replace(BUDGET, delta=full[0].delta_at(3.0)), plan=full)
+    with pytest.raises(ValueError, match="total variation"):
+        proved(tight, 0.01)
+    assert tight.charges == ()
 
 
 # -- plans -------------------------------------------------------------------------------------------------------------

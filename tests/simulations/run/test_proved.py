@@ -354,7 +354,6 @@ def test_sampled_runs_are_proved_too() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"account": mock.sentinel.account},
         {"maker": partial(ModelNoise)},
         {"dtype": "float64"},
         {"sums": "float32"},
