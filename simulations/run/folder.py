@@ -402,12 +402,12 @@ class Place(Sealed):
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 
-    def read_checkpoint(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]], list[str]]:
-        """Return the head and the arrays of the last readable checkpoint, and the problems with later ones."""
+    def read_checkpoint(self, *, whole: bool) -> tuple[dict[str, Any], dict[str, NDArray[Any]], list[str]]:
+        """Return head and arrays (if ``whole``) of the last readable checkpoint, and the problems with later ones."""
         problems = []
         for number in reversed(self.numbers("checkpoint")):
             try:
-                head, arrays = self._checkpoint(number)
+                head, arrays = self._checkpoint(number, whole=whole)
                 self.segments(number)
                 return head, arrays, problems
             except PermissionError:
@@ -417,10 +417,15 @@ class Place(Sealed):
                 self._unreadable.add(number)
         raise ValueError(f"no checkpoint can be read: {'; '.join(problems) or f'{self.path} has none'}")
 
-    def _checkpoint(self, position: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """The head and the arrays of a checkpoint, whose shards can be read."""
+    def _checkpoint(self, position: int, *, whole: bool) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """The head of a checkpoint, whose shards can be read, and its arrays if ``whole``."""
         path = self.path / f"checkpoint-{position}"
-        head, arrays = self.read(path)
+        arrays: dict[str, NDArray[Any]] = {}
+        if whole:
+            head, arrays = self.read(path)
+        else:
+            with self._verified(path) as (_, described, _):
+                head = dict(described["head"])
         shards = head.get("shards")
         if head.get("position") != position or not isinstance(shards, int):
             raise ValueError(f"{path} has the head of another one, {head}")
@@ -525,7 +530,7 @@ class Home(Place):
                 stem != name and (stem in _FIRST_FILES or stem == _SETTINGS_FILE or _NUMBERED_FILE.fullmatch(stem))
             ):
                 (self.path / name).unlink()
-        head, arrays, problems = self.read_checkpoint()
+        head, arrays, problems = self.read_checkpoint(whole=True)
         journal = Journal(
             self.segments(head["position"]),
             mark.Mark(self.mark_path, self._mark_every),
@@ -572,7 +577,8 @@ class Home(Place):
 
     def tidy(self) -> None:
         """Remove all files before the last two readable checkpoints, and segments that neither of them needs."""
-        readable = [number for number in self.numbers("checkpoint") if number not in self._unreadable]
+        oldest = self.numbers("journal")[0]
+        readable = [n for n in self.numbers("checkpoint") if n >= oldest and n not in self._unreadable]
         first = readable[-2:][0]
         needed = self.segments(first)
         for kind, number, path in self._numbered():

@@ -182,7 +182,7 @@ def _found(place: Place, found: dict[str, Any]) -> State:
     used = _is_used(place)
     if used:
         found["state"] = "in use"
-    head, _, problems = place.read_checkpoint()
+    head, _, problems = place.read_checkpoint(whole=False)
     chain = place.chain(head["position"])
     if not used:
         if place.marks.exists():

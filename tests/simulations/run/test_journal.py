@@ -123,3 +123,43 @@ def test_a_segment_that_another_run_wrote_is_refused(tmp_path: Path) -> None:
         path.write_bytes(whole)
         (tmp_path / "run" / "checkpoint-4").unlink()
         assert opened(tmp_path / "run", checkpoint_every=2).skipped == 3
+
+
+def test_a_full_disk_refuses_until_there_is_room(tmp_path: Path) -> None:
+    """A record that is there in part is cut off at the next opening, and its step gets another nonce."""
+    real = os.write
+
+    def full(descriptor: int, content: Any) -> int:
+        if len(content) == 64:
+            return real(descriptor, content[:40])
+        raise OSError(errno.ENOSPC, "no space is left")
+
+    with mock.patch.object(os, "fsync", return_value=None):
+        run = opened(tmp_path / "run")
+        trained(run, 3)
+        run.next_batch()
+        with mock.patch.object(os, "write", full), pytest.raises(OSError, match="no space is left"):
+            run.add_noise(np.zeros(3))
+        with pytest.raises(RuntimeError, match="interrupted"):
+            run.add_noise(np.zeros(3))
+        run.close()
+        size = (tmp_path / "run" / "journal-0").stat().st_size
+        again = opened(tmp_path / "run")
+        assert (again.position, (tmp_path / "run" / "journal-0").stat().st_size) == (3, size - 40)
+        trained(again, 4)
+
+
+def test_an_old_checkpoint_that_a_crash_left_is_not_used(tmp_path: Path) -> None:
+    """Its segment is gone; the opening removes it, also where the last checkpoint cannot be read."""
+    path = tmp_path / "run"
+    with mock.patch.object(os, "fsync", return_value=None):
+        run = opened(path, checkpoint_every=2)
+        first = (path / "checkpoint-0").read_bytes()
+        trained(run, 5)
+        dies(run)
+        (path / "checkpoint-0").touch(0o600)
+        (path / "checkpoint-0").write_bytes(first)
+        (path / "checkpoint-4").write_bytes(b"damaged")
+        with pytest.warns(UserWarning, match="goes on from checkpoint-2"):
+            assert opened(path, checkpoint_every=2).skipped == 3
+    assert not (path / "checkpoint-0").exists()
