@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from mpmath import mp
 
 from corrnoise.paper_checks.correlated_noise.oracles import NO_PRIVACY
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
@@ -288,12 +289,19 @@ def property_f10_constant(complement: float, constant: float = 1.25) -> Sides:
     proof=f"{SHORT}#property-f11",
     rests_on=["Property F.10 (upper)"],
     constants={"quarter": "unspecified"},
-    domain={"alpha": linear(0, 0.999), "complement": log_scale(1e-3, 1)},
+    domain={"alpha": linear(0, 0.999), "complement": log_scale(1e-12, 1)},
+    outside="For k' < 1e-12 the proof is the same: the integral is at most K(k), and Property F.10 (upper) bounds that.",
     sharp="quarter",
-    mutants=[{"quarter": 0.21}],
+    mutants=[{"quarter": 0.2375}],
 )
 def property_f11(alpha: float, complement: float, quarter: float = 0.25) -> Sides:
-    """True with 1 + k'²/4 for the last factor, uniformly in α².  As in F.10, ¼ is sharp as k → 1 only."""
-    root = math.sqrt(1 - alpha)
-    scaled = (1 - alpha) * float(cel(complement, root, 1.0, 1 / root))
-    return scaled, (1 + quarter * complement**2) * math.log(4 / complement)
+    """True with 1 + k'²/4 for the last factor, uniformly in α².  As in F.10, ¼ is sharp as k → 1 only.
+
+    Log(4/k') is subtracted from both sides, which are divided by k'²; with 60 digits, as the left one is a small difference.
+    The factor 0.2375 is false for k' < 8.2e-9, where ¼ (log(4/k') − 1) exceeds 0.2375 log(4/k').
+    """
+    with mp.workdps(60):
+        k, n = mp.mpf(complement), 1 - mp.mpf(alpha)
+        logarithm = mp.log(4 / k)
+        scaled = n * cel(k, mp.sqrt(n), mp.mpf(1), 1 / mp.sqrt(n))
+        return float((scaled - logarithm) / k**2), quarter * float(logarithm)

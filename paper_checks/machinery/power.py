@@ -20,17 +20,14 @@ FILE = "mutants.csv"
 #: The fates of a mutant.
 FATES = {
     "killed": "the check finds it to be false",
-    "noticed": "it is true as far as is searched, and the check disagrees with what is recorded of the claim",
-    "shifted": "the check finds nothing, and the median ratio of the sides is another one than recorded",
-    "elsewhere": "its check finds nothing, and that of an identity that runs the same formula finds it to be false",
-    "survived": "it says more than the claim, or something else, and the check finds nothing against it",
+    "alive": "it says more than the claim, or something else, and the check does not find it to be false",
     "weaker": "no margin is smaller than that of the claim, or it is a case of the claim",
     "equal": "no margin differs from that of the claim",
     "undefined": "it has no value at most points of the domain, or takes too long",
 }
 
 
-_NOTICED_CHANGE = 0.003  #: relative change of a ratio that is noticed, beyond the spread of searches
+_COMPARED_CHANGE = 0.003  #: relative change of a ratio that is no rounding, beyond the spread of searches
 _MAX_SPREAD = 0.03  #: with the spread; where searches differ more, the largest ratio is not compared
 _RATIO_DIGITS = 5  #: of a recorded ratio
 _RATIO_ROUNDING = 1e-9  #: of ratios near 0
@@ -53,16 +50,13 @@ class Ratios:
 
 @dataclass(frozen=True)
 class Power:
-    """The numbers of mutants of each fate; ``of`` counts all that there are, of which a sample was drawn.
+    """The numbers of mutants of each fate, in a sample of the ``of`` mutants that there are.
 
     An identity has no ``ratios``.
     """
 
     killed: int = 0
-    noticed: int = 0
-    shifted: int = 0
-    elsewhere: int = 0
-    survived: int = 0
+    alive: int = 0
     weaker: int = 0
     equal: int = 0
     undefined: int = 0
@@ -80,7 +74,7 @@ class Power:
     @property
     def telling(self) -> int:
         """The number of mutants that say more than the claim, or something else."""
-        return self.killed + self.noticed + self.shifted + self.elsewhere + self.survived
+        return self.killed + self.alive
 
     @property
     def kill_rate(self) -> float | None:
@@ -88,27 +82,16 @@ class Power:
         return self.killed / self.telling if self.telling else None
 
     @property
-    def noticed_rate(self) -> float | None:
-        """The share of the telling mutants that is killed or noticed; None if there are none."""
-        return (self.killed + self.noticed) / self.telling if self.telling else None
-
-    @property
-    def found_rate(self) -> float | None:
-        """The share of the telling mutants that does not survive; None if there are none."""
-        return 1 - self.survived / self.telling if self.telling else None
-
-    @property
     def blindness(self) -> float | None:
         """The share of the mutants drawn that are equal to the claim or have no value; None if none was drawn."""
         return (self.equal + self.undefined) / self.drawn if self.drawn else None
 
     def __str__(self) -> str:
-        if self.kill_rate is None or self.noticed_rate is None or self.found_rate is None or self.blindness is None:
+        if self.kill_rate is None or self.blindness is None:
             return f"no telling mutant among {self.drawn}"
         return (
-            f"of {self.telling} telling mutants {self.killed} killed ({self.kill_rate:.0%}), "
-            f"{self.killed + self.noticed} killed or noticed ({self.noticed_rate:.0%}), "
-            f"{self.telling - self.survived} found ({self.found_rate:.0%}); blindness {self.blindness:.0%}"
+            f"of {self.telling} telling mutants {self.killed} killed ({self.kill_rate:.0%}); "
+            f"blindness {self.blindness:.0%}"
         )
 
 
@@ -132,10 +115,10 @@ def moved(margin: float, smallest: Sequence[float], ratios: Ratios | None, thoro
     """
     if ratios is None:
         return ""
-    allowed = _NOTICED_CHANGE + 2 * ratios.spread
+    allowed = _COMPARED_CHANGE + 2 * ratios.spread
     allowed = allowed if allowed <= _MAX_SPREAD else math.inf
     if _differs(margin, ratios.largest, allowed, math.inf if thorough else allowed):
-        return f"the largest ratio of the sides is {1 - margin:.4g}, recorded is {ratios.largest:.4g}"
+        return f"the record moved: the largest ratio of the sides is {1 - margin:.4g}, recorded is {ratios.largest:.4g}"
     return "" if thorough else _different("largest", smallest, ratios.in_cases)
 
 
@@ -146,10 +129,10 @@ def shifted(medians: Sequence[float], ratios: Ratios | None, thorough: bool = Fa
 
 def _different(name: str, margins: Sequence[float], recorded: Sequence[float]) -> str:
     if len(margins) != len(recorded):
-        return f"there are {len(margins)} cases, recorded are {len(recorded)}"
+        return f"the record moved: there are {len(margins)} cases, recorded are {len(recorded)}"
     for margin, known in zip(margins, recorded, strict=True):
-        if _differs(margin, known, _NOTICED_CHANGE, _NOTICED_CHANGE):
-            return f"the {name} ratio of the sides in one case is {1 - margin:.4g}, recorded is {known:.4g}"
+        if _differs(margin, known, _COMPARED_CHANGE, _COMPARED_CHANGE):
+            return f"the record moved: the {name} ratio of the sides in one case is {1 - margin:.4g}, recorded is {known:.4g}"
     return ""
 
 

@@ -84,8 +84,6 @@ def outcome_record(outcome: Outcome) -> dict[str, Any]:
         and {
             "telling": power.telling,
             "kill_rate": power.kill_rate,
-            "noticed_rate": power.noticed_rate,
-            "found_rate": power.found_rate,
             "blindness": power.blindness,
             **asdict(power),
         },

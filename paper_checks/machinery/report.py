@@ -196,23 +196,13 @@ def _unclaimed(paper: Paper) -> list[tuple[str, str]]:
 
 def _mutants(papers: Sequence[Paper]) -> list[list[str]]:
     """The sums of the record of mutants: the heads of the columns, and a row for each paper that is recorded."""
-    rows = [
-        [
-            "paper",
-            "claims",
-            *COUNTS,
-            *(f"{found}, of those that tell" for found in ("killed", "killed or noticed", "found")),
-        ]
-    ]
+    rows = [["paper", "claims", *COUNTS, "killed, of those that tell"]]
     for paper in papers:
         known = [powers()[one.identifier] for one in paper.listed if one.identifier in powers()]
         if known:
             total = sum(known, Power())
-            rates = (
-                "" if rate is None else f"{rate:.1%}"
-                for rate in (total.kill_rate, total.noticed_rate, total.found_rate)
-            )
-            rows.append([paper.name, str(len(known)), *(str(getattr(total, name)) for name in COUNTS), *rates])
+            rate = "" if total.kill_rate is None else f"{total.kill_rate:.1%}"
+            rows.append([paper.name, str(len(known)), *(str(getattr(total, name)) for name in COUNTS), rate])
     return rows
 
 

@@ -17,7 +17,7 @@ from corrnoise.paper_checks import claims as claims_of
 from corrnoise.paper_checks import papers
 from corrnoise.paper_checks.machinery import running
 from corrnoise.paper_checks.machinery.ledger import Claim
-from corrnoise.paper_checks.machinery.power import FATES, written
+from corrnoise.paper_checks.machinery.power import written
 from corrnoise.paper_checks.machinery.selection import select
 from corrnoise.support.files import write_whole
 from corrnoise.support.progress import progress_line
@@ -103,9 +103,9 @@ def _tried(chosen: Sequence[Claim], arguments: Namespace) -> list[record.Kills]:
 
 def _table(chosen: Sequence[Claim], found: Sequence[record.Kills], details: bool) -> str:
     """A line for each claim, its survivors if ``details``, and a legend with the sum."""
-    rows = [["paper", "statement", *FATES, "of"]]
+    rows = [["paper", "statement", *record.ENDS, "of"]]
     for claim, one in zip(chosen, found, strict=True):
-        rows.append([claim.paper, claim.name, *(str(one.fates.get(fate, 0)) for fate in FATES), str(one.of)])
+        rows.append([claim.paper, claim.name, *(str(one.fates.get(fate, 0)) for fate in record.ENDS), str(one.of)])
     head, *lines = aligned(rows)
     listed = [head]
     reasons = record.reasons()
@@ -117,7 +117,7 @@ def _table(chosen: Sequence[Claim], found: Sequence[record.Kills], details: bool
                 listed += [f"    survived, smallest margin {margin:.3g}: {mutant}"]
                 listed += [f"        {known.get(mutant, NO_REASON)}"]
     total: Counter[str] = sum((Counter(one.fates) for one in found), Counter())
-    legend = [f"{total[fate]:>6} {fate}: {meaning}" for fate, meaning in FATES.items()]
+    legend = [f"{total[fate]:>6} {fate}: {meaning}" for fate, meaning in record.ENDS.items()]
     return "\n".join([*listed, "", *legend])
 
 

@@ -23,11 +23,19 @@ from typing import Any
 import numpy as np
 
 from corrnoise.paper_checks.machinery.ledger import Claim
-from corrnoise.paper_checks.machinery.power import FILE, Power, Ratios
+from corrnoise.paper_checks.machinery.power import FATES, FILE, Power, Ratios
 from corrnoise.support.serialise import digest
 
 RECORD = Path(__file__).with_name("claims.json")
 REASONS = Path(__file__).with_name("claims_survivors.json")
+#: What the check of a mutant that is alive says.
+ALIVE = {
+    "noticed": "it is true as far as is searched, and the check disagrees with what is recorded of the claim",
+    "shifted": "the check finds nothing, and the median ratio of the sides is another one than recorded",
+    "elsewhere": "its check finds nothing, and that of an identity that runs the same formula finds it to be false",
+    "survived": "it says more than the claim, or something else, and the check finds nothing against it",
+}
+ENDS = {"killed": FATES["killed"], **ALIVE, **{name: FATES[name] for name in ("weaker", "equal", "undefined")}}
 FEW = "few are killed"  #: in the place of a mutant, for the reason why fewer than half are killed or noticed
 _HALF_CASES = 0.5
 NUMBERS = Path(__file__).parents[2] / "paper_checks" / FILE
@@ -53,13 +61,16 @@ class Kills:
     @property
     def power(self) -> Power:
         """The numbers of mutants of each fate."""
-        return Power(**self.fates, of=self.of, ratios=self.ratios)
+        known = {name: count for name, count in self.fates.items() if name not in ALIVE}
+        alive = sum(self.fates.get(name, 0) for name in ALIVE)
+        return Power(**known, alive=alive, of=self.of, ratios=self.ratios)
 
     @property
     def needs_reason(self) -> bool:
         """Whether fewer than half of the telling mutants are killed or noticed, or none tells; not without mutants."""
-        rate = self.power.noticed_rate
-        return self.of > 0 and (rate is None or rate < _HALF_CASES)
+        telling = self.power.telling
+        found = self.fates.get("killed", 0) + self.fates.get("noticed", 0)
+        return self.of > 0 and (not telling or found < _HALF_CASES * telling)
 
 
 def source_of(claim: Claim, functions: Sequence[str] = ()) -> str:

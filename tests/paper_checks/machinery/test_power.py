@@ -15,23 +15,18 @@ from tests.small_claims import claim as small_claim
 
 
 def test_rates_are_of_the_mutants_that_tell_and_of_those_drawn():
-    power = Power(killed=6, survived=2, weaker=5, equal=4, undefined=3, of=40, ratios=Ratios(0.5))
-    assert (power.drawn, power.telling) == (20, 8)
-    assert (power.kill_rate, power.noticed_rate, power.found_rate, power.blindness) == (0.75, 0.75, 0.75, 0.35)
-    assert power + power == Power(12, 0, 0, 0, 4, 10, 8, 6, 80)
-    noticed = Power(killed=4, noticed=2, shifted=1, elsewhere=1, survived=2)
-    assert (noticed.telling, noticed.kill_rate, noticed.noticed_rate, noticed.found_rate) == (10, 0.4, 0.6, 0.8)
-    assert (
-        str(noticed) == "of 10 telling mutants 4 killed (40%), 6 killed or noticed (60%), 8 found (80%); blindness 0%"
-    )
+    power = Power(killed=6, alive=2, weaker=5, equal=4, undefined=3, of=40, ratios=Ratios(0.5))
+    assert (power.drawn, power.telling, power.kill_rate, power.blindness) == (20, 8, 0.75, 0.35)
+    assert power + power == Power(12, 4, 10, 8, 6, 80)
+    assert str(Power(killed=4, alive=6)) == "of 10 telling mutants 4 killed (40%); blindness 0%"
     blind = Power(weaker=1, equal=3, of=9)
     assert (blind.kill_rate, blind.blindness, str(blind)) == (None, 0.75, "no telling mutant among 4")
-    assert (Power().kill_rate, Power().noticed_rate, Power().found_rate, Power().blindness) == (None,) * 4
+    assert (Power().kill_rate, Power().blindness) == (None, None)
 
 
 def test_numbers_are_read_as_they_are_written(monkeypatch, tmp_path):
     ratios = Ratios(0.25, 0.01, (0.25, 0.2), (0.125, 1.2346e-07))
-    found = {"a": Power(1, 2, 3, 4, 5, 6, 7, 8, 70, ratios), "b": Power(of=7)}
+    found = {"a": Power(1, 2, 3, 4, 5, 70, ratios), "b": Power(of=7)}
     (tmp_path / "mutants.csv").write_text(written(found), encoding="utf-8")
     monkeypatch.setattr("corrnoise.paper_checks.machinery.power.files", lambda _: tmp_path)
     assert powers.__wrapped__() == found
@@ -108,14 +103,17 @@ def test_a_check_compares_the_recorded_ratios(monkeypatch):
     median = ratio(found.medians[0])
     for recorded, reason in (
         (Ratios(0.5, 0.0, (0.5, 0.0), (median, 0.0)), ""),
-        (Ratios(0.3, 0.0, (0.5, 0.0), (median, 0.0)), "the largest ratio of the sides is 0.5, recorded is 0.3"),
+        (
+            Ratios(0.3, 0.0, (0.5, 0.0), (median, 0.0)),
+            "the record moved: the largest ratio of the sides is 0.5, recorded is 0.3",
+        ),
         (
             Ratios(0.5, 0.0, (0.5, 0.1), (median, 0.0)),
-            "the largest ratio of the sides in one case is 0, recorded is 0.1",
+            "the record moved: the largest ratio of the sides in one case is 0, recorded is 0.1",
         ),
         (
             Ratios(0.5, 0.0, (0.5, 0.0), (0.3, 0.0)),
-            f"the median ratio of the sides in one case is {median:.4g}, recorded is 0.3",
+            f"the record moved: the median ratio of the sides in one case is {median:.4g}, recorded is 0.3",
         ),
     ):
         monkeypatch.setattr(ledger, "powers", lambda r=recorded: {loose.identifier: Power(ratios=r)})
@@ -129,10 +127,7 @@ def test_the_page_has_the_sums_of_each_paper(name):
     head, row = report._mutants([paper])
     rows = csv.DictReader(io.StringIO(written(powers())))
     own = [one for one in rows if one["claim"] in {listed.identifier for listed in paper.listed}]
-    sums = {column: sum(int(one[column]) for one in own) for column in head[2:-3]}
-    assert dict(zip(head[2:], row[2:-3], strict=False)) == {column: str(count) for column, count in sums.items()}
+    sums = {column: sum(int(one[column]) for one in own) for column in head[2:-1]}
+    assert dict(zip(head[2:], row[2:-1], strict=False)) == {column: str(count) for column, count in sums.items()}
     assert row[:2] == [name, str(len(own))]
-    noticed = sums["killed"] + sums["noticed"]
-    found = noticed + sums["shifted"] + sums["elsewhere"]
-    telling = found + sums["survived"]
-    assert row[-3:] == [f"{count / telling:.1%}" for count in (sums["killed"], noticed, found)]
+    assert row[-1] == f"{sums['killed'] / (sums['killed'] + sums['alive']):.1%}"
