@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from corrnoise.simulations.run.draws import Generator
 from corrnoise.simulations.run.engines import step_scale
 from corrnoise.simulations.run.exact_steps import exact_deviation
 from corrnoise.simulations.run.model_noise import NoiseMaker, deviation
@@ -48,6 +49,11 @@ class Arithmetic:
     def level(self) -> str:
         """The arithmetic that the guarantee is about: ``"idealised"``, ``"exact sums"``, ``"grid"`` or ``"proved"``."""
         return self.release if self.on_grid else "exact sums" if self.sums == "exact" else "idealised"
+
+    @property
+    def generator(self) -> Generator:
+        """What makes the random words of noise and batches."""
+        return "ChaCha20" if self.release == "proved" else "Philox4x32-10"
 
     @property
     def of_noise(self) -> dict[str, float]:

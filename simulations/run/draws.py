@@ -18,14 +18,17 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from corrnoise.simulations.run.cipher import chacha20
 from corrnoise.simulations.run.normals import fill, fill_spans, philox
 from corrnoise.simulations.run.secret import Key, Secret
 from corrnoise.theory.numerics import checks
+
+Generator = Literal["Philox4x32-10", "ChaCha20"]  #: of random words; proved releases have the second one
 
 KEY_BYTES = 32  #: of the key of a run
 NONCE_BYTES = 16  #: of a nonce
@@ -155,9 +158,14 @@ def normals(
     return values
 
 
-def words(secret: Key, purpose: bytes, step: int, count: int, *, attempt: int = 0) -> NDArray[np.uint64]:
+def words(
+    secret: Key, purpose: bytes, step: int, count: int, *, attempt: int = 0, generator: Generator = "Philox4x32-10"
+) -> NDArray[np.uint64]:
     """Uniform integers of 64 bits of the first ``count`` examples at a step, for a purpose, bytes without a zero."""
-    place = step.to_bytes(8, "little") + attempt.to_bytes(8, "little")
+    place = purpose + b"\0" + step.to_bytes(8, "little") + attempt.to_bytes(8, "little")
+    if generator == "ChaCha20":
+        blocks = chacha20(keyed(secret, 32, place).digest(), 0, -(-count // 8))
+        return (blocks[:, ::2] | (blocks[:, 1::2].astype(np.uint64) << np.uint64(32))).reshape(-1)[:count]
     halves = np.empty((2, -(-count // 2)), np.uint64)
-    philox(*halves_of(keyed(secret, 16, purpose + b"\0" + place).digest()), np.uint64(0), halves[0], halves[1])
+    philox(*halves_of(keyed(secret, 16, place).digest()), np.uint64(0), halves[0], halves[1])
     return halves.T.reshape(-1)[:count].copy()

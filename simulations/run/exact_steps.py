@@ -22,7 +22,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from flint import arb
@@ -53,7 +54,8 @@ _SOLVED_ENTRIES = 2**22  # of N, at once
 # -- kinds of numbers --------------------------------------------------------------------------------------------------
 
 
-class Size(NamedTuple):
+@dataclass(frozen=True)
+class Size:
     """How large a number is, and how far a computed one is from it, where an operation is off by ``unit``."""
 
     most: float
@@ -63,12 +65,13 @@ class Size(NamedTuple):
     def _rounding(self, most: float, error: float) -> Size:
         return Size(most, error + self.unit * most, self.unit)
 
-    def __add__(self, other: Size) -> Size:  # type: ignore[override]
+    def __add__(self, other: Size) -> Size:
         return self._rounding(self.most + other.most, self.error + other.error)
 
-    __sub__ = __add__
+    def __sub__(self, other: Size) -> Size:
+        return self + other
 
-    def __mul__(self, other: Size) -> Size:  # type: ignore[override]
+    def __mul__(self, other: Size) -> Size:
         return self._rounding(self.most * other.most, self.error * other.most + self.most * other.error)
 
     def __truediv__(self, exact: Size) -> Size:

@@ -257,7 +257,7 @@ class PrivateRun(Guarded):
             self._position = durable.start(self._noise, self._multiplier, self._made, self._steps, wide=wide)
             self._secret = durable.home.secret
         if isinstance(self._batches, SampledBatches):
-            self._batches = self._batches.bound(self._secret)
+            self._batches = self._batches.bound(self._secret, self._arithmetic.generator)
         self._ranks.share(self._pay)
 
     def _check_account(self) -> None:
@@ -431,7 +431,7 @@ class PrivateRun(Guarded):
             "multiplier": self._multiplier,
             "level": self.level,
             "total variation": self.total_variation,
-            "generator": "Philox4x32-10" if self.total_variation is None else "ChaCha20",
+            "generator": self._arithmetic.generator,
             "refined": getattr(self._noise, "refined", 0) / max(self._noise.size * self.position, 1),
             "grid exponent": None if grid is None else grid.exponent,
             "type of sums": "float32 or float64" if grid is None else grid.dtype,

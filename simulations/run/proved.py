@@ -442,7 +442,7 @@ def integers(
     made = [exact_draws.step_key(secret, step, nonce) for step, nonce in zip(range(steps), of_steps, strict=True)]
     found = np.empty((steps, len(coordinates)), np.int64)
     for column, coordinate in enumerate(coordinates):
-        known: list[float] = [0] * form.dithered
+        known: list[Any] = [0] * form.dithered
         for step in range(steps):
             keys = Keys(made[step::-1][: form.draws], made[step - 1] if step and form.dithered else None)
             number, *rows = ball_integers(form, step, keys, coordinate, known)

@@ -26,12 +26,12 @@ from corrnoise.theory.participation.legacy import stable_text
 class RunWords:
     """The words of a run (``theory.participation.Words``), from its secret."""
 
-    def __init__(self, secret: Secret) -> None:
-        self._secret = secret
+    def __init__(self, secret: Secret, generator: draws.Generator) -> None:
+        self._secret, self._generator = secret, generator
         self._kept: tuple[Hashable, Any] | None = None
 
     def __call__(self, purpose: bytes, step: int, count: int, attempt: int = 0) -> NDArray[np.uint64]:
-        return draws.words(self._secret, purpose, step, count, attempt=attempt)
+        return draws.words(self._secret, purpose, step, count, attempt=attempt, generator=self._generator)
 
     def keep(self, key: Hashable, make: Callable[[], Any]) -> Any:
         if self._kept is None or self._kept[0] != key:
@@ -81,10 +81,10 @@ class SampledBatches(Record):
             )
         self._set(participation=who, examples=count, batch_size=size, _sampler=None, _last=(-1, None))
 
-    def bound(self, secret: Key) -> SampledBatches:
+    def bound(self, secret: Key, generator: draws.Generator = "Philox4x32-10") -> SampledBatches:
         """The same batches, drawn from a secret, the key of a run of 16 to 64 bytes."""
         found = SampledBatches(**self.arguments())
-        found._set(_sampler=RunWords(Secret(draws.derived(secret, b"batches", size=draws.KEY_BYTES))))
+        found._set(_sampler=RunWords(Secret(draws.derived(secret, b"batches", size=draws.KEY_BYTES)), generator))
         return found
 
     @property

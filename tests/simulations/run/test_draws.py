@@ -125,3 +125,12 @@ def test_bad_arguments_are_refused(wrong: dict[str, Any], message: str) -> None:
     arguments: dict[str, Any] = {"secret": SECRET, "step": 0, "first": 0, "count": 1}
     with pytest.raises(ValueError, match=message):
         normals(**arguments | wrong)
+
+
+def test_known_words_of_both_generators() -> None:
+    """Those of ChaCha20 were made by an independent program; each word has a place of its own."""
+    found = draws.words(SECRET, b"take", 6, 2, generator="ChaCha20")
+    assert [hex(each) for each in found.tolist()] == ["0x6117e63121e89ce", "0x2851e46db15d5d89"]
+    more = draws.words(SECRET, b"take", 6, 5000, generator="ChaCha20")
+    np.testing.assert_array_equal(more[:2], found)
+    assert np.unique(np.concatenate([more, draws.words(SECRET, b"take", 6, 5000)])).size == 10_000

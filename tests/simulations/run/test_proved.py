@@ -11,18 +11,19 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from flint import ctx
 from scipy import stats
 
 import corrnoise as cn
 from corrnoise.simulations.run import draws, exact_draws
-from corrnoise.simulations.run.exact_steps import exact_deviation, recurrence
+from corrnoise.simulations.run.exact_steps import Balls, Pairs, exact_deviation, recurrence
 from corrnoise.simulations.run.model_noise import ModelNoise
 from corrnoise.simulations.run.proved import ProvedNoise, integers
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.participation import ANY_LENGTH, Participation
 from tests.simulations.run.crashes import dies
-from tests.simulations.run.sources import counted
+from tests.simulations.run.sources import KEY, counted, known_key
 
 SECRET = bytes(range(32))
 EPOCHS = Participation.fixed_epochs(8, epochs=2)
@@ -183,6 +184,17 @@ def test_limits_are_those_of_the_linear_forms() -> None:
     assert (paired >= 2.0**-40).all()
 
 
+def test_differences_of_gaps_are_exact() -> None:
+    for a, q in ((0.001, 0.3), (1.0, 1e-17), (0.1, 0.1 + 2.0**-40)):
+        exact = Fraction(a) - Fraction(q)
+        pair = Pairs(1).difference(a, q)
+        assert Fraction(float(pair.high[0])) + Fraction(float(pair.low[0])) == exact
+        with ctx.workprec(300):
+            ball = Balls().difference(a, q)
+            assert ball.is_exact()
+            assert ball * exact.denominator == exact.numerator
+
+
 def test_limits_of_substitution_follow_the_integers() -> None:
     form = recurrence(program_of(BANDED), 10.96, 2.0**-24)
     small, large = (form.limits(4, [size, size])[0] for size in (2.0**20, 2.0**38))
@@ -229,7 +241,8 @@ def test_deviations_of_noise_and_rows_are_bounded(name: str) -> None:
 
 def test_memory_takes_four_bytes_a_row() -> None:
     noise = made(program_of(SECTIONS), 100)[1]
-    assert (noise.memory.shape, noise.memory.dtype) == ((2, 100), np.int32)
+    assert noise.memory.shape == (2, 100)
+    assert noise.memory.itemsize == 4
     assert np.abs(noise.memory).max() > 2**24  # and has the digits that it can hold
 
 
@@ -288,6 +301,7 @@ def test_a_run_releases_the_grid_times_sum_and_integers(name: str, monkeypatch: 
     run = run_of(FORMS[name])
     grid = run.grid
     assert grid is not None
+    assert grid.unit >= 2.0**-28 * run.scale * exact_deviation(run.program)
     total = np.arange(-1500, 1500, dtype=grid.dtype)
     exact = integers(run.program, SECRET, scale=run.scale, unit=grid.unit, coordinates=range(9), steps=3)
     for step, batch in zip(range(3), run, strict=False):
@@ -323,7 +337,7 @@ def test_delta_leaves_the_total_variation() -> None:
         assert run.program.multiplier(given) == below.multiplier(run.program.sensitivity)
         larger += below.multiplier(run.program.sensitivity) > given.multiplier(run.program.sensitivity)
     assert larger  # the float below δ is not δ
-    assert run.profile().epsilon_at(BUDGET.delta) <= BUDGET.epsilon
+    assert run.profile().epsilon_at(1e-6) <= 2.0  # at the δ of the budget
     ideal = run.program.profile(multiplier)
     for delta in (1e-3, 1e-9):
         assert run.profile().epsilon_at(delta) == ideal.epsilon_at(np.nextafter(delta, 0))
@@ -342,10 +356,13 @@ def test_sampled_runs_are_proved_too() -> None:
     sampled = Participation.poisson(8, rate=0.25)
     budget = cn.Budget(epsilon=2.0, delta=1e-6)
     batches = cn.batches(sampled, 40)
-    run = cn.PrivateRun(
-        budget, sampled, cn.mechanisms.DPSGD(), 100, batches=batches, sums="exact", release="proved", threads=1
-    )
-    for _ in run:
+    with known_key():
+        run = cn.PrivateRun(
+            budget, sampled, cn.mechanisms.DPSGD(), 100, batches=batches, sums="exact", release="proved", threads=1
+        )
+    for step, batch in enumerate(run):
+        words = draws.words(draws.derived(KEY, b"batches", size=32), b"take", step, 40, generator="ChaCha20")
+        np.testing.assert_array_equal(batch, np.flatnonzero(words < 2.0**62))
         run.add_noise(np.zeros(100, run.grid.dtype))  # type: ignore[union-attr]
     assert run.profile().epsilon_at(1e-6) <= 2.0
     assert run.report()["multiplier"] < budget.multiplier(run.program.sensitivity)
