@@ -41,7 +41,7 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.paper_checks.machinery import citations, verdicts
+from corrnoise.paper_checks.machinery import citations, theorems, verdicts
 from corrnoise.paper_checks.machinery.certificates import OPEN, PROVED, REFUTED, BoxCertificate, certify_sides
 from corrnoise.paper_checks.machinery.domains import Domain
 from corrnoise.paper_checks.machinery.margins import agreements, least, margin_of_runs, margins
@@ -154,7 +154,7 @@ class Claim(Named):
     outside: str | None = None
     proof: str | None = None
     disproof: str | None = None
-    theorem: str | None = None
+    theorem: tuple[str, str] | None = None
     rests_on: tuple[str, ...] = ()
     independent: str | None = None
     why_loose: str | None = None
@@ -524,6 +524,8 @@ class Claim(Named):
         """Why the outcome differs from the record; empty if it does not."""
         if worst.share < _MIN_ACCEPTED_SHARE:
             return f"only {worst.share:.2g} of the points drawn lie in the domain"
+        if other := theorems.fault(self.theorem):
+            return other
         answer = None if certificate is None else certificate.answer
         if verdict != self.recorded:
             where = certificate.counterexample if certificate is not None else None

@@ -75,7 +75,9 @@ class Fields(TypedDict, total=False):
     outside: str  #: which part of the statement's domain is left out, and the argument there
     proof: str  #: the file and heading of a proof, the section of the paper, or the published theorem that is cited
     disproof: str  #: the file and heading of a proof that the printed statement is false, as a family needs it
-    theorem: str  #: the theorem of a file in proofs/ that is the statement, as corrected where the printed one is false
+    #: the theorem of a file in proofs/ that is the statement, as repaired where the printed one is false, and the digest
+    #: of its statement in theorems.csv
+    theorem: tuple[str, str]
     rests_on: Sequence[str]  #: the claims that the proof uses: "N1", or "corrnoise: N1" of another paper
     why_loose: str  #: why the sides come no nearer than a factor 2, where that is true by search or simulation only
     tolerance: float  #: of rounding, relative

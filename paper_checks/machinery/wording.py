@@ -84,7 +84,7 @@ def reason(outcome: Outcome) -> str:
         return f"for every {' and '.join(every)}; {said}, {listed(found.choice)}" if every else said
     constant = f"; sharp: {sharp(outcome)}" if outcome.sharp is not None else ""
     proofs = {
-        "machine-checked": f"theorem ``{claim.theorem}`` in Coq; ",
+        "machine-checked": f"theorem ``{claim.theorem[0]}`` in Coq; " if claim.theorem else "",
         "proved": f"proved in {claim.proof}; ",
         "cited": f"{claim.proof}; ",
     }
@@ -190,7 +190,7 @@ def check(outcome: Outcome, digits: int | None = None) -> list[Line]:
     mutants = "; ".join(f"``{name}`` ({'rejected' if no else 'accepted'})" for name, no in outcome.mutants)
     return [
         ("evidence", claim.support),
-        ("theorem in Coq", f"``{claim.theorem}`` (``proofs/``)" if claim.theorem else ""),
+        ("theorem in Coq", f"``{claim.theorem[0]}`` (``proofs/``)" if claim.theorem else ""),
         ("certificate", _certificate(certificate) if certificate else ""),
         ("independent", claim.independent or ""),
         ("searched", domain or "no arguments"),

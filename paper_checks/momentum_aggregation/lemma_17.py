@@ -31,7 +31,7 @@ def two_examples(gradients: Array, reversed_epochs: int) -> tuple[Array, Array, 
 
 @PAPER.identity(
     "Lemma 17",
-    theorem="lemma_17",
+    theorem=("lemma_17", "f9db2ce3230fb700"),
     proof="docs/momentum-aggregation-proofs.md#the-identity-behind-algorithm-2",
     printed=r"Let T = qN + r where $q \in \mathbb{Z}$ is the quotient and $r \in [0, N - 1]$ is the remainder when dividing T by N. Then: $G_{[1,T]} = (1-\alpha)^{T-r} G_{[1,r]} + \sum_{i=0}^{q-1} (1-\alpha)^{Ni} (1-\gamma)^{q-(i+1)} G_{[r+1,r+N]} + \sum_{i=1}^{q-1} (\sum_{j=0}^{i-1} (1-\gamma)^j (1-\alpha)^{(i-1-j)N}) ((1-\gamma) \Delta_{[T-iN+1,T-(i-1)N]} + \gamma G_{[T-iN+1,T-(i-1)N]})$",
     reading=r"for a new order in every epoch; $K_i = \sum_{j < i} (1 - \gamma)^j (1 - \alpha)^{(i-1-j)N}$ and $W_i = [T - iN + 1, T - (i-1)N]$ below",

@@ -254,7 +254,7 @@ def lemma_7(
 
 @PAPER.inequality(
     "Lemma 12 (count)",
-    theorem="lemma_12_count",
+    theorem=("lemma_12_count", "0202947c0bfd14fd"),
     proof="docs/momentum-aggregation-proofs.md#gradient-norms",
     printed=r"Applying Lemma 11 and using Theorem 12 with $V = (\min(R, \lfloor \log_2(N) \rfloor) + 1) \frac{T}{N} + \sum_{j=\lfloor \log_2(N)+1 \rfloor}^R \lfloor \frac{T}{2^j} \rfloor \le 4 \log_2 T \frac{T}{N}$",
     domain={"examples": integers(1, 10**4, log=True), "epochs": integers(1, 10**4, log=True)},

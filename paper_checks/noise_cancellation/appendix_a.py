@@ -134,7 +134,7 @@ def lemma_a6(scales: Array, optimum: float, x: float, width: float, strip: bool 
 @PAPER.inequality(
     "Lemma A.7",
     printed=r"If $\mathcal{A}_t \le \frac{1}{2T} \sum_{\tau=1}^T \mathcal{A}_\tau + \mathcal{B}, \forall t \in [T]$, then $\mathcal{A}_t \le 2\mathcal{B}, \forall t \in [T]$.",
-    theorem="lemma_a7",
+    theorem=("lemma_a7", "b7bd1401ac34fb47"),
     proof="docs/noise-cancellation-proofs.md#lemma-a7",
     domain={"values": vector(linear(-1, 1), 5)},
     sharp="factor",

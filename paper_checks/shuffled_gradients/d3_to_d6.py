@@ -75,7 +75,7 @@ def lemma_d5(weights: Array, gradients: Array, constant: float = 1.0) -> Sides:
 
 @PAPER.inequality(
     "Lemma D.6",
-    theorem="lemma_d6",
+    theorem=("lemma_d6", "f37efbad5dfabd67"),
     proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
     printed=r"Given two sequences of reals: $d^{(1)}, d^{(2)}, \ldots, d^{(K)}, d^{(K+1)}$ and $e^{(1)}, e^{(2)}, \ldots, e^{(K)}$, suppose there exist positive constants a, b, c satisfying $d^{(k+1)} \le \frac{a}{k} + b(1 + \log k) + c \sum_{l=2}^k \frac{d^{(l)}}{k-l+2} + \sum_{l=1}^k \frac{e^{(l)}}{k-l+1}, \forall k \in [K]$ then the following inequality holds $d^{(k+1)} \le (\frac{a}{k} + b(1 + \log k) + M) \sum_{i=0}^{k-1} (2c(1 + \log k))^i$ where $M := \max_{k \in [K]} \sum_{l=1}^k \frac{e^{(l)}}{k-l+1}$.",
     repair=r"for $e^{(l)} \ge 0$",
@@ -103,7 +103,7 @@ def lemma_d6(constants: Array, terms: Array, any_sign: bool = False, base: float
 
 @PAPER.inequality(
     "Equation (21)",
-    theorem="equation_21",
+    theorem=("equation_21", "98714d0b9c4b95e7"),
     proof="docs/shuffled-gradients-proofs.md#short-proofs",
     printed=r"$\leq \frac{\sum_{i=0}^{k-1} (2c(1 + \log k))^i}{k+1} \quad (20)$ … $\leq \frac{\sum_{i=1}^{k-1} (2c(1 + \log k))^i}{k} \quad (21)$",
     repair="from (19), which is (20) without its first term",

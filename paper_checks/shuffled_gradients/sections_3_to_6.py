@@ -125,7 +125,7 @@ def interleaving(samples: int, epochs: int, part: float, shift: int = 0) -> Side
 
 @PAPER.inequality(
     "Table 1 (side condition)",
-    theorem="table_1_condition",
+    theorem=("table_1_condition", "0d652fd65a033d36"),
     proof="docs/shuffled-gradients-proofs.md#short-proofs",
     printed=r"reduces the privacy-related (first) term more aggressively than the other two schemes when $(\frac{1}{n[(1-p)n+1]})^{2/3} \le (\frac{p}{n})^{2/3}$, which holds for $p \ge 1/n$.",
     domain={"least": log_scale(1e-3, 1), "p": linear("least", 1)},

@@ -71,7 +71,7 @@ def test_names_that_are_no_claims_and_circles_are_refused():
         ({}, "X is proved and rests on A, which is searched"),
         (proved(), None),
         ({"evidence": "certified"}, None),
-        ({"theorem": "t"}, None),
+        ({"theorem": ("t", "0")}, None),
         ({"evidence": "cited", "proof": "Nobody 2000, Theorem 1"}, None),
     ],
 )

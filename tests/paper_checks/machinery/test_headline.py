@@ -8,7 +8,7 @@ from tests.small_claims import below, claim
 
 FALSE = {"as_printed": {"c": 0.5}, "counterexample": {"x": 0.75}}
 CASES = {
-    "true, machine-checked": ({"theorem": "theorem_in_coq"}, "proved"),
+    "true, machine-checked": ({"theorem": ("theorem_in_coq", "0")}, "proved"),
     "true, proved": ({"proof": "docs/elsewhere.md"}, "proved"),
     "true, cited": ({"proof": "Someone 2000, Theorem 1"}, "proved"),
     "true, searched": ({}, "decided"),

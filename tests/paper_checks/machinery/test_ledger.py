@@ -298,7 +298,7 @@ def test_names_and_what_is_recorded():
     assert claim(below, proof="docs/accuracy.md").evidence == "proved"
     assert claim(below, "identity", proof="docs/accuracy.md").evidence == "proved"
     assert claim(below, proof="docs/accuracy.md", evidence="searched").evidence == "searched"
-    assert claim(below, proof="docs/accuracy.md", theorem="t").evidence == "machine-checked"
+    assert claim(below, proof="docs/accuracy.md", theorem=("t", "0")).evidence == "machine-checked"
     assert claim(below, domain={"x": integers(0, 1)}).evidence == "computed"
     assert claim(below, domain={"x": integers(0, 100)}).evidence == "searched"
     for fields, recorded in (

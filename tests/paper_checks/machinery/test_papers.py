@@ -39,7 +39,7 @@ def register(relation="inequality", function=below, name="Lemma 1", **fields):
         ),
         *(
             (wrong, "what is machine-checked, and nothing else, has a theorem in Coq")
-            for wrong in ({"evidence": "machine-checked"}, {"theorem": "t", "evidence": "searched"})
+            for wrong in ({"evidence": "machine-checked"}, {"theorem": ("t", "0"), "evidence": "searched"})
         ),
         *(
             (wrong, "what is exact, and nothing else, has an identity_proof: enumeration")

@@ -77,7 +77,7 @@ def test_the_reason_of_each_kind_of_verdict():
     proved = outcome(ball, evidence="certified", mutants=[{"c": "0.9"}])
     assert reason(proved) == f"proved on {proved.certificate.boxes} boxes"
     for fields, said in (
-        ({"proof": "docs/accuracy.md", "theorem": "t"}, "theorem ``t`` in Coq; no violation"),
+        ({"proof": "docs/accuracy.md", "theorem": ("t", "0")}, "theorem ``t`` in Coq; no violation"),
         ({"proof": "docs/accuracy.md"}, "proved in docs/accuracy.md; no violation"),
         ({"proof": "Nobody 2000, Theorem 1", "evidence": "cited"}, "Nobody 2000, Theorem 1; no violation"),
     ):
