@@ -193,10 +193,10 @@ _RECURRENT_SHAPES: dict[str, tuple[int, ...]] = {
 }
 _IMAGES = ((0.5, 1.0, 2.0, 4.0, 8.0), (0.5, 2.0))
 _TEXT = ((0.25, 0.5, 1.0, 2.0, 4.0), (0.1, 0.3))
-_SOFTMAX: Any = ("digits, softmax regression", digits, softmax_regression, {"zero_map": (64, 10)}, 1440)
+_SOFTMAX_SHAPES: dict[str, tuple[int, ...]] = {"zero_map": (64, 10)}
 TASKS = (
-    Task(*_SOFTMAX, 1, 60, *_IMAGES),
-    Task(*_SOFTMAX, 4, 20, *_IMAGES),
+    Task("digits, softmax regression", digits, softmax_regression, _SOFTMAX_SHAPES, 1440, 1, 60, *_IMAGES),
+    Task("digits, softmax regression", digits, softmax_regression, _SOFTMAX_SHAPES, 1440, 4, 20, *_IMAGES),
     Task("digits, MLP", digits, perceptron, _PERCEPTRON_SHAPES, 1440, 4, 20, *_IMAGES),
     Task("documentation, GRU", documentation, recurrent, _RECURRENT_SHAPES, 480, 4, 20, *_TEXT),
     Task("MNIST, CNN", mnist, convolutional, _CONVOLUTIONAL_SHAPES, 3960, 1, 60, *_IMAGES),
@@ -279,7 +279,7 @@ def trained(task: Task, runs: list[Run]) -> tuple[NDArray[np.float64], NDArray[n
     orders = [np.random.default_rng((run.seed, 0)).permutation(users) for run in runs]
     largest = max(int(run.used.sum(axis=1).max()) for run in runs)
     capacity = -(-largest // LEAST_CAPACITY) * LEAST_CAPACITY
-    # The users of a step come first in a stable order of those that are not used.
+    # A stable order puts the users of a step first.
     first = np.array([np.argsort(~run.used, axis=1, kind="stable")[:, :capacity] for run in runs])
     present = np.array([np.take_along_axis(run.used, each, axis=1) for run, each in zip(runs, first, strict=True)])
     found = train(

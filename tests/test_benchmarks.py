@@ -90,7 +90,7 @@ def test_errors_are_within_what_is_documented(quick):
 
 @pytest.mark.parametrize("factor", [1 + 1e-6, 2.0])
 def test_every_comparison_rejects_a_side_that_is_off(core, timing, monkeypatch, factor):
-    """By a millionth; simulated ones, and those of a grid, by a factor of two."""
+    """By a millionth; simulated values and values of a grid by a factor of two."""
     names = SIMULATED if factor == 2.0 else set(core.load()) - SIMULATED
     monkeypatch.setattr(core, "measure", lambda *_, **__: timing.Timing((1.0,), (1.0,)))
 
@@ -220,6 +220,9 @@ def test_accuracy_compares_with_dpsgd_in_pairs(tmp_path):
     assert found[1].difference_interval == pytest.approx(4.302653 * 0.5 / np.sqrt(3))  # Student's t, 2 degrees
     assert found[1].loss_ratio == pytest.approx(0.75)
     assert accuracy.table(found, "t", 1)[1] == f"| {accuracy.BINS} | +2.0 ± 1.2 |"
+    assert accuracy.unconfirmed(found) == []
+    equal = accuracy.summaries([rows[0], rows[1]._replace(predicted_error=0.5, accuracies="80 91 69")])
+    assert accuracy.unconfirmed(equal) == [f"| t, 1 × 60 steps | 8 | {accuracy.BINS} | 0.50 | +0.0 ± 2.5 | 50 % |"]
     accuracy.draw(found, tmp_path / "accuracy.svg")
     assert f">{accuracy.BINS}<" in (tmp_path / "accuracy.svg").read_text(encoding="utf-8")
     (tmp_path / "accuracy.csv").write_text("a,b\n1,2\n", encoding="utf-8")

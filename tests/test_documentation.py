@@ -6,7 +6,6 @@ starts with a decorator is a fragment.  Blocks with ``>>>`` are interactive exam
 
 import ast
 import contextlib
-import csv
 import doctest
 import functools
 import importlib
@@ -23,6 +22,7 @@ from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
 
 import corrnoise as cn
+from benchmarks import accuracy
 from corrnoise.__main__ import COMMANDS
 from corrnoise.theory.auditing.findings import SAMPLED_TESTS, TESTS
 from tests.broken_loops import BROKEN
@@ -116,21 +116,25 @@ def test_the_readme_is_short_and_starts_like_the_site() -> None:
     assert readme.split("\n\n")[1] == site.split("\n\n")[1]
 
 
-def test_the_table_of_the_readme_is_that_of_its_picture() -> None:
-    with (ROOT / "docs/pictures/accuracy.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    text = (ROOT / "README.md").read_text(encoding="utf-8").replace("**", "")
-    for epochs, steps in (("1", "60"), ("4", "20")):
-        own = [row for row in rows if row["epochs"] == epochs]
-        plain = [f"{float(row['accuracy']):.1f}" for row in own if row["method"].startswith("DP-SGD")]
-        ours = [
-            f"{float(row['accuracy']):.1f} ± {float(row['difference_interval']):.1f}"
-            for row in own
-            if row["method"].startswith("correlated")
-        ]
-        assert len(plain) == len(ours) == 4
-        assert re.search(rf"\| DP-SGD.*{epochs} epochs? of {steps} steps \| {' . '.join(plain)} \|\n", text)
-        assert f"| correlated noise, one fixed order | {' | '.join(ours)} |" in text
+ACCURACY = ROOT / "docs/pictures/accuracy.csv"
+
+
+def test_the_tables_of_accuracy_have_the_results_of_the_file() -> None:
+    rows = accuracy.read(ACCURACY)
+    assert {len(row.accuracies.split()) for row in rows} == {len(row.losses.split()) for row in rows} == {20}
+    assert {row.command for row in rows} == {accuracy.COMMAND}
+    assert len({row.commit for row in rows}) == 1
+    found = accuracy.summaries(rows)
+    page, readme = ((ROOT / each).read_text(encoding="utf-8") for each in ("docs/does-it-pay.md", "README.md"))
+    settings = dict.fromkeys((row.task, row.epochs) for row in rows)
+    own_tables = [accuracy.table(found, *each) for each in settings]
+    assert [len(each) for each in own_tables] == [6 - (epochs == 1) for _, epochs in settings]  # one epoch: no replays
+    heads = {"|---|---|---|---|---|\n": own_tables, "|---|---|---|---|---|---|\n": [accuracy.unconfirmed(found)]}
+    for head, tables in heads.items():
+        assert [each.split("\n\n")[0].splitlines() for each in page.split("\n" + head)[1:]] == tables
+    shown = re.findall(rf"^\| (?:{'|'.join(accuracy.METHODS)}) \|.*$", readme, re.MULTILINE)
+    assert len(shown) >= 6
+    assert set(shown) <= {line for table in own_tables for line in table}
 
 
 def test_links_between_documents_lead_somewhere() -> None:
