@@ -432,7 +432,7 @@ class PrivateRun(Guarded):
             "level": self.level,
             "total variation": self.total_variation,
             "generator": self._arithmetic.generator,
-            "refined": getattr(self._noise, "refined", 0) / max(self._noise.size * self.position, 1),
+            "refined": self._noise.refined,
             "grid exponent": None if grid is None else grid.exponent,
             "type of sums": "float32 or float64" if grid is None else grid.dtype,
             "type of noise": self._program.dtype,

@@ -224,7 +224,7 @@ class ProvedNoise(HostMaker):
 
     Attributes
     ----------
-    refined : how many integers floats left open so far
+    refined : the share of the integers that floats left open so far
 
     Raises
     ------
@@ -254,9 +254,14 @@ class ProvedNoise(HostMaker):
         self._memories = [np.zeros((self.rows, int(part[:, 1].sum())), self.dtype) for part in self._parts]
         self.lookback = 1 if found.dithered else found.draws - 1  # rows need the key of the step that wrote them
         self.history = self.lookback if isinstance(found, ExactDelays) else None if self.rows else 0
-        self.refined = 0
+        self._opened = self._steps = 0
         self._largest: deque[float] = deque([0.0] * found.depth, maxlen=found.depth)  # of the last integers
         self._nonces: dict[int, bytes] = {}
+
+    @property
+    def refined(self) -> float:  # type: ignore[override]
+        """The share of the integers that floats left open so far."""
+        return self._opened / max(self._steps * self.size, 1)
 
     @property
     def memory(self) -> NDArray[Any]:
@@ -304,6 +309,7 @@ class ProvedNoise(HostMaker):
             return places[:count] + self._places[number].start
 
         places = np.concatenate([np.empty(0, np.int64), *self._each(part)])
+        self._steps += complete
         if places.size:
             self._refine(step, keys, places, found)
         if isinstance(self._recurrence, ExactSubstitution) and self.rows:
@@ -351,7 +357,7 @@ class ProvedNoise(HostMaker):
     def _refine(self, step: int, keys: Keys, places: NDArray[np.int64], found: Array) -> None:
         """The integers of open places, in pairs of floats and then in balls, and the rows that they write."""
         form = self._recurrence
-        self.refined += places.size
+        self._opened += places.size
         starts = self.spans[:, 1].cumsum() - self.spans[:, 1]
         span = np.searchsorted(starts, places, side="right") - 1
         coordinates = (self.spans[span, 0] + places - starts[span]).astype(np.uint64)

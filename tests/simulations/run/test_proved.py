@@ -77,21 +77,22 @@ def test_known_integers(name: str) -> None:
     assert made(program, 1024)[0][:, [0, 1, 1023]].tolist() == expected
 
 
-@pytest.mark.parametrize("name", FORMS)
-@pytest.mark.parametrize("unit", [2.0**-24, 2.0**-30])
+@pytest.mark.parametrize(
+    ("name", "unit"), [*((name, 2.0**-24) for name in FORMS), ("dpsgd", 2.0**-30), ("four rows", 2.0**-30)]
+)
 def test_floats_pairs_and_balls_give_the_same_integers(name: str, unit: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    program, coordinates = program_of(FORMS[name]), range(2000, 2050)
+    program, coordinates = program_of(FORMS[name]), range(2000, 2030)
     exact = integers(program, SECRET, scale=10.96, unit=unit, coordinates=coordinates, steps=3)
-    found, noise = made(program, 2500, unit=unit)
-    np.testing.assert_array_equal(found[:, 2000:2050], exact)
-    assert noise.refined < (0.2 if unit < 2.0**-29 else 0.002) * found.size
+    found, noise = made(program, 2200, unit=unit)
+    np.testing.assert_array_equal(found[:, 2000:2030], exact)
+    assert noise.refined < (0.2 if unit < 2.0**-29 else 0.002)
     monkeypatch.setattr(exact_draws, "NORMAL_ERROR", 1.0)  # everything is left open by floats
-    paired, noise = made(program, 2500, unit=unit)
-    assert noise.refined == found.size
+    paired, noise = made(program, 2200, unit=unit)
+    assert noise.refined == 1
     np.testing.assert_array_equal(paired, found)
     if name == "sections":
         monkeypatch.setattr(exact_draws, "PAIR_ERROR", 1.0)  # and by pairs
-        np.testing.assert_array_equal(made(program, 50, unit=unit)[0], found[:, :50])
+        np.testing.assert_array_equal(made(program, 30, unit=unit)[0], found[:, :30])
 
 
 @pytest.mark.slow
@@ -99,18 +100,19 @@ def test_floats_pairs_and_balls_give_the_same_integers(name: str, unit: float, m
 def test_many_integers_of_floats_are_those_of_pairs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     program = program_of(FORMS[name])
     found, noise = made(program, 100_000, 4, unit=2.0**-24)
-    assert noise.refined < 5e-4 * found.size
+    assert noise.refined < 5e-4
     monkeypatch.setattr(exact_draws, "NORMAL_ERROR", 1.0)
     np.testing.assert_array_equal(made(program, 100_000, 4, unit=2.0**-24)[0], found)
 
 
+@pytest.mark.parametrize("name", ["dpsgd", "sections"])
 @pytest.mark.parametrize("coordinate", [43_163, 182_514, 348_517, 1_112_687])
-def test_words_that_floats_do_not_know_are_refined(coordinate: int) -> None:
+def test_words_that_floats_do_not_know_are_refined(name: str, coordinate: int) -> None:
     """Pairs of coordinates whose radius has an extreme word at step 0."""
-    program = program_of(SECTIONS)
+    program = program_of(FORMS[name])
     pair = [coordinate, coordinate ^ 1024]
     found, noise = made(program, 2_000_000, 2, spans=[(each, 1) for each in sorted(pair)])
-    assert noise.refined >= 2
+    assert noise.refined >= 0.5
     exact = integers(program, SECRET, scale=10.96, unit=2.0**-24, coordinates=sorted(pair), steps=2)
     np.testing.assert_array_equal(found, exact)
 
@@ -322,6 +324,7 @@ def test_a_run_says_what_is_proved() -> None:
     assert report["bytes of memory"] == 2 * 4 * 3000
     grid = run_of(release="grid")
     assert (grid.total_variation, grid.report()["total variation"]) == (None, None)
+    assert grid.report()["refined"] is None
     assert grid.report()["generator"] == "Philox4x32-10"
     by_rho = run_of(budget=cn.Budget(rho=0.5))
     assert "within 2^-256 of 0.5-zCDP" in " ".join(by_rho.summary().split())
