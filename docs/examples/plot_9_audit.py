@@ -19,6 +19,7 @@ program = cn.mechanisms.NuFTRL(0.02).program(cn.Participation.min_sep(24, 6), fo
 def loop(batches, share=1.0):
     """Clip the gradients of the examples of each step, and add the noise to their sums."""
     stream = Stream(program, batches[0].shape[1], budget=budget)
+    batches = [b[np.isfinite(b).all(axis=1)] for b in batches]
     sums = [(b / np.maximum(1, np.linalg.norm(b, axis=1, keepdims=True))).sum(axis=0) for b in batches]
     return np.array([total + share * added for total, added in zip(sums, stream, strict=True)])
 

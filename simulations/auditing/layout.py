@@ -1,10 +1,10 @@
 """Where the gradients of canaries and the idle coordinates lie.
 
-A loop may clip each layer, or each coordinate, instead of each example.  A gradient in a single coordinate would not
-show it.  So a canary is spread over four coordinates that are far apart, which it shares with three other canaries: the
-gradients are the rows of a Hadamard matrix and orthogonal.  Normal noise with independent coordinates stays such noise
-in this basis, and as all rows have the sum 1, an offset of all coordinates is the same offset of all canaries.  Idle
-coordinates lie between those of canaries.
+A loop may clip each layer, or each coordinate, or may leave some coordinates out.  So a canary is spread over four
+coordinates, which it shares with three other canaries: the gradients are the rows of a Hadamard matrix and orthogonal.
+Normal noise with independent coordinates stays such noise in this basis, and as all rows have the sum 1, an offset of
+all coordinates is the same offset of all canaries.  Half of the groups of four lie in neighbouring coordinates, from
+the first four to the last four; the others are spread over the whole vector.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from corrnoise.theory.numerics.checks import Array
 
-_CANARY_CHUNKS = 16  # of coordinates of canaries, with idle ones after each
 _SHARE_MATRIX = np.array([[1, 1, 1, -1], [1, 1, -1, 1], [1, -1, 1, 1], [-1, 1, 1, 1]]) / 2
 TOGETHER = len(_SHARE_MATRIX)  #: canaries that share coordinates
 
@@ -22,28 +21,35 @@ TOGETHER = len(_SHARE_MATRIX)  #: canaries that share coordinates
 class AuditLayout:
     """The places of canaries, whose number is a multiple of 4, and of idle coordinates.
 
-    The audit counts the coordinates of canaries first; ``place`` says which of the loop's coordinates each is.
+    The audit counts the coordinates of canaries first: those of group g are g, g + groups, and so on.  ``place`` says
+    which of the loop's coordinates each is.  The first ``neighbouring`` groups lie in neighbouring coordinates.
     """
 
     def __init__(self, canaries: int, idle: int) -> None:
         self.canaries = canaries
         self.size = canaries + idle
-        parts = zip(
-            np.array_split(np.arange(canaries), _CANARY_CHUNKS),
-            np.array_split(np.arange(canaries, self.size), _CANARY_CHUNKS),
-            strict=True,
-        )
-        self.place = np.argsort(np.concatenate([part for both in parts for part in both]))
+        self.groups = canaries // TOGETHER
+        self.neighbouring = (self.groups + 1) // 2
+        first = np.linspace(0, self.size - TOGETHER, self.neighbouring).astype(np.intp)
+        blocks = first[:, np.newaxis] + np.arange(TOGETHER)
+        free = np.setdiff1d(np.arange(self.size), blocks)
+        apart = self.groups - self.neighbouring
+        chosen = free[np.linspace(0, free.size - 1, TOGETHER * apart).astype(np.intp)].reshape(TOGETHER, apart)
+        used = np.concatenate([blocks.T, chosen], axis=1).ravel()
+        self.place = np.concatenate([used, np.setdiff1d(free, chosen)])
         self.idle_places = self.place[canaries:]
+
+    def group(self, canaries: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The groups of canaries."""
+        return canaries % self.groups
 
     def gradients(self, canaries: NDArray[np.intp], lengths: Array) -> Array:
         """Gradients of these canaries with these lengths, shape (number, size)."""
-        apart = self.canaries // TOGETHER
-        row, first = np.divmod(canaries, apart)
+        row, group = np.divmod(canaries, self.groups)
         made = np.zeros((canaries.size, self.size))
         examples = np.arange(canaries.size)
         for number in range(TOGETHER):
-            made[examples, self.place[first + number * apart]] = lengths * _SHARE_MATRIX[row, number]
+            made[examples, self.place[group + number * self.groups]] = lengths * _SHARE_MATRIX[row, number]
         return made
 
     def scores(self, released: Array) -> Array:

@@ -1,9 +1,9 @@
-"""The plan of an audit: the claim, the steps of the canaries, and the filter that makes the claimed noise white."""
+"""The plan of an audit: the claim, the phases of a run, and the filter that makes the claimed noise white."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,6 @@ from corrnoise.theory.objectives.base import LARGEST_MATRIX
 from corrnoise.theory.participation import Order
 from corrnoise.theory.privacy import Budget
 
-Steps = Sequence[int] | NDArray[np.intp]
-
 _MAX_OVERFLOW_SHARE = 1e-6  # of δ: the overflow that ``make_private`` leaves, which no audit can see
 _MAX_GRID = 1 / 64  # of the noise: the largest step of a grid where the distributions hold
 
@@ -32,13 +30,20 @@ class AuditPlan(Record):
 
     budget: Budget
     program: Program
-    pattern: NDArray[np.intp]
     idle: int
     grid: float
 
     @property
     def who(self) -> Order:
         return self.program.participation.worst
+
+    @cached_property
+    def phases(self) -> list[NDArray[np.intp]]:
+        """Patterns of one example each, without common steps."""
+        if self.who.once:
+            return [np.array([step]) for step in range(self.who.length)]
+        moved = [self.who.largest + first for first in range(self.who.period)]
+        return [steps[steps < self.who.length] for steps in moved if steps[0] < self.who.length]
 
     @property
     def sampled(self) -> bool:
@@ -64,26 +69,24 @@ class AuditPlan(Record):
         return both * self.who.members * self.budget.clip_norm / self.scale
 
 
-def planned(claim: Any, pattern: Steps | None, idle: int, grid: float) -> AuditPlan:
+def planned(claim: Any, idle: int, grid: float) -> AuditPlan:
     """The plan for the arguments of ``audit``, checked."""
     budget, program = claimed(claim)
     promised = program.participation
     who = promised.worst
     rare = budget.delta is not None and 0 <= getattr(promised, "overflow", 0) <= _MAX_OVERFLOW_SHARE * budget.delta
     tested = isinstance(promised, TestedSampler) and promised.members == 1 and (promised.examples is None or rare)
-    if promised.sampled and not (tested and budget.adjacency == "zero-out" and pattern is None):
+    if promised.sampled and not (tested and budget.adjacency == "zero-out"):
         raise ValueError(
             "claim must be of a tested sampler with one example a user and zero-out adjacency, without a capacity that "
-            "batches exceed; "
-            f"pattern must be None for a sampled loop, got {promised!r}, {budget.adjacency!r}, {pattern!r}"
+            f"batches exceed, got {promised!r}, {budget.adjacency!r}"
         )
     if who.length > LARGEST_MATRIX:
         raise ValueError(f"claim must have at most {LARGEST_MATRIX} steps, got {who.length}; audit a shorter run")
-    steps = who.largest if pattern is None else _checked_pattern(pattern, who)
     grid = checks.real("grid", grid, "[0, inf)")
     if grid > (coarsest := _MAX_GRID * program.scale(budget)):
         raise ValueError(f"grid must be at most {coarsest:.4g}, 1/64 of the noise, got {grid}")
-    return AuditPlan(budget, program, steps, idle, grid)
+    return AuditPlan(budget, program, idle, grid)
 
 
 def claimed(claim: Any) -> tuple[Budget, Program]:
@@ -100,14 +103,6 @@ def claimed(claim: Any) -> tuple[Budget, Program]:
     )
 
 
-def _checked_pattern(pattern: Steps, who: Order) -> NDArray[np.intp]:
-    steps = sorted({checks.integer("pattern", step, 0, largest=who.length - 1) for step in pattern})
-    apart = all(who.together(i, j) for index, i in enumerate(steps) for j in steps[:index])
-    if not (0 < len(steps) <= who.count and apart):
-        raise ValueError(f"pattern must be steps of one example, {who.summary()}, got {list(pattern)}")
-    return np.array(steps, dtype=np.intp)
-
-
 class Whitening:
     """L⁻¹ with L Lᵀ = K, the claimed covariance of the noise of the steps that were released."""
 
@@ -117,14 +112,9 @@ class Whitening:
         factor = noising if whole else np.linalg.qr(noising.T)[1].T
         self.matrix = solve_triangular(factor, np.eye(present.size), lower=True)
         self.covariance = noising @ noising.T
-        self.present = present
+        self._present = present
+        self._length = plan.who.length
         self._distance = plan.distance
-        steps = np.zeros(plan.who.length)
-        steps[plan.pattern] = plan.distance
-        self.signal = self(steps[present])
-        self.basis = self(shifts(steps)[present])
-        taking_part = np.flatnonzero(steps[present])
-        self.single = self(plan.distance * np.eye(present.size)[:, taking_part])
         self.drift = self(np.eye(present.size) * plan.grid / plan.scale)
 
     def __call__(self, releases: Array) -> Array:
@@ -136,15 +126,18 @@ class Whitening:
         return np.tensordot(self.matrix, raw, axes=(1, 1)).swapaxes(0, 1)
 
     def of(self, pattern: NDArray[np.intp]) -> Array:
-        """The white gradients of a canary with another pattern."""
-        steps = np.zeros(len(self.present))
+        """The white gradients of an example with a pattern, shape (steps,)."""
+        return self(self._steps(pattern)[self._present])
+
+    def single(self, step: int) -> Array:
+        """The white gradient of one step, shape (steps,); 0 for a step that was skipped."""
+        return np.asarray(self._distance * self.matrix[:, self._present == step].sum(axis=1))
+
+    def moved(self, pattern: NDArray[np.intp]) -> Array:
+        """The white gradients of a pattern that is moved to other steps, shape (steps, moves)."""
+        return self(shifts(self._steps(pattern))[self._present])
+
+    def _steps(self, pattern: NDArray[np.intp]) -> Array:
+        steps = np.zeros(self._length)
         steps[pattern] = self._distance
-        return self(steps)
-
-
-def disjoint_patterns(who: Order) -> list[NDArray[np.intp]]:
-    """Patterns of one example each, without common steps."""
-    if who.once:
-        return [np.array([step]) for step in range(who.length)]
-    moved = [who.largest + first for first in range(who.period)]
-    return [steps[steps < who.length] for steps in moved if steps[0] < who.length]
+        return steps

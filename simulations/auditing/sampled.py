@@ -7,7 +7,7 @@ each example is a canary, there or with a gradient of zero by the toss of a coin
 steps.  Less the claimed difference, the scores are independent and N(0, 1).
 
 In further runs the data set has so few examples that batches have two on average.  Of a batch of two or more, one is
-the opponent and another a canary by a coin, as in ``lone``; an empty batch must have noise as any other.
+the opponent and another a canary by a coin, as in ``few``; an empty batch must have noise as any other.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from corrnoise.simulations.auditing.few import EXCESS_OF_CANARY, EXCESS_OF_OPPONENT, coins_of
 from corrnoise.simulations.auditing.layout import TOGETHER, AuditLayout
-from corrnoise.simulations.auditing.lone import EXCESS_OF_CANARY, EXCESS_OF_OPPONENT, MOST_RUNS, coins_of
 from corrnoise.simulations.auditing.loops import EndedError, Pool, released
 from corrnoise.simulations.auditing.plan import AuditPlan, Whitening
-from corrnoise.simulations.auditing.statistics import about_noise
+from corrnoise.simulations.auditing.statistics import about_coordinates, about_noise
 from corrnoise.theory.auditing import canaries as seen
 from corrnoise.theory.auditing import noise_tests, sampling
 from corrnoise.theory.auditing.evidence import Evidence, evidence
@@ -30,8 +30,9 @@ from corrnoise.theory.auditing.findings import SAMPLED_TESTS
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 
-_CANARY_LENGTH = 16.0  # times the clipping norm: the length of a canary before the loop clips it
+_CANARY_DECADES = 1.0, 17.0  # of lengths in clipping norms, before the loop clips them; their squares fit in float32
 _CLIP_MARGIN = 1e-3  # of the clipping norm: clipping to slightly less is as claimed
+_MAX_FEW_RUNS = 150
 _FEW_EXAMPLES = 2.0  # examples of a batch of the runs with few
 
 
@@ -59,9 +60,10 @@ def sampled_evidence(
     steps = plan.who.length
     each = level / len(SAMPLED_TESTS)
     coins = coins_of(runs, layout.canaries, random)
+    lengths = plan.budget.clip_norm * 10 ** random.uniform(*_CANARY_DECADES, layout.groups)
     made, pools = [], []
     for run, row in enumerate(coins):
-        pool, probe = (_crowd(there, plan, layout) for there in (row, ~row))
+        pool, probe = (_crowd(there, lengths, plan, layout) for there in (row, ~row))
         made.append(released(loop, pool, run, crashes, probe))
         pools.append(pool)
     present = np.array(sorted(set.intersection(*map(set, made))), dtype=np.intp)
@@ -74,7 +76,12 @@ def sampled_evidence(
     releases = np.array([[one[step] for step in present.tolist()] for one in made])
     raw = releases / plan.scale
     white = whitening.of_runs(raw)
-    found |= dict(about_noise(plan, whitening, layout, releases, raw, white))
+    idle = releases[:, :, layout.canaries :]
+    found |= dict(about_noise(plan, whitening, idle, layout.idle_places, main_runs=runs))
+    columns = white[:, :, layout.canaries :].reshape(-1, plan.idle)
+    size = found["noise of all coordinates, near 0"].statistic
+    energies, freedom = (columns**2).sum(axis=0), np.full(plan.idle, len(columns))
+    found |= about_coordinates(energies, freedom, layout.idle_places, columns, layout.idle_places, size)
     if found["noise of all coordinates, near 0"].p <= each:
         return SampledEvidence(found, 0.0, 0.0, 0, steps - present.size)
     lower, mu = _canaries(plan, whitening, layout, white, taken, coins, each, found)
@@ -83,11 +90,11 @@ def sampled_evidence(
     return SampledEvidence(found, lower, mu, lone_runs, steps - present.size)
 
 
-def _crowd(coins: NDArray[np.bool_], plan: AuditPlan, layout: AuditLayout) -> Pool:
-    """A data set of canaries, there or not by their coins."""
+def _crowd(coins: NDArray[np.bool_], lengths: Array, plan: AuditPlan, layout: AuditLayout) -> Pool:
+    """A data set of canaries, there or not by their coins, with a length of each group that shares coordinates."""
 
     def rule(_: int, numbers: NDArray[np.intp]) -> Array:
-        return layout.gradients(numbers, coins[numbers].astype(float) * _CANARY_LENGTH * plan.budget.clip_norm)
+        return layout.gradients(numbers, coins[numbers] * lengths[layout.group(numbers)])
 
     return Pool(plan.who.length, layout.canaries, rule, layout)
 
@@ -156,7 +163,7 @@ def _few(
     filters = whitening.matrix * plan.distance / strengths
     strength = float(strengths.mean())
     needed = seen.canaries_needed(strength, 2 * strength, runs=2, idle=plan.idle, level=each)
-    runs = min(2 * -(-2 * needed // steps), MOST_RUNS)
+    runs = min(2 * -(-2 * needed // steps), _MAX_FEW_RUNS)
     coins = coins_of(runs, steps, random)
     pools = [_Pairs(row, examples, plan, layout) for row in coins]
     scores = np.empty((runs, steps))

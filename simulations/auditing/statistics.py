@@ -1,4 +1,4 @@
-"""The evidence in the releases of a loop: each test of the table, the lower bound of μ, and bounds of ε."""
+"""The evidence in the releases of a loop: each test of the table, and the lower bound of μ."""
 
 from __future__ import annotations
 
@@ -8,112 +8,87 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.simulations.auditing.layout import AuditLayout
-from corrnoise.simulations.auditing.lone import Lone
+from corrnoise.simulations.auditing.attribution import attributed, decades
+from corrnoise.simulations.auditing.few import FewExamples
+from corrnoise.simulations.auditing.piles import LENGTH_BINS, MEMBERS, OVERFLOW_BIN, Piles, PileScores
 from corrnoise.simulations.auditing.plan import AuditPlan, Whitening
-from corrnoise.simulations.auditing.scores import audit_scores
 from corrnoise.theory.auditing import canaries as seen
 from corrnoise.theory.auditing import noise_tests
-from corrnoise.theory.auditing.epsilon import error_rate_bound
+from corrnoise.theory.auditing.epsilon import largest_refuted
 from corrnoise.theory.auditing.evidence import Evidence
 from corrnoise.theory.auditing.findings import TESTS
 from corrnoise.theory.numerics.checks import Array
 
 _MAX_LAGS = 20
+_PHASE_GROUPS = 12
+_ALONE_FACTOR = 2.0  # times what piles show: then an example counts for more where it is alone
 
 
 def evidence(
-    plan: AuditPlan,
-    whitening: Whitening,
-    layout: AuditLayout,
-    releases: Array,
-    coins: NDArray[np.bool_],
-    lone: Lone | None,
-    level: float,
-) -> tuple[dict[str, Evidence], float, Array]:
-    """Evidence of each test by its name, the lower bound of μ, and the scores of the canaries."""
-    canaries = coins.shape[1]
+    plan: AuditPlan, whitening: Whitening, piles: Piles, few: FewExamples, releases: Array, level: float
+) -> tuple[dict[str, Evidence], float, PileScores]:
+    """Evidence of each test by its name, the lower bound of μ, and the scores of piles.
+
+    ``releases`` has the steps that all runs have, with the two runs of piles first, shape (runs, steps, size).
+    """
+    each = level / len(TESTS)
     raw = releases / plan.scale
     white = whitening.of_runs(raw)
-    found = dict(about_noise(plan, whitening, layout, releases, raw, white))
-    lower = [0.0]
-    scores = np.zeros(coins.shape)
-    if found["noise of all coordinates, near 0"].p > level / len(TESTS):
-        seen_white = layout.scores(white[:, :, :canaries])
-        quiet = white[:, :, canaries:]
-        filters = _Filters(plan, whitening, coins, level)
-        scores = filters.matched(seen_white, quiet, found, lower)
-        filters.learned(seen_white, quiet, found, lower)
-        if lone is not None:
-            noise = seen.spread(lone.idle)
-            both = noise_tests.variance(noise.freedom * noise.size**2, noise.freedom)
-            found["variance of lone runs, below"], found["variance of lone runs, above"] = both
-            found["lone pairs"] = seen.separation(lone.inside, lone.outside, noise, plan.mu)
-            lower.append(seen.separation_lower_bound(lone.inside, lone.outside, noise, level / len(TESTS)))
-        found |= _about_gradients(plan, whitening, seen_white, coins)
-    return found, max(lower), scores
+    scores = PileScores(piles, plan, whitening, white)
+    found = dict(about_noise(plan, whitening, releases[:, :, piles.number :], piles.layout.idle_places, main_runs=2))
+    if found["noise of all coordinates, near 0"].p <= each:
+        return found, 0.0, scores
+    found |= _about_coordinates(white, scores, few, found["noise of all coordinates, near 0"].statistic)
+    both = noise_tests.variance(*_energy(white[2:, :, piles.number :]))
+    found["variance of lone runs, below"], found["variance of lone runs, above"] = both
+    few_lower = few.tests(whitening, raw[2:], found, each)
+    lower = _about_piles(plan, piles, scores, each, found)
+    _about_gradients(plan, whitening, piles, scores, found)
+    return found, max(lower, few_lower), scores
+
+
+def _energy(white: Array) -> tuple[float, int]:
+    """The sum of squares of noise less its mean in each step, and its degrees of freedom."""
+    return float((noise_tests.centred(white) ** 2).sum()), white.shape[0] * white.shape[1] * (white.shape[2] - 1)
 
 
 def about_noise(
-    plan: AuditPlan, whitening: Whitening, layout: AuditLayout, releases: Array, raw: Array, white: Array
+    plan: AuditPlan, whitening: Whitening, releases: Array, places: NDArray[np.intp], *, main_runs: int
 ) -> Iterator[tuple[str, Evidence]]:
-    """The tests of the noise; canaries with steps of their own do not show it."""
-    runs, steps, size = white.shape
-    canaries = layout.canaries
-    quiet = white[:, :, canaries:]
-    yield "noise of all coordinates, near 0", (first := noise_tests.no_noise(quiet))
+    """The tests of noise in idle coordinates, shape (runs, steps, idle); size and shape are those of the main runs."""
+    every = releases / plan.scale
+    every_white = whitening.of_runs(every)
+    yield "noise of all coordinates, near 0", (first := noise_tests.no_noise(every_white[:main_runs]))
     mean_square = min(1.0, first.statistic)
     if first.p <= 1e-300:
         return
 
-    # The gradients of canaries lie in one direction; its complement is noise.
-    direction = whitening.signal / np.linalg.norm(whitening.signal)
-    rest = white - direction[:, np.newaxis] * np.tensordot(direction, white, axes=(0, 1))[:, np.newaxis]
-    places = layout.place
-    energies = np.append((rest[:, :, :canaries] ** 2).sum(axis=(0, 1)), (quiet**2).sum(axis=(0, 1)))
-    freedom = np.append(np.full(canaries, runs * (steps - 1)), np.full(plan.idle, runs * steps))
-    idle_raw = raw[:, :, canaries:]
+    idle_raw, quiet = every[:main_runs], every_white[:main_runs]
+    runs, steps, _ = quiet.shape
     flat = quiet.reshape(runs * steps, -1)
-    if steps == 1 or plan.sampled:
-        energies, freedom, places = energies[canaries:], freedom[canaries:], layout.idle_places
-    yield (
-        "noise of a coordinate, below a tenth",
-        noise_tests.least_coordinate(energies, freedom, mean_square, places, absent=True),
-    )
-    across = _coordinates_of(direction)
-    rotated = np.tensordot(across, white, axes=(0, 1)).transpose(1, 0, 2).reshape(-1, size)
-    columns, columns_places = (flat, layout.idle_places) if plan.sampled else (rotated, layout.place)
-    yield "difference of two coordinates, near 0", noise_tests.shared_noise(columns, mean_square, columns_places)
-    yield "noise of a step, near 0", noise_tests.step_without_noise(idle_raw, whitening.covariance)
-    yield "difference of two steps, near 0", noise_tests.repeated_step(idle_raw, whitening.covariance)
+    yield "noise of a step, near 0", noise_tests.step_without_noise(every, whitening.covariance)
+    yield "difference of two steps, near 0", noise_tests.repeated_step(every, whitening.covariance)
     centre = noise_tests.centred(quiet)
     factors = noise_tests.bartlett(centre)
     yield "noise of a step given others, near 0", noise_tests.singular(factors, runs * (plan.idle - 1), mean_square)
     yield (
         "difference of two steps of all runs, near 0",
-        noise_tests.used_again((idle_raw, quiet), np.sqrt(np.diag(whitening.covariance))),
+        noise_tests.used_again((every, every_white), np.sqrt(np.diag(whitening.covariance))),
     )
-    if runs > 1:
-        again, related = noise_tests.repeated_runs(centre)
+    if len(every) > 1:
+        again, related = noise_tests.repeated_runs(noise_tests.centred(every_white))
         yield "cosine of two runs, above 1/2", again
         yield "cosine of two runs", related
     smallest = plan.scale * math.sqrt(float(np.diag(whitening.covariance).min()))
-    yield "pairs of equal values", noise_tests.equal_values(releases[:, :, canaries:], plan.grid / smallest)
-    below, above = noise_tests.variance(float((centre**2).sum()), runs * steps * (plan.idle - 1))
+    yield "pairs of equal values", noise_tests.equal_values(releases, plan.grid / smallest)
+    below, above = noise_tests.variance(*_energy(quiet))
     yield "variance, below", below
     yield "variance, above", above
-    yield (
-        "noise of a step, for one gradient",
-        noise_tests.step_for_one_gradient(idle_raw, (plan.distance / plan.mu) ** 2),
-    )
-    yield (
-        "variance of a coordinate, below",
-        noise_tests.least_coordinate(energies, freedom, mean_square, places, absent=False),
-    )
+    yield "noise of a step, for one gradient", noise_tests.step_for_one_gradient(every, (plan.distance / plan.mu) ** 2)
 
     yield (
         "noise of a coordinate, above tenfold",
-        noise_tests.greatest_coordinate(flat, layout.idle_places, outlying=True),
+        noise_tests.greatest_coordinate(flat, places, outlying=True),
     )
     yield "mean", noise_tests.offset(quiet, factors, whitening.drift)
     epochs = range(plan.who.period, plan.who.period * plan.who.count, plan.who.period)
@@ -129,96 +104,120 @@ def about_noise(
     yield "variance of a step, below", noise_tests.least_step(idle_raw, whitening.covariance)
     yield "neighbouring coordinates", noise_tests.neighbours(flat)
     yield "cosine of two coordinates", noise_tests.largest_cosine(flat)
-    yield "variance of a coordinate, above", noise_tests.greatest_coordinate(flat, layout.idle_places, outlying=False)
+    yield "variance of a coordinate, above", noise_tests.greatest_coordinate(flat, places, outlying=False)
+    yield "coordinates, sizes", noise_tests.coordinate_sizes(every_white)
 
 
-def _coordinates_of(direction: Array) -> Array:
-    """An orthonormal basis of the complement of a direction, shape (T, T − 1)."""
-    whole = np.linalg.qr(np.column_stack([direction, np.eye(direction.size)]))[0]
-    return whole[:, 1 : direction.size]
+def _about_coordinates(white: Array, scores: PileScores, few: FewExamples, mean_square: float) -> dict[str, Evidence]:
+    """Coordinates without noise of their own: all idle ones, and those of piles without the direction of the phase."""
+    layout, (runs, steps, _) = few.layout, white.shape
+    quiet = white[:, :, layout.canaries :]
+    energies, freedom = (quiet**2).sum(axis=(0, 1)), np.full(quiet.shape[2], runs * steps)
+    places = layout.idle_places
+    if steps > 1:
+        rest, own = scores.noise_of_coordinates(white[:2, :, : layout.canaries])
+        energies = np.append((rest**2).sum(axis=(0, 1)), energies)
+        freedom = np.append(np.full(own.size, 2 * (steps - 1)), freedom)
+        places = np.append(layout.place[own], places)
+    columns = white[2:, :, few.unused].reshape(-1, few.unused.size)
+    return about_coordinates(energies, freedom, places, columns, layout.place[few.unused], mean_square)
 
 
-class _Filters:
-    """Tests of the scores of canaries under filters."""
-
-    def __init__(self, plan: AuditPlan, whitening: Whitening, coins: NDArray[np.bool_], level: float) -> None:
-        self._mu = plan.mu
-        self._level = level / len(TESTS)
-        self._coins = coins
-        self._whitening = whitening
-
-    def matched(self, white: Array, quiet: Array, found: dict[str, Evidence], lower: list[float]) -> Array:
-        """Under the filter of the claimed gradients; the scores, shape (runs, canaries)."""
-        signal = self._whitening.signal
-        scores = self._separated("matched", signal / np.linalg.norm(signal), white, quiet, self._coins, found, lower)
-        noise = seen.spread(np.tensordot(signal / np.linalg.norm(signal), quiet, axes=(0, 1)))
-        inside, outside = scores[self._coins], scores[~self._coins]
-        found["canaries, largest score"] = seen.largest_score(inside, outside, noise, self._mu)
-        return scores
-
-    def learned(self, white: Array, quiet: Array, found: dict[str, Evidence], lower: list[float]) -> None:
-        """Under a filter that the first half of the canaries shows, for the other half."""
-        half = white.shape[2] // 2
-        coins = self._coins[:, :half]
-        if coins.all() or not coins.any():
-            found["canaries, learned filter"] = Evidence(0.0, 1.0)
-            return
-        difference = _mean_difference(white[:, :, :half], coins)
-        unit = seen.learned_filter(difference, self._whitening.basis)
-        self._separated("learned", unit, white[:, :, half:], quiet, self._coins[:, half:], found, lower)
-
-    def _separated(
-        self,
-        kind: str,
-        unit: Array,
-        white: Array,
-        quiet: Array,
-        coins: NDArray[np.bool_],
-        found: dict[str, Evidence],
-        lower: list[float],
-    ) -> Array:
-        scores = np.tensordot(unit, white, axes=(0, 1))
-        noise = seen.spread(np.tensordot(unit, quiet, axes=(0, 1)))
-        inside, outside = scores[coins], scores[~coins]
-        found[f"canaries, {kind} filter"] = seen.separation(inside, outside, noise, self._mu)
-        lower.append(seen.separation_lower_bound(inside, outside, noise, self._level))
-        return scores
-
-
-def _mean_difference(white: Array, coins: NDArray[np.bool_]) -> Array:
-    """Mean with the canary less mean without, shape (T,)."""
-    columns = white.transpose(1, 0, 2)
-    return np.asarray(columns[:, coins].mean(axis=1) - columns[:, ~coins].mean(axis=1))
-
-
-def _about_gradients(
-    plan: AuditPlan, whitening: Whitening, white: Array, coins: NDArray[np.bool_]
+def about_coordinates(
+    energies: Array,
+    freedom: NDArray[np.intp],
+    places: NDArray[np.intp],
+    columns: Array,
+    columns_places: NDArray[np.intp],
+    mean_square: float,
 ) -> dict[str, Evidence]:
-    """The tests of the gradients of canaries, which do not refute privacy."""
-    inside, outside = int(coins.sum()), int((~coins).sum())
-    effective = seen.effective_number(inside, outside)
-    if not effective:
-        return {}
-    difference = _mean_difference(white, coins)
-    columns = white.transpose(1, 0, 2)
-    absent = columns[:, ~coins].mean(axis=1)
-    replaced = plan.budget.adjacency == "replace-one"
-    left = absent + columns[:, coins].mean(axis=1) if replaced else absent  # with the one sign and with the other
+    """Tests of sums of squares of coordinates with their degrees of freedom, and of columns of noise."""
+    size = min(1.0, mean_square)
     return {
-        "trace of absent canaries": seen.trace_of_absent(
-            left, effective if replaced else outside, whitening.drift * (2 if replaced else 1)
+        "noise of a coordinate, below a tenth": noise_tests.least_coordinate(
+            energies, freedom, size, places, absent=True
         ),
-        "gradients of canaries": seen.profile(difference, whitening.signal, effective),
-        "gradients of canaries, each participation": seen.participations(
-            difference, whitening.signal, whitening.single, effective
-        ),
+        "variance of a coordinate, below": noise_tests.least_coordinate(energies, freedom, size, places, absent=False),
+        "difference of two coordinates, near 0": noise_tests.shared_noise(columns, size, columns_places),
     }
 
 
-def bounds(scores: Array, coins: NDArray[np.bool_], delta: float | None, level: float) -> Iterator[tuple[str, float]]:
-    """Lower bounds of ε for any noise, from counts; the coins of every second run are those of the run before it."""
-    if delta is None or not scores.any():
-        return
-    rates = error_rate_bound(scores.ravel(), coins.ravel(), delta=delta, level=level)
-    yield "error rates, if coordinates have independent noise", rates
-    yield "one run, for any noise", audit_scores(scores[0::2], coins[0::2], delta=delta, level=level).epsilon
+def _sets(plan: AuditPlan, piles: Piles, scores: PileScores) -> Iterator[tuple[str, list[NDArray[np.bool_]]]]:
+    """The sets of piles of each test."""
+    yield "piles, length", [piles.bins == number for number in range(LENGTH_BINS)]
+    parts = np.array_split(np.arange(len(plan.phases)), min(_PHASE_GROUPS, len(plan.phases)))
+    yield "piles, steps", [piles.long & np.isin(piles.phases, part) for part in parts]
+    near = piles.layout.group(np.arange(piles.number)) < piles.layout.neighbouring
+    yield "piles, place", [piles.long & near, piles.long & ~near]
+    yield "piles, all", [piles.long & scores.strong]
+
+
+def _about_piles(plan: AuditPlan, piles: Piles, scores: PileScores, each: float, found: dict[str, Evidence]) -> float:
+    """The tests of piles, which refute; a lower bound of μ."""
+    shown = scores.scores / (math.sqrt(2) * scores.spreads)
+    freedom, lower = scores.freedom, [0.0]
+
+    def tested(name: str, sets: list[Array]) -> None:
+        sets = [one for one in sets if one.size]
+        tests = [seen.group_of_piles(one, MEMBERS, freedom, plan.mu) for one in sets]
+        least = min(range(len(sets)), key=lambda i: (tests[i].p, -tests[i].statistic))
+        found[name] = tests[least].among(len(sets))
+        bound = each / len(sets)
+        lower.append(largest_refuted(lambda mu: seen.group_of_piles(sets[least], MEMBERS, freedom, mu).p <= bound))
+
+    for name, members in _sets(plan, piles, scores):
+        tested(name, [shown[one] for one in members])
+    largest = int(np.argmax(shown))
+    found["piles, largest"] = seen.group_of_piles(shown[[largest]], MEMBERS, freedom, plan.mu).among(shown.size)
+    half = np.arange(piles.number) % 2 == 0
+    learned = [shown_by for phase in range(scores.used.size) if (shown_by := scores.learned(phase, half)).size]
+    if learned:
+        tested("piles, learned filter", [np.concatenate(learned)])
+    names = [name for name in found if name.startswith("piles")]
+    if min(found[name].p for name in names) <= each:
+        alone = "alone" in found and found["alone"].statistic > _ALONE_FACTOR * found["piles, largest"].statistic
+        where = "an example that is alone in its batch" if alone else attributed(plan, piles, scores, shown)
+        found.update({name: found[name]._replace(where=where) for name in names})
+    return max(lower)
+
+
+def _about_gradients(
+    plan: AuditPlan, whitening: Whitening, piles: Piles, scores: PileScores, found: dict[str, Evidence]
+) -> None:
+    """The tests of what gradients add, against the claimed noise, which do not refute privacy."""
+    claimed = piles.counted * scores.norm / math.sqrt(2)
+    rest = scores.scores / math.sqrt(2) - claimed
+    usual = piles.bins < OVERFLOW_BIN
+    by_length = [
+        seen.sums_as_claimed(
+            rest[piles.bins == number],
+            claimed[piles.bins == number],
+            f"lengths of {decades(number, number)} clipping norms",
+            above_alone=number == OVERFLOW_BIN,
+        )
+        for number in range(LENGTH_BINS)
+    ]
+    by_phase = [
+        seen.sums_as_claimed(
+            rest[usual & (piles.phases == phase)],
+            claimed[usual & (piles.phases == phase)],
+            f"steps {', '.join(str(step + 1) for step in plan.phases[phase][:3])}, …",
+        )
+        for phase in scores.used.tolist()
+    ]
+    one_by_one = [
+        seen.sums_as_claimed(rest[[pile]], claimed[[pile]], "some examples") for pile in np.flatnonzero(usual).tolist()
+    ]
+    by_step = list(scores.each_step(usual, piles.counted))
+    for name, tests in (
+        ("size, length", by_length),
+        ("size, steps", by_phase),
+        ("size, largest", one_by_one),
+        ("size, each step", by_step),
+    ):
+        found[name] = min(tests, key=lambda one: one.p).among(len(tests))
+    replaced = plan.budget.adjacency == "replace-one"
+    left = scores.sums if replaced else scores.absent
+    found["trace of absent canaries"] = seen.trace_of_absent(
+        left.mean(axis=1), piles.number / (2 if replaced else 1), whitening.drift * (2 if replaced else 1)
+    )

@@ -7,6 +7,7 @@ import pytest
 
 import corrnoise as cn
 from corrnoise.__main__ import main
+from corrnoise.theory.auditing.findings import TESTS
 
 LOOP = """
 import numpy as np
@@ -39,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-SIZES = ("--canaries", "100", "--idle", "200", "--seed", "1")
+SIZES = ("--idle", "200", "--seed", "1")
 
 
 def test_the_stream_of_a_design_is_as_claimed(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,7 +50,7 @@ def test_the_stream_of_a_design_is_as_claimed(folder: Path, tmp_path: Path, caps
     found = json.loads(output.read_text())
     assert found["verdict"] == "nothing found"
     assert not any(test["failed"] for test in found["tests"])
-    assert len(found["tests"]) == 37
+    assert len(found["tests"]) == len(TESTS)
 
 
 def test_a_loop_of_the_user(
@@ -72,7 +73,7 @@ def test_a_loop_of_the_user(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--canaries", "3"], "--canaries must be an integer >= 4, got 3"),
+        (["--idle", "3"], "--idle must be an integer >= 16, got 3"),
         (["--restarts", "12"], "--restarts must be () for a loop that is a function"),
         (["--loop", "math:absent"], "--loop must name a function or a class, and math has no absent"),
         (["--loop", "no_such_module_here:loop"], "No module named"),

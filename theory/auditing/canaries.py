@@ -13,12 +13,13 @@ reason.  The largest score, less the mean without, is noncentral t with e = n₀
 
 from __future__ import annotations
 
+import bisect
 import math
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import bdtr, chdtrc, ndtr
-from scipy.stats import nct, ncx2
+from scipy.stats import nct
 
 from corrnoise.theory.auditing.epsilon import largest_refuted
 from corrnoise.theory.auditing.evidence import Evidence, evidence
@@ -28,6 +29,7 @@ from corrnoise.theory.numerics.checks import Array
 _TAIL_PROBABILITY = 1e-9  # of the binomial distribution, left out from below
 _MAX_DEVIATIONS = 39.0  # standard deviations
 _PATTERN_SHIFTS = 32  # of the pattern, which the learned filter combines
+_POWER = 0.99  # to be reached
 _CLIP_MARGIN = 1e-3  # of the clipping norm: clipping to slightly less is as claimed
 
 
@@ -128,21 +130,51 @@ def learned_filter(difference: Array, basis: Array) -> Array:
     return np.asarray(found / max(float(np.linalg.norm(found)), 1e-300))
 
 
-def profile(difference: Array, expected: Array, effective: float) -> Evidence:
-    """Whether the mean difference of white releases, shape (T,), is the expected one, up to the margin of clipping."""
-    square = float(((difference - expected) ** 2).sum()) * effective
-    margin = (_CLIP_MARGIN * float(np.linalg.norm(expected))) ** 2 * effective
-    return evidence(math.sqrt(square / max(effective, 1e-300)), ncx2.sf(square, expected.size, max(margin, 1e-12)))
+def group_of_piles(scores: Array, members: int, freedom: int, mu: float) -> Evidence:
+    """The sum of the standardised scores of piles, each of examples that together move a release by ``members`` · μ.
+
+    Parameters
+    ----------
+    scores : array of float
+        Differences of two runs over √2 times the spread of the noise, a vector: with a mean of at most
+        ``members`` · μ/√2 as claimed.
+    members : int
+        Examples of a pile.
+    freedom : int
+        Degrees of freedom of the spread.
+    mu : float
+        μ of the claim.
+
+    Returns
+    -------
+    Evidence
+        The μ that the mean shows.
+    """
+    if not scores.size:
+        return evidence(0.0, 1.0)
+    t = float(scores.sum()) / math.sqrt(scores.size)
+    shown = float(scores.mean()) * math.sqrt(2) / members
+    return evidence(shown, _above(t, freedom, members * mu * math.sqrt(scores.size / 2)))
 
 
-def participations(difference: Array, expected: Array, single: Array, effective: float) -> Evidence:
-    """Whether each participation leaves the expected trace; ``single`` has the traces of each step, shape (T, k)."""
-    norms = np.linalg.norm(single, axis=0)
-    scores = (difference - expected) @ single / norms * math.sqrt(effective)
-    margin = _CLIP_MARGIN * float(np.linalg.norm(expected)) * math.sqrt(effective)
-    most = int(np.argmax(np.abs(scores)))
-    chance = 2 * ndtr(-max(0.0, abs(float(scores[most])) - margin))
-    return evidence(scores[most], chance, f"participation {most + 1}").among(norms.size)
+def influence(changes: Array, noise: Spread, mu: float) -> Evidence:
+    """Differences of pairs of runs that one example makes in a direction of others, at most μ each as claimed."""
+    if not changes.size:
+        return evidence(0.0, 1.0)
+    t = _score(float(changes.mean()), noise.size, changes.size / 2)
+    return evidence(
+        t / math.sqrt(changes.size / 2), 2 * _above(abs(t), noise.freedom, mu * math.sqrt(changes.size / 2))
+    )
+
+
+def sums_as_claimed(rest: Array, claimed: Array, where: str, *, above_alone: bool = False) -> Evidence:
+    """Whether the sum of N(0, 1) numbers, less the claim, is 0, up to the margin of clipping; two-sided or above."""
+    if not rest.size:
+        return evidence(0.0, 1.0)
+    score = float(rest.sum()) / math.sqrt(rest.size)
+    margin = _CLIP_MARGIN * float(np.abs(claimed).sum()) / math.sqrt(rest.size)
+    distance = score if above_alone else abs(score)
+    return evidence(score, (1 if above_alone else 2) * ndtr(-max(0.0, distance - margin)), where)
 
 
 def trace_of_absent(means: Array, effective: float, drift: Array) -> Evidence:
@@ -165,9 +197,35 @@ def trace_of_absent(means: Array, effective: float, drift: Array) -> Evidence:
 # -- power -------------------------------------------------------------------------------------------------------------
 
 
-def _power(mu: float, signal: float, effective: float, freedom: int, level: float) -> float:
+def score_power(mu: float, signal: float, effective: float, freedom: int, level: float) -> float:
+    """How probably a test of means refutes μ if the means really differ by ``signal`` standard deviations.
+
+    Parameters
+    ----------
+    mu, signal : float
+        μ > 0 of the claim, and the truth, >= 0.
+    effective : float
+        One over the variance of the difference of means, in units of the noise: n²a/2 for a piles of n examples.
+    freedom : int
+        Degrees of freedom of the spread.
+    level : float
+        Of the test, in (0, 1).
+
+    Returns
+    -------
+    float
+    """
     root = math.sqrt(effective)
     return float(nct.sf(nct.isf(level, freedom, mu * root), freedom, signal * root)) if effective else 0.0
+
+
+def piles_needed(mu: float, signal: float, *, members: int, freedom: int, level: float, most: int) -> int:
+    """The smallest number of piles with power 0.99, or ``most``; arguments as for ``score_power``."""
+
+    def enough(piles: int) -> bool:
+        return score_power(mu, signal, members**2 * piles / 2, freedom, level) >= _POWER
+
+    return bisect.bisect_left(range(1, most), True, key=enough) + 1
 
 
 def separation_power(mu: float, signal: float, *, canaries: int, runs: int, idle: int, level: float) -> float:
@@ -196,7 +254,7 @@ def separation_power(mu: float, signal: float, *, canaries: int, runs: int, idle
     freedom = runs * (idle - 1)
     fixed = canaries * (runs // 2)
     if runs % 2 == 0:
-        return _power(mu, signal, effective_number(fixed, fixed), freedom, level)
+        return score_power(mu, signal, effective_number(fixed, fixed), freedom, level)
     counts = np.arange(canaries + 1)
     chances = np.diff(bdtr(counts, canaries, 0.5), prepend=0.0)
     total = 0.0
@@ -204,12 +262,12 @@ def separation_power(mu: float, signal: float, *, canaries: int, runs: int, idle
         weight = float(chances[count]) * (1 if 2 * count == canaries else 2)
         if weight > _TAIL_PROBABILITY / canaries:
             effective = effective_number(fixed + int(count), fixed + canaries - int(count))
-            total += weight * _power(mu, signal, effective, freedom, level)
+            total += weight * score_power(mu, signal, effective, freedom, level)
     return total
 
 
 def canaries_needed(
-    mu: float, signal: float, *, runs: int, idle: int, level: float, power: float = 0.99, most: int = 2**20
+    mu: float, signal: float, *, runs: int, idle: int, level: float, power: float = _POWER, most: int = 2**20
 ) -> int:
     """The smallest number of canaries of a run that gives ``separation`` the power.
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from corrnoise.support.wording import summary_html, summary_text
-from corrnoise.theory.auditing.canaries import separation_power
+from corrnoise.theory.auditing.canaries import score_power
 from corrnoise.theory.auditing.evidence import Evidence
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
@@ -30,10 +30,11 @@ class Row(NamedTuple):
 
 
 _NOISE_REUSED = "the noise of a step is used again at another step"
-_EXAMPLE_SEEN = "an example is seen more clearly than claimed: it is clipped, or takes part, otherwise"
+_COUNT_FOR_MORE = "gradients count for more than claimed"
+_CHANGES_OTHERS = "an example changes what the others contribute"
 _OTHER_CORRELATIONS = "the noise has other correlations, or sizes, over the steps than claimed"
 _NOT_NORMAL = "the noise is not normal"
-_OTHER_STEPS = "the gradients of an example come at other steps, or are longer or shorter, than claimed"
+_COUNT_FOR_LESS = "gradients count for less than claimed, or come at other steps"
 
 TESTS: Mapping[str, Row] = {
     "noise of all coordinates, near 0": Row("the loop adds no noise", True),
@@ -48,10 +49,17 @@ TESTS: Mapping[str, Row] = {
     "variance, below": Row("the noise is smaller than claimed", True),
     "noise of a step, for one gradient": Row("a step has too little noise for the gradient of one example", True),
     "variance of lone runs, below": Row("the noise of a batch of few examples is smaller than claimed", True),
-    "canaries, matched filter": Row(_EXAMPLE_SEEN, True),
-    "canaries, learned filter": Row(_EXAMPLE_SEEN, True),
-    "canaries, largest score": Row(_EXAMPLE_SEEN, True),
+    "piles, all": Row(_COUNT_FOR_MORE, True),
+    "piles, length": Row(_COUNT_FOR_MORE, True),
+    "piles, steps": Row(_COUNT_FOR_MORE, True),
+    "piles, place": Row(_COUNT_FOR_MORE, True),
+    "piles, largest": Row(_COUNT_FOR_MORE, True),
+    "piles, learned filter": Row(_COUNT_FOR_MORE, True),
+    "alone": Row("an example that is alone in its batch counts for more: is the sum divided by their number?", True),
     "lone pairs": Row("a batch is clipped as a whole, not each example", True),
+    "influence, short": Row(_CHANGES_OTHERS, True),
+    "influence, long": Row(_CHANGES_OTHERS, True),
+    "not finite": Row("a gradient that is not finite is not dropped", True),
     "noise of a coordinate, above tenfold": Row("a coordinate gets more than noise", False),
     "mean": Row("the noise has a mean that is not 0", False),
     "correlation, each lag": Row(_OTHER_CORRELATIONS, False),
@@ -70,13 +78,20 @@ TESTS: Mapping[str, Row] = {
     "cosine of two runs": Row("the noise of different runs is correlated", False),
     "variance of a coordinate, below": Row("a coordinate gets less noise than claimed", False),
     "variance of a coordinate, above": Row("a coordinate gets more noise than claimed", False),
+    "not finite, refused": Row("a gradient that is not finite is not refused", False),
     "trace of absent canaries": Row("examples that do not take part leave a trace", False),
-    "gradients of canaries": Row(_OTHER_STEPS, False),
-    "gradients of canaries, each participation": Row(_OTHER_STEPS, False),
+    "size, length": Row(_COUNT_FOR_LESS, False),
+    "size, steps": Row(_COUNT_FOR_LESS, False),
+    "size, largest": Row(_COUNT_FOR_LESS, False),
+    "size, each step": Row(_COUNT_FOR_LESS, False),
+    "coordinates, sizes": Row("the noise of different coordinates has different sizes", False),
 }
 
 
 _OTHER_BATCHES = "batches are not those of examples that draw for themselves (H2)"
+
+_OF_PILES = ("piles", "alone", "influence", "not finite", "size,")  # tests of loops that get their batches
+_SHARED = {name: row for name, row in TESTS.items() if not name.startswith(_OF_PILES)}
 
 #: The tests of a loop that draws its batches, in their order.
 SAMPLED_TESTS: Mapping[str, Row] = {
@@ -88,9 +103,13 @@ SAMPLED_TESTS: Mapping[str, Row] = {
         "batches are related to those of another run or epoch: their secret is used again", True
     ),
     "noise of a step of few examples, near 0": Row("a step with few examples, or none, gets no noise", True),
-    **{name: row for name, row in TESTS.items() if row.refutes and name != "canaries, learned filter"},
+    **{name: row for name, row in _SHARED.items() if row.refutes and name != "lone pairs"},
+    "canaries, matched filter": Row(_COUNT_FOR_MORE, True),
+    "canaries, largest score": Row(_COUNT_FOR_MORE, True),
+    "lone pairs": TESTS["lone pairs"],
     "division by the size of the batch": Row("sums are divided by the number of examples of the batch (H3)", True),
-    **{name: row for name, row in TESTS.items() if not row.refutes and "each participation" not in name},
+    **{name: row for name, row in _SHARED.items() if not row.refutes},
+    "gradients of canaries": Row(_COUNT_FOR_LESS, False),
     "batches, rate below": Row("examples take part less often than claimed", False),
 }
 
@@ -144,18 +163,22 @@ class Audit(Record):
     mu, delta
         The claim: μ = sqrt(2ρ) of one Gaussian mechanism, and the δ of the stated ε, or None.  Of a sampled loop,
         the mean μ of the canaries for somebody who knows the batches; the sampling is tested by itself.
-    bounds
-        Lower bounds of ε at ``delta`` that assume less, by name; each fails with probability ``level`` at most.
     signal
         μ of a canary of a loop as claimed, at most ``mu``.
-    sampled
-        Whether the loop draws its batches.
-    canaries, idle, runs, lone_runs
-        Canaries and idle coordinates of a run; runs with many canaries, and runs with one at a time.
+    piles, canaries
+        Piles of 16 examples; or canaries, of a loop that draws its batches.
+    effective, freedom
+        What decides the power, as in ``canaries.score_power``.
+    idle, runs, lone_runs
+        Idle coordinates of a run; runs with many canaries, and runs with few examples.
     skipped
         How many steps the loop skipped in restarts.
     level
         How probably a loop as claimed gets another verdict than ``"nothing found"``, at most.
+    sampled
+        Whether the loop draws its batches.
+    not_finite
+        How the loop treated a gradient that is not finite, in words; empty if it got none.
     """
 
     verdict: Verdict
@@ -164,15 +187,18 @@ class Audit(Record):
     mu_lower_bound: float
     mu: float
     delta: float | None
-    bounds: tuple[tuple[str, float], ...]
     signal: float
+    piles: int
     canaries: int
+    effective: float
+    freedom: int
     idle: int
     runs: int
     lone_runs: int
     skipped: int
     level: float
     sampled: bool = False
+    not_finite: str = ""
 
     def power(self, factor: float) -> float:
         """How probably a loop is refuted that clips to ``factor`` times the clipping norm.
@@ -185,16 +211,12 @@ class Audit(Record):
         Returns
         -------
         float
-            The exact power of the matched filter alone.  Noise of σ/f is found with at least this probability.
+            The power of the test of all piles alone, exact if they are of one phase.  Noise of σ/f is found with at
+            least this probability.
         """
-        return separation_power(
-            self.mu,
-            checks.real("factor", factor, "(0, inf)") * self.signal,
-            canaries=self.canaries,
-            runs=self.runs,
-            idle=self.idle,
-            level=self.tests[0].level if self.tests else self.level / len(TESTS),
-        )
+        checks.real("factor", factor, "(0, inf)")
+        level = self.tests[0].level if self.tests else self.level / len(TESTS)
+        return score_power(self.mu, factor * self.signal, self.effective, self.freedom, level)
 
     def __str__(self) -> str:
         return self.summary()
@@ -217,6 +239,14 @@ class Audit(Record):
             return "Nothing found: no test contradicts the claim. An audit can refute a claim and cannot prove one."
         return f"{self.verdict.capitalize()}: {self.cause}."
 
+    @property
+    def _effort(self) -> str:
+        many = f"{self.canaries} canaries" if self.sampled else f"{self.piles} piles of 16 examples"
+        return (
+            f"{self.runs} runs with {many} and {self.idle} idle coordinates, {self.lone_runs} runs with few examples, "
+            f"{self.skipped} steps skipped"
+        )
+
     def _facts(self) -> dict[str, str]:
         """The facts of the summary by their names."""
         adversary = " against an adversary who knows the batches" if self.sampled else ""
@@ -229,8 +259,7 @@ class Audit(Record):
             facts |= {
                 "Evidence": _in_words(self.mu_lower_bound, self.delta, "mu >="),
                 "Tests": f"{len(failed)} of {len(self.tests)} failed{names}{further}; {chance}",
-                "Effort": f"{self.runs} runs with {self.canaries} canaries and {self.idle} idle coordinates, "
-                f"{self.lone_runs} runs with few examples, {self.skipped} steps skipped",
+                "Effort": self._effort,
                 "Power": f"a clipping norm 1.1 times too large is found with probability {self.power(1.1):.3f}",
             }
         return facts | {"Next": "print(found.report()) lists every test"}
@@ -246,9 +275,8 @@ class Audit(Record):
             return "\n".join(lines)
         lines += [
             f"evidence: {_in_words(self.mu_lower_bound, self.delta, 'mu >=')}",
-            *(f"  epsilon >= {value:.3f}: {name}" for name, value in self.bounds),
-            f"effort: {self.canaries} canaries and {self.idle} idle coordinates in {self.runs} runs, {self.lone_runs} "
-            f"runs with lone pairs, {self.skipped} steps skipped",
+            f"effort: {self._effort}",
+            *([f"not finite: {self.not_finite}"] if self.not_finite else []),
             "power: a clip norm that is too large is found with probability "
             + ", ".join(f"{self.power(factor):.3f} (x {factor})" for factor in (1.5, 1.2, 1.1)),
             f"tests: {len(self.tests)}; a loop as claimed fails one with probability {self.level:g} at most",
@@ -297,4 +325,4 @@ def judged(
 
 def no_evidence(verdict: Verdict, cause: str, mu: float, delta: float | None, level: float) -> Audit:
     """An audit that ended before any test."""
-    return Audit(verdict, cause, (), 0.0, mu, delta, (), 0.0, 0, 0, 0, 0, 0, level)
+    return Audit(verdict, cause, (), 0.0, mu, delta, 0.0, 0, 0, 0.0, 1, 0, 0, 0, 0, level)

@@ -430,3 +430,13 @@ def greatest_coordinate(columns: Array, places: Places, *, outlying: bool) -> Ev
     far = energies[most] > _OUTLIER_FACTOR * float(np.median(energies))
     p = 1.0 if outlying and not far else chdtrc(length, energies[most])
     return evidence(energies[most] / length, p, f"coordinate {places[most]}").among(count)
+
+
+def coordinate_sizes(white: Array) -> Evidence:
+    """Whether coordinates have noise of one size, shape (runs, T, n), by Bartlett's test of equal variances."""
+    runs, steps, count = white.shape
+    energies = np.maximum((white**2).sum(axis=(0, 1)), _TINY_NORM)
+    freedom = runs * steps
+    ratios = energies / energies.mean()
+    statistic = -freedom * float(np.log(ratios).sum()) / (1 + (count + 1) / (3 * count * freedom))
+    return evidence(math.sqrt(max(0.0, float(np.var(ratios)))), chdtrc(count - 1, statistic))

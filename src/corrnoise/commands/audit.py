@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SUMMARY = "audit a training loop: is it as private as the design claims, and is its noise as claimed?"
 EXAMPLE = "corrnoise audit design --loop my_training:release --output audit.json"
 
-_NUMBER_OPTIONS = ("factor", "canaries", "idle", "runs", "restarts", "grid", "level", "seed")
+_NUMBER_OPTIONS = ("factor", "idle", "restarts", "grid", "level", "seed")
 _EXIT_STATUS = {"nothing found": 0, "noise not as claimed": 1, "not private as claimed": 1, "could not be audited": 2}
 
 
@@ -46,22 +46,20 @@ def add_arguments(parser: ArgumentParser) -> None:
         "or a class with begin(folder) and step(gradients) (default: the stream of the design)",
     )
     for option, kind, default, text in (
+        ("--factor", float, 1.1, "clip norms that are too large by this factor are found with probability 0.99"),
         ("--idle", int, 1000, "coordinates that show the noise alone"),
         ("--grid", float, 0.0, "the step of the grid to which releases are rounded, 0 for floats"),
         ("--level", float, 1e-3, "probability that a loop that is as claimed gets another verdict"),
     ):
         parser.add_argument(option, type=kind, default=default, metavar="N", help=f"{text} (default: %(default)s)")
     parser.add_argument(
-        "--factor",
-        type=float,
-        metavar="N",
-        help="clip norms that are too large by this factor are found with probability 0.99 (default: 1.1, or what 8 "
-        "runs of 4000 canaries find)",
-    )
-    parser.add_argument("--canaries", type=int, metavar="N", help="canaries of a run (default: what --factor needs)")
-    parser.add_argument("--runs", type=int, metavar="N", help="runs with canaries (default: what --factor needs)")
-    parser.add_argument(
         "--restarts", type=int, nargs="+", default=[], metavar="T", help="steps before which the loop is begun again"
+    )
+    parser.add_argument(
+        "--not-finite",
+        choices=("dropped", "refused"),
+        default="dropped",
+        help="what the loop must do with a gradient that is not finite (default: %(default)s)",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="for the coins and the noise of the design's own stream")
     parser.add_argument("--output", metavar="FILE", help="write verdict, cause and tests as JSON, too")
@@ -110,12 +108,11 @@ def _audited(arguments: Namespace) -> Audit:
         loop,
         design,
         factor=arguments.factor,
-        canaries=arguments.canaries,
         idle=arguments.idle,
-        runs=arguments.runs,
         restarts=arguments.restarts,
         grid=arguments.grid,
         level=arguments.level,
+        not_finite=arguments.not_finite,
         rng=for_coins,
     )
 
@@ -143,8 +140,6 @@ def _described(found: Audit) -> dict[str, Any]:
         }
         for test in found.tests
     ]
-    names = ("verdict", "cause", "mu", "mu_lower_bound", "delta", "canaries", "idle", "runs", "lone_runs", "skipped")
-    return {name: getattr(found, name) for name in (*names, "level")} | {
-        "epsilon_lower_bounds": dict(found.bounds),
-        "tests": tests,
-    }
+    names = ("verdict", "cause", "mu", "mu_lower_bound", "delta", "piles", "canaries", "idle", "runs", "lone_runs")
+    names += ("skipped", "level", "not_finite")
+    return {name: getattr(found, name) for name in names} | {"tests": tests}

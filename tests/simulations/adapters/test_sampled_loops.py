@@ -226,7 +226,7 @@ def through_torch(data: Any, *, mean: bool = False) -> np.ndarray:
 def test_the_loop_of_torch_is_audited(mean: bool, verdict: str) -> None:
     """The keys of the runs are not seeded: the level is 1e-6."""
     claim = BUDGET, DPSGD().program(Participation.poisson(20, 0.1))
-    found = audit(lambda data: through_torch(data, mean=mean), claim, canaries=200, idle=100, level=1e-6, rng=1)
+    found = audit(lambda data: through_torch(data, mean=mean), claim, idle=100, level=1e-6, rng=1)
     assert found.verdict == verdict, found.report()
 
 

@@ -21,10 +21,14 @@ def test_scores_undo_gradients(canaries: int, idle: int) -> None:
     assert np.allclose(layout.scores(np.ones((2, 3, canaries))), 1)
 
 
-def test_a_canary_and_idle_coordinates_are_in_all_parts() -> None:
-    """The mutant with all canaries in front hides a layer of its own; one coordinate hides clipping by layers."""
-    layout = AuditLayout(1024, 1024)
-    used = layout.gradients(np.arange(1024), np.ones(1024)) != 0
-    for half in (np.s_[:1024], np.s_[1024:]):
-        assert (used[:, half].sum(axis=1) == 2).all()
-        assert np.isin(np.arange(2048)[half], layout.idle_places).sum() == 512
+def test_canaries_and_idle_coordinates_are_everywhere() -> None:
+    """Neighbouring groups from the first four to the last four; spread ones in all quarters; idle ones between."""
+    layout = AuditLayout(312, 1000)
+    used = layout.gradients(np.arange(312), np.ones(312)) != 0
+    places = np.array([np.flatnonzero(row) for row in used])
+    near = layout.group(np.arange(312)) < layout.neighbouring
+    assert (np.diff(places[near], axis=1) == 1).all()
+    assert (places[near].min(), places[near].max()) == (0, 1311)
+    assert (places[~near] // 328 == np.arange(4)).all()
+    for quarter in range(4):
+        assert np.isin(np.arange(328 * quarter, 328 * (quarter + 1)), layout.idle_places).sum() > 200

@@ -97,7 +97,7 @@ def test_an_audit_of_the_loop(share: float, private_as_claimed: bool) -> None:
             released.append(total + share * (run.add_noise(total) - total))
         return np.array(released)
 
-    found = audit(loop, claim, canaries=200, idle=200, level=1e-6, rng=1)
+    found = audit(loop, claim, idle=200, level=1e-6, rng=1)
     assert found.cause == ("" if private_as_claimed else "the noise is smaller than claimed")
 
 

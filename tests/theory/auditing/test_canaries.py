@@ -84,23 +84,59 @@ def test_the_learned_filter_must_be_tested_on_other_canaries():
     assert np.mean(np.array(own) < 0.01) > 0.2
 
 
-def test_gradients_and_their_margin():
-    """Exact without a margin; clipping to a thousandth less passes; a participation that is missing does not."""
+def test_piles_are_exact_for_noise_of_any_size():
+    """Ten piles of 16 examples.  A bound of √16 μ for nμ, or of μ for one example, refutes correct loops."""
     rng = np.random.default_rng(5)
-    single = np.linalg.qr(rng.standard_normal((24, 4)))[0]
-    expected = single.sum(axis=1)
-    values, each = [], []
+    for deviation in (0.2, 5.0):
+        values, mutants = [], []
+        for _ in range(300):
+            differences = 16 * MU * deviation + math.sqrt(2) * deviation * rng.standard_normal(10)
+            noise = canaries.spread(deviation * rng.standard_normal((2, 200)))
+            shown = differences / (math.sqrt(2) * noise.size)
+            values.append(canaries.group_of_piles(shown, 16, noise.freedom, MU).p)
+            mutants.append(canaries.group_of_piles(shown, 4, noise.freedom, MU).p)
+        assert kstest(values, "uniform").pvalue > 1e-4
+        assert max(mutants) < 1e-9
+    assert canaries.group_of_piles(shown, 16, noise.freedom, MU).statistic == pytest.approx(MU, rel=0.15)
+    assert canaries.group_of_piles(np.array([1e20]), 16, 100, MU).p == 0
+    assert canaries.group_of_piles(shown[:0], 16, 100, MU).p == 1
+
+
+def test_the_influence_of_an_example_is_at_most_mu():
+    rng = np.random.default_rng(6)
+    values = []
     for _ in range(300):
-        difference = (1 - 1e-3) * expected + rng.standard_normal(24) / 100
-        values.append(canaries.profile(difference, expected, 1e4).p)
-        each.append(canaries.participations(difference, expected, single, 1e4).p)
+        noise = canaries.spread(3 * rng.standard_normal((2, 100)))
+        changes = -MU * 3 + math.sqrt(2) * 3 * rng.standard_normal(20)
+        values.append(canaries.influence(changes, noise, MU).p)
     assert kstest(values, "uniform", alternative="greater").pvalue > 1e-4
-    assert kstest(each, "uniform", alternative="greater").pvalue > 1e-4
-    assert min(values) > 1e-4
-    difference = single[:, :3].sum(axis=1) + rng.standard_normal(24) / 20
-    assert canaries.participations(difference, expected, single, 400).where == "participation 4"
-    assert canaries.participations(difference, expected, single, 400).p < 1e-9
-    assert canaries.profile(difference, expected, 400).p < 1e-9
+    assert np.mean(np.array(values) < 0.2) > 0.02
+    assert canaries.influence(changes - 12, noise, MU).p < 1e-9
+    assert canaries.influence(changes[:0], noise, MU).p == 1
+
+
+def test_sums_have_a_margin_and_may_be_one_sided():
+    """Exact without a margin; clipping to a thousandth less passes; a pile that is missing does not."""
+    rng = np.random.default_rng(7)
+    claimed = np.full(20, 12.0)
+    exact = [canaries.sums_as_claimed(rng.standard_normal(20), 0 * claimed, "").p for _ in range(300)]
+    assert kstest(exact, "uniform").pvalue > 1e-4
+    less = [canaries.sums_as_claimed(rng.standard_normal(20) - 1e-3 * claimed, claimed, "").p for _ in range(300)]
+    assert kstest(less, "uniform", alternative="greater").pvalue > 1e-4
+    assert canaries.sums_as_claimed(-claimed, claimed, "here")[1:] == (0.0, "here")
+    assert canaries.sums_as_claimed(-claimed, claimed, "", above_alone=True).p >= 0.5
+    assert canaries.sums_as_claimed(claimed, claimed, "", above_alone=True).p == 0
+
+
+@pytest.mark.parametrize("freedom", [30, 2000])
+def test_piles_needed(freedom):
+    """The smallest number with power 0.99; a spread with few degrees of freedom never finds a factor of 1.1."""
+    options = {"members": 16, "freedom": freedom, "level": 2e-5, "most": 400}
+    needed = canaries.piles_needed(MU, 1.5 * MU, **options)
+    powers = [canaries.score_power(MU, 1.5 * MU, 128 * n, freedom, 2e-5) for n in (needed - 1, needed)]
+    assert (powers[0] < 0.99 <= powers[1]) == (freedom == 2000)
+    assert (needed == 400) == (freedom == 30)
+    assert canaries.piles_needed(MU, 1.1 * MU, **options) == 400
 
 
 def test_traces_of_the_absent():

@@ -11,10 +11,10 @@ MAX_LINES, MAX_CHARACTERS = 15, 1500
 
 
 def audited(*failing: str) -> Audit:
-    """An audit of 1000 canaries, with p-values of 0 in these tests."""
+    """An audit of 312 piles, with p-values of 0 in these tests."""
     found = {name: Evidence(1.0, 0.0 if name in failing else 0.5, "step 3") for name in TESTS}
     verdict, cause, tests = judged(found, 1e-3)
-    return Audit(verdict, cause, tests, 0.3, 1.1, 1e-5, (), 1.1, 1000, 1000, 2, 2, 0, 1e-3)
+    return Audit(verdict, cause, tests, 0.3, 1.1, 1e-5, 1.1, 312, 0, 4992.0, 9990, 1000, 2, 46, 0, 1e-3)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_summary_is_short_and_starts_with_the_verdict(failing: tuple[str, ...]
     words = " ".join(text.split())
     assert f"{len(failing)} of {len(TESTS)} failed" in words
     assert all(name in words for name in failing[:3])
-    assert ("and 34 more" in words) == (len(failing) == 37)
+    assert (f"and {len(TESTS) - 3} more" in words) == (failing == tuple(TESTS))
     assert "Claim: a Gaussian mechanism with mu = 1.1, epsilon 4.8" in words
     assert "Evidence: mu >= 0.3, epsilon" in words
     assert first.partition(" (")[0] in found._repr_html_()
