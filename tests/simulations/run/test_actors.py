@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.folder import Folder
+from corrnoise.simulations.run.journal import Chain
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.spans import Spans
 from corrnoise.theory.mechanisms.product import AntiPGD
@@ -160,6 +161,27 @@ def test_noise_from_the_key_alone_is_found(nonces: bool) -> None:
         if nonces:
             actors.step(0, False)
             assert [step for step, _ in actors.shown] == [0, 0]
+        else:
+            with pytest.raises(AssertionError):
+                actors.step(0, False)
+        actors.teardown()
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_mark_that_is_not_read_is_found(reads: bool) -> None:
+    """The mutant: a folder that was restored alone releases a step again."""
+    actors = Actors()
+    ignored = mock.patch.object(Chain, "check", Chain.check if reads else lambda *_, **__: None)
+    with mock.patch.object(os, "fsync", return_value=None), ignored:
+        actors.begin()
+        actors.remember()
+        actors.opened(0, 0)
+        actors.step(0, False)
+        actors.crash(0)
+        actors.restore({"folder"})
+        actors.opened(0, 0)
+        if reads:
+            assert actors.runs == [None, None]
         else:
             with pytest.raises(AssertionError):
                 actors.step(0, False)
