@@ -113,9 +113,9 @@ class Text:
 def found(claim: Claim, texts: Sequence[Text], word: str = "") -> tuple[Quotation, str]:
     """The quotation of a claim, and what of it is missing."""
     for condition in claim.hypotheses:
-        lost = [text.find(condition) for text in texts]
-        if not any(positions for positions, _ in lost):
-            return Quotation(claim.identifier, word=word), f"hypothesis {lost[0][1]}"
+        places = [text.find(condition) for text in texts]
+        if not any(positions for positions, _ in places):
+            return Quotation(claim.identifier, word=word), f"hypothesis {places[0][1]}"
     missing = []
     for text in texts:
         positions, lost = text.find(claim.printed)

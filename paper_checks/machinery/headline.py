@@ -21,30 +21,53 @@ from corrnoise.paper_checks.machinery.verdicts import (
 class Headline:
     """Claims by truth and evidence.
 
-    ``table`` has the numbers.  An undecided statement is in no other tuple; its evidence is of what is checked instead.
+    Parameters
+    ----------
+    table : dict
+        The number of claims for each pair of truth and evidence.  The evidence of an undecided statement is of the one
+        that is checked instead.
+    decided, undecided : tuple of Claim
+        Each claim is in one of them.
+    proved : tuple of Claim
+        The decided claims with a proof, a certificate, a counterexample or a family.
     """
 
     table: Mapping[tuple[Truth, Evidence], int]
     decided: tuple[Claim | ListedClaim, ...]
     undecided: tuple[Claim | ListedClaim, ...]
-    proved: tuple[Claim | ListedClaim, ...]  #: decided by a proof, a certificate, a counterexample or a family
+    proved: tuple[Claim | ListedClaim, ...]
 
     @property
     def columns(self) -> tuple[Evidence, ...]:
-        """The kinds of evidence that occur, strongest first."""
+        """The kinds of evidence that occur, strongest first.
+
+        Returns
+        -------
+        tuple of str
+        """
         found = {evidence for _, evidence in self.table}
         return tuple(evidence for evidence in EVIDENCE if evidence in found)
 
     @property
     def rows(self) -> Iterator[tuple[Truth, tuple[int, ...]]]:
-        """Each truth that occurs, and its numbers by ``columns``."""
+        """The rows of the matrix: each truth that occurs, and its numbers by ``columns``.
+
+        Returns
+        -------
+        iterator
+        """
         for truth in get_args(Truth):
             if any(found == truth for found, _ in self.table):
                 yield truth, tuple(self.table.get((truth, evidence), 0) for evidence in self.columns)
 
     @property
     def sentence(self) -> str:
-        """The whole headline in one sentence."""
+        """The headline in one sentence.
+
+        Returns
+        -------
+        str
+        """
         exact = sum(claim.evidence == "exact" for claim in self.proved)
         refuted = sum(claim.evidence in REFUTED for claim in self.proved)
         return (
@@ -55,7 +78,17 @@ class Headline:
 
 
 def headline(claims: Iterable[Claim | ListedClaim]) -> Headline:
-    """The headline of claims as recorded."""
+    """Count claims by truth and evidence, as recorded.
+
+    Parameters
+    ----------
+    claims : iterable of Claim
+        As ``cn.claims`` has them.
+
+    Returns
+    -------
+    Headline
+    """
     found = tuple(claims)
     decided = tuple(claim for claim in found if claim.truth not in UNDECIDED)
     return Headline(

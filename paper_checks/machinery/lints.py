@@ -32,9 +32,19 @@ _CONDITION_PATTERN = re.compile(
 
 @dataclass(frozen=True)
 class Fault:
-    """A sign of an unfair verdict."""
+    """A sign of an unfair verdict.
 
-    claim: str  #: the identifier
+    Parameters
+    ----------
+    claim : str
+        The identifier of the claim.
+    rule : str
+        "R1" to "R4".
+    text : str
+        What was found.
+    """
+
+    claim: str
     rule: str
     text: str
 
@@ -84,7 +94,7 @@ def _numbers_chosen(claim: Claim) -> Iterator[str]:
 
 
 def lint(papers: Iterable[Paper]) -> tuple[Fault, ...]:
-    """The faults of all claims of some papers.
+    """Signs of unfair verdicts in the claims of papers.
 
     Parameters
     ----------

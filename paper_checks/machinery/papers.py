@@ -211,10 +211,10 @@ class Paper:
         -------
         ListedClaim
         """
-        return self._listed(claim.module, *(getattr(claim, name) for name in _LIST_COLUMNS[1:]))
+        return self._listed(claim.module, {name: getattr(claim, name) for name in _LIST_COLUMNS[1:]})
 
-    def _listed(self, module: str, number: str, part: str, *record: Any) -> ListedClaim:
-        return ListedClaim(self.name, self.source, number, part, module, *record, self)
+    def _listed(self, module: str, record: Mapping[str, Any]) -> ListedClaim:
+        return ListedClaim(paper=self.name, source=self.source, module=module, holder=self, **record)
 
     @cached_property
     def _list(self) -> tuple[ListedClaim, ...]:
@@ -224,8 +224,8 @@ class Paper:
         return tuple(
             self._listed(
                 f"{self.package}.{row['module']}",
-                *(row[name] for name in _LIST_COLUMNS[1:-2]),
-                *(row[name] or None for name in _LIST_COLUMNS[-2:]),
+                {name: row[name] for name in _LIST_COLUMNS[1:-2]}
+                | {name: row[name] or None for name in _LIST_COLUMNS[-2:]},
             )
             for row in rows
         )

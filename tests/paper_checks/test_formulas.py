@@ -11,9 +11,8 @@ import pytest
 from scipy.optimize import brentq
 from scipy.special import agm
 
-from corrnoise.paper_checks.correlated_noise.c14_to_c20 import CLIP_NORMS
 from corrnoise.paper_checks.correlated_noise.d11_to_d15 import GUARANTEE, guaranteed_run
-from corrnoise.paper_checks.correlated_noise.oracles import budget
+from corrnoise.paper_checks.correlated_noise.oracles import CLIP_NORMS, budget
 from corrnoise.paper_checks.machinery.domains import (
     Domain,
     integers,
