@@ -40,11 +40,7 @@ def load(path: str | os.PathLike[str]) -> tuple[Paper, ...]:
     Examples
     --------
     >>> from corrnoise import ledger
-    >>> try:
-    ...     ledger.load("no-such-file.py")
-    ... except OSError as error:
-    ...     print(error)
-    path must be a Python file, got no-such-file.py
+    >>> papers = ledger.load("lemmas.py")  # doctest: +SKIP
     """
     file = Path(path)
     if file.suffix != ".py" or not file.is_file():

@@ -150,7 +150,20 @@ def one_of(*choices: Any) -> Axis:
 
 
 def vector(entry: Axis, length: int) -> Axis:
-    """Vectors with entries from one axis, shape (length,)."""
+    """Vectors with entries from one axis.
+
+    Parameters
+    ----------
+    entry : Axis
+        The range of each entry.
+    length : int
+        The number of entries.
+
+    Returns
+    -------
+    Axis
+        Of arrays, shape (length,).
+    """
     if entry.size != 1:
         raise ValueError(f"entry must take one coordinate, got {entry.size}")
 

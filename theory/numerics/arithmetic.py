@@ -119,9 +119,25 @@ def _ball(precision: int) -> Arithmetic:
 
 
 def arithmetic(*arguments: object) -> Arithmetic:
-    """Return the number system of ``arguments``: their own, or balls before mpmath numbers before floats.
+    """Return the number system of the arguments: their own, or balls before mpmath numbers before floats.
 
-    A type outside of this package names its system in ``number_system``.
+    Parameters
+    ----------
+    *arguments : float, array, mpmath number, Arb ball or term
+        The numbers that a formula combines.  Another type names its system in ``number_system``.
+
+    Returns
+    -------
+    Arithmetic
+        ``number``, exact for decimal strings, ``pi``, and the functions ``sqrt``, ``exp``, ``log``, ``expm1``,
+        ``log1p``, ``sin``, ``cos``, ``minimum``, ``maximum``, ``agm`` and others.
+
+    Examples
+    --------
+    >>> from corrnoise import ledger
+    >>> m = ledger.arithmetic(2.0)
+    >>> float(m.agm(m.number("1"), m.exp(0.0)))
+    1.0
     """
     for argument in arguments:
         own: Arithmetic | None = getattr(type(argument), "number_system", None)
