@@ -60,6 +60,10 @@ class Piles:
         else:
             bins, dealt = (groups + groups // phases) % LENGTH_BINS, random.permutation(phases)[groups % phases]
         order = random.permutation(groups.size)
+        for end in (0, self.layout.neighbouring - 1):  # the ends of the vector have long piles
+            long = np.flatnonzero((bins[order] >= FIRST_LONG_BIN) & (bins[order] < OVERFLOW_BIN))
+            other = end if end in long else random.choice(long[1:-1])
+            order[[end, other]] = order[[other, end]]
         of = order[self.layout.group(np.arange(number))]
         self.bins: NDArray[np.intp] = bins[of]
         self.phases: NDArray[np.intp] = dealt[of]

@@ -80,7 +80,7 @@ def sampled_evidence(
     found |= dict(about_noise(plan, whitening, idle, layout.idle_places, main_runs=runs))
     columns = white[:, :, layout.canaries :].reshape(-1, plan.idle)
     size = found["noise of all coordinates, near 0"].statistic
-    energies, freedom = (columns**2).sum(axis=0), np.full(plan.idle, len(columns))
+    energies, freedom = (columns**2).sum(axis=0), np.full(plan.idle, float(len(columns)))
     found |= about_coordinates(energies, freedom, layout.idle_places, columns, layout.idle_places, size)
     if found["noise of all coordinates, near 0"].p <= each:
         return SampledEvidence(found, 0.0, 0.0, 0, steps - present.size)

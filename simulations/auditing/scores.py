@@ -194,8 +194,10 @@ def _compared(claim: Any, mu: float, delta: float, largest: Callable[[float], fl
     if program is not None and not program.participation.sampled:
         promised = math.sqrt(2 * budget.gaussian_rho)
         return f"a Gaussian mechanism with mu = {promised:.4g}", mu > promised
-    if budget.delta is not None:
-        delta, epsilon = budget.delta, budget.epsilon
-    else:
+    if budget.rho is not None:
         epsilon = zcdp_to_approx_dp(budget.rho, delta)
+    else:
+        assert budget.epsilon is not None
+        assert budget.delta is not None
+        delta, epsilon = budget.delta, budget.epsilon
     return f"epsilon = {epsilon:.4g} at delta {delta:.3g}", largest(delta) > epsilon

@@ -112,12 +112,12 @@ def _about_coordinates(white: Array, scores: PileScores, few: FewExamples, mean_
     """Coordinates without noise of their own: all idle ones, and those of piles without the direction of the phase."""
     layout, (runs, steps, _) = few.layout, white.shape
     quiet = white[:, :, layout.canaries :]
-    energies, freedom = (quiet**2).sum(axis=(0, 1)), np.full(quiet.shape[2], runs * steps)
+    energies, freedom = (quiet**2).sum(axis=(0, 1)), np.full(quiet.shape[2], float(runs * steps))
     places = layout.idle_places
     if steps > 1:
         rest, own = scores.noise_of_coordinates(white[:2, :, : layout.canaries])
         energies = np.append((rest**2).sum(axis=(0, 1)), energies)
-        freedom = np.append(np.full(own.size, 2 * (steps - 1)), freedom)
+        freedom = np.append(np.full(own.size, 2.0 * (steps - 1)), freedom)
         places = np.append(layout.place[own], places)
     columns = white[2:, :, few.unused].reshape(-1, few.unused.size)
     return about_coordinates(energies, freedom, places, columns, layout.place[few.unused], mean_square)
@@ -125,7 +125,7 @@ def _about_coordinates(white: Array, scores: PileScores, few: FewExamples, mean_
 
 def about_coordinates(
     energies: Array,
-    freedom: NDArray[np.intp],
+    freedom: Array,
     places: NDArray[np.intp],
     columns: Array,
     columns_places: NDArray[np.intp],

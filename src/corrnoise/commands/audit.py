@@ -140,6 +140,6 @@ def _described(found: Audit) -> dict[str, Any]:
         }
         for test in found.tests
     ]
-    names = ("verdict", "cause", "mu", "mu_lower_bound", "delta", "piles", "canaries", "idle", "runs", "lone_runs")
-    names += ("skipped", "level", "not_finite")
-    return {name: getattr(found, name) for name in names} | {"tests": tests}
+    claim = ("verdict", "cause", "mu", "mu_lower_bound", "delta", "level")
+    effort = ("piles", "canaries", "idle", "runs", "lone_runs", "skipped", "not_finite")
+    return {name: getattr(found, name) for name in (*claim, *effort)} | {"tests": tests}
