@@ -66,7 +66,7 @@ class BoxCertificate:
         return self.place if self.answer == REFUTED else None
 
     def record(self, claim: str = "") -> dict[str, Any]:
-        """The proof in the terms of JSON; ``claim`` says in words what is proved.
+        """The proof in the terms of JSON; ``claim`` states the theorem in words.
 
         Raises
         ------

@@ -239,7 +239,7 @@ def regressions(
 ) -> Axis:
     """Linear regression with 1e-6 <= η R²/``largest`` <= 1 and residual deviation 0 or 1e-3 … 1e3 (or as given).
 
-    The kurtosis is a number, or between two numbers on a logarithmic scale.  The other arguments are those of ``spectra``.
+    The kurtosis is a number, or between two numbers on a logarithmic scale.  ``spectra`` explains the other arguments.
     """
     spectrum = spectra(most, condition, multiplicity, norms)
     shape = log_scale(*kurtosis) if isinstance(kurtosis, tuple) else one_of(kurtosis)

@@ -2,7 +2,7 @@
 
 Ball arithmetic treats two occurrences of one variable as independent, so its enclosures on wide balls are too wide.
 Gaps a in (0, 1] are given by their value.  Where small gaps matter, they are given by their depth log(8/a), because a
-ball that holds 1e-300 and 1e-200 would contain 0.  For arguments that are not balls these functions are those of
+ball that holds 1e-300 and 1e-200 would contain 0.  For other arguments these functions are the ones of
 ``corrnoise.theory.numerics.elliptic``.
 """
 

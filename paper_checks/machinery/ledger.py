@@ -425,7 +425,7 @@ class Claim(Named):
         Raises
         ------
         Untraceable
-            The claim is no inequality between formulas of real numbers.
+            The claim is not an inequality between formulas of real numbers.
         """
         if self.relation != verdicts.INEQUALITY or self.probability is not None:
             raise Untraceable("only an inequality has a formula")
@@ -476,7 +476,7 @@ class Claim(Named):
         return replace(found, answer=OPEN) if rounding else found
 
     def _raised(self, certificate: BoxCertificate | None) -> Claim:
-        """The claim with the evidence that a certificate gives to what is checked, if that is more than recorded."""
+        """The claim with the evidence of a certificate, if that is more than recorded."""
         proved = certificate is not None and certificate.answer == PROVED
         if not proved or self.checked_evidence not in verdicts.FOUND:
             return self
@@ -485,7 +485,7 @@ class Claim(Named):
         return replace(self, repair_evidence="certified")
 
     def _answer(self, mutant: Mapping[str, Any]) -> str:
-        """What a certificate says of a mutant; ``"open"`` if it has no formula."""
+        """The verdict of a certificate on a mutant; ``"open"`` if it has no formula."""
         try:
             statement = self.statement(**mutant)
         except Untraceable:

@@ -3,10 +3,10 @@ r"""Lints: signs of an unfair verdict in the records of claims.
 ``R1``: a statement with an order symbol, or a word of size without a number, is false and no constant is unspecified.
 ``R2``: a number that the paper does not print decides a counterexample: with ten or a thousand times more or less there is
 none.  ``R3``: the sentence before a quotation has a condition that neither the quotation nor ``hypotheses`` has.  ``R4``:
-what a quotation leaves out has an order symbol or a condition.
+an order symbol or a condition in the text that a quotation leaves out.
 
-``R3`` and ``R4`` need the text of the paper.  ``python -m tools.quotations`` reads it and stores what it finds in
-``quotations.csv``, where a word written by hand says why a condition is no hypothesis.
+``R3`` and ``R4`` need the text of the paper.  ``python -m tools.quotations`` reads it and stores its findings in
+``quotations.csv``, where a word written by hand says why a condition is not a hypothesis.
 """
 
 import inspect
@@ -19,7 +19,7 @@ from corrnoise.paper_checks.machinery.papers import Paper
 from corrnoise.paper_checks.machinery.quotations import quotation_of
 from corrnoise.paper_checks.machinery.verdicts import FALSE
 
-_FACTORS = (0.1, 10.0, 1e-3, 1e3)  #: by which a number of R2 is changed
+_FACTORS = (0.1, 10.0, 1e-3, 1e3)  #: changes of a number by R2
 _ORDER_PATTERN = re.compile(
     r"\\mathcal\{O\}|\bO\(|\\tilde\{?O|\\tilde\{\\mathcal|\\(?:tilde)?\\?Omega\(|\\Theta|\\lesssim|\\gtrsim|\\approx|[≲≳≈]"
     r"|[Oo]rder of|up to (?:absolute )?constants|omitting log|ignoring [\w-]+ (?:constants|terms)|constant level"
@@ -41,7 +41,7 @@ class Fault:
     rule : str
         "R1" to "R4".
     text : str
-        What was found.
+        The findings.
     """
 
     claim: str

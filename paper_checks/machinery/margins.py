@@ -81,7 +81,7 @@ def twice(found: float, again: float) -> float:
 
 
 def least_probability(violations: int, runs: int, level: float = LEVEL) -> float:
-    """The lower confidence limit of the probability of a violation, of which ``violations`` were seen in ``runs``."""
+    """The lower confidence limit of the probability of a violation, after ``violations`` in ``runs`` runs."""
     return float(betaincinv(violations, runs - violations + 1, level)) if violations else 0.0
 
 

@@ -27,7 +27,7 @@ FATES = {
 }
 
 
-_COMPARED_CHANGE = 0.003  #: relative change of a ratio that is no rounding, beyond the spread of searches
+_COMPARED_CHANGE = 0.003  #: relative change of a ratio beyond rounding and the spread of searches
 _MAX_SPREAD = 0.03  #: with the spread; where searches differ more, the largest ratio is not compared
 _RATIO_DIGITS = 5  #: of a recorded ratio
 _RATIO_ROUNDING = 1e-9  #: of ratios near 0

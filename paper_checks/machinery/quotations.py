@@ -39,7 +39,7 @@ class Quotation:
     ``word``, written by hand, says in a word why.
 
     ``context`` identifies the sentences before it and the text that it leaves out.  ``condition`` is what a lint finds there,
-    see ``lints``; then ``word`` says why it is no hypothesis of the statement.
+    see ``lints``; then ``word`` says why it is not a hypothesis of the statement.
     """
 
     claim: str

@@ -31,7 +31,7 @@ class Worst:
     """The smallest margin found, its place, and the numbers of points tried and accepted (margin not nan).
 
     The others are of the first sample alone, because the pattern searches stay where points are accepted and margins are
-    small.  ``share`` is the part of it that is accepted.  ``smallest`` and ``medians`` are those of the margins of each
+    small.  ``share`` is the part of it that is accepted.  ``smallest`` and ``medians`` are the least and the median margin of each
     entry in each case that has accepted points, entries first; where points differ in the number of entries, or there
     are more than ``ENTRIES``, of the smallest of all.
     """

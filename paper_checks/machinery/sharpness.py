@@ -51,7 +51,7 @@ def interval(margin: Callable[[float], float], found: float, proved: float | Non
     """The interval of the sharp constant; None if the margin does not depend on the constant.
 
     ``margin`` is a function of the constant, 0 at ``found``, which the worst case found gives.  ``proved`` is the constant
-    for which the statement is proved, if it is; a relative difference to ``found`` of less than 1e-9 is rounding.
+    for which the statement is proved, if it is; a relative difference to ``found`` below 1e-9 is rounding.
     """
     step = _RELATIVE_STEP * abs(found)
     more, less = margin(found + step), margin(found - step)

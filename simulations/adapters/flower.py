@@ -114,7 +114,7 @@ class CorrelatedNoise(Rounds):
         grid : flwr.serverapp.Grid
             Flower's grid.
         timeout : float, default 3600.0
-            Seconds after which a round ends without the replies that are missing; they come with later ones.
+            Seconds until a round ends without the missing replies; they come with later ones.
         evaluate : callable, optional
             A function of the model, shape (d,), on public data; its numbers are shown after each round.
 

@@ -123,7 +123,7 @@ class PrivateStrategy(Rounds):
     """A Flower strategy whose models are private for its clients.
 
     Each update is clipped to the clipping norm over all arrays together, and the server adds the correlated noise of a
-    ``PrivateRun`` to the sums.  The strategy aggregates the noisy mean as one reply, so numbers of examples are no
+    ``PrivateRun`` to the sums.  The strategy aggregates the noisy mean as one reply, so numbers of examples are not
     weights.  The run chooses the clients of each round; the sampling of the strategy has no effect.  ``start`` runs it.
 
     Parameters

@@ -207,7 +207,7 @@ def _parted(like: tuple[tuple[Any, str, Any], ...]) -> Any:
 
 
 def check_parameters(leaves: list[Any], *, exact: bool) -> None:
-    """Refuse parameters that are no floats of a type that is covered, and float64 where JAX computes with 32 bits.
+    """Refuse parameters that are not floats of a covered type, and float64 where JAX computes with 32 bits.
 
     With ``exact`` sums, which are integers, parameters may be of half precision.
     """

@@ -7,7 +7,7 @@ losses must not depend on earlier rows.  The rows have the shapes and types of t
 
 A rule may mix large rows only.  So the floats of the middle row, and then of all rows, are multiplied by 1000.  The
 first step must not change the gradients of the other rows, and the second one must not change the middle gradient.
-Each comparison is between two results of one compiled function, so rounding is no reason for a refusal.
+Each comparison is between two results of one compiled function, so rounding causes no refusal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The loop of Opacus with one changed name; the gradients of examples are those of ``cn.torch`` (extra ``torch``).
+"""The loop of Opacus with one changed name; gradients of examples as in ``cn.torch`` (extra ``torch``).
 
     model, optimizer, criterion, loader = make_private(model, optimizer, (inputs, targets), loss=F.cross_entropy,
                                                        budget=budget, batch_size=71, epochs=20, folder="digits")

@@ -432,7 +432,8 @@ def _checked_state(state: Any) -> dict[str, Any]:
     """The content of the file, whose charges are within the plan."""
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise ValueError(f"its format must be {FORMAT!r}")
-    plan, charges = state["plan"], ()
+    plan = state["plan"]
+    charges: tuple[Charge, ...] = ()
     for each in state["charges"]:
         charges = _charged(plan, charges, each)
     if len({each.name for each in charges}) < len(charges):

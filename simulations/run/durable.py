@@ -206,7 +206,8 @@ class Durable:
                 chosen, _ = self._own.program()
         made = streaming(chosen, self._participation, dtype)
         if stored is None:
-            known = type(self._participation) in PROGRAM_KINDS.values()
+            kinds: list[type] = list(PROGRAM_KINDS.values())
+            known = type(self._participation) in kinds
             thing = {
                 "mechanism": chosen if runs else made.mechanism,
                 "participation": self._participation if known else None,

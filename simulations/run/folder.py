@@ -404,7 +404,7 @@ class Place(Sealed):
 
     def read_checkpoint(self, *, whole: bool) -> tuple[dict[str, Any], dict[str, NDArray[Any]], list[str]]:
         """Return head and arrays (if ``whole``) of the last readable checkpoint, and the problems with later ones."""
-        problems = []
+        problems: list[str] = []
         for number in reversed(self.numbers("checkpoint")):
             try:
                 head, arrays = self._checkpoint(number, whole=whole)
@@ -439,7 +439,7 @@ class Place(Sealed):
         """Refuse a whole checkpoint that the journal does not know: the journal is older, or another one."""
         position, number = head["position"], head.get("records")
         known = chain.link(number) if isinstance(number, int) else None
-        if known is None or head != _head(position, number, known, head["shards"]):
+        if known is None or not isinstance(number, int) or head != _head(position, number, known, head["shards"]):
             raise refused(
                 "checkpoint is unknown",
                 f"{self.path / f'checkpoint-{position}'} is not of this run, or of a part of it that the journal does "

@@ -43,7 +43,7 @@ Places = NDArray[np.intp]
 
 
 class EpochFactors(NamedTuple):
-    """L_r L_rᵀ = R_r: rows of length sqrt(μ_r), shape (b, k, k); 0 at places that are no steps."""
+    """L_r L_rᵀ = R_r: rows of length sqrt(μ_r), shape (b, k, k); 0 where no step is."""
 
     blocks: Array
 
@@ -79,7 +79,7 @@ class StepRing(NamedTuple):
     """(AᵀA)⁻¹ of prefix sums in class order, for ``ring_root``.
 
     It is 2 on the diagonal, 1 at step 0, and −1 next to it in the order of the steps: class r is linked to class r + 1
-    in the same epoch, and the last class to class 0 in the next epoch.  Places that are no steps have a 1.
+    in the same epoch, and the last class to class 0 in the next epoch.  Places without a step have a 1.
     """
 
     diagonal: Array
@@ -181,7 +181,7 @@ def fixed_epochs_bounds(
     """The least root mean squared error of any strategy for fixed epochs, and a strategy that attains it.
 
     Up to 2048 steps the lower bound is rigorous.  Its array holds L_r of the strategy, shape (b, k, k), in the order of
-    the epochs; 0 at places that are no steps.  ``PrefixSums`` takes O(n k²) an iteration, any other objective O(n³), up
+    the epochs; 0 where no step is.  ``PrefixSums`` takes O(n k²) an iteration, any other objective O(n³), up
     to 4096 steps.  The iteration ends when ``gap`` is at most the tolerance, or after ``max_iterations``; the bounds
     hold all the same.
 

@@ -105,8 +105,8 @@ def share_of(weights: Array, others: Array) -> float:
 class PolynomialBlocks:
     """The blocks of a run, with at most ``count`` polynomials each.
 
-    In a run with the same step everywhere, a block whose weights are nearly in proportion to those of an earlier one is
-    that one for smaller weights, by which the bound is not higher.
+    In a run with the same step everywhere, a block whose weights are nearly proportional to earlier ones is the
+    earlier block for smaller weights: the bound is not higher then.
     """
 
     def __init__(self, run: Recursion, count: int) -> None:

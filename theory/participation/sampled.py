@@ -67,7 +67,7 @@ class Poisson(Sampled, door="poisson"):
 
     rate: float
     _: KW_ONLY
-    unit: Unit = "example"
+    unit: Unit = "example"  # type: ignore[assignment]
     members: int = 1
 
     label = "Poisson batches"

@@ -318,7 +318,8 @@ def killed(number: int, *, after: bool) -> Any:
 
         return call
 
-    return mock.patch.multiple(os, **{name: wrapped(getattr(os, name)) for name in ("write", "fsync", "replace")})
+    replaced: dict[str, Any] = {name: wrapped(getattr(os, name)) for name in ("write", "fsync", "replace")}
+    return mock.patch.multiple(os, **replaced)
 
 
 @pytest.mark.parametrize("after", [False, True])

@@ -15,6 +15,7 @@ import pytest
 from corrnoise.simulations.run import journal
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
+from corrnoise.support import files
 from corrnoise.theory.mechanisms.product import AntiPGD
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
@@ -34,7 +35,11 @@ class Nothing:
 
 
 def opened(path: Path, **options: Any) -> PrivateRun:
-    given = {"keep_releases": False, "checkpoint_every": 100, "marks": path.with_name("marks")} | options
+    given: dict[str, Any] = {
+        "keep_releases": False,
+        "checkpoint_every": 100,
+        "marks": path.with_name("marks"),
+    } | options
     who = Participation.single(STEPS)
     return PrivateRun(Budget(0.5), who, AntiPGD(0.3), 3, folder=Folder(path, **given), carry=Nothing())
 
@@ -82,7 +87,7 @@ def test_an_opening_reads_the_records_of_two_checkpoints_at_most(tmp_path: Path)
 @pytest.mark.parametrize("where", ["before", "after"])
 def test_a_segment_that_cannot_be_written_is_written_at_the_next_call(where: str, tmp_path: Path) -> None:
     """No step is made in between, as the new segment may be there."""
-    real = journal.write_whole
+    real = files.write_whole
     failures = Counter[str]()
 
     def full(*arguments: Any, **options: Any) -> None:

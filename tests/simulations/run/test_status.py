@@ -15,7 +15,7 @@ import pytest
 
 import corrnoise as cn
 from corrnoise.__main__ import main
-from corrnoise.simulations.run import status
+from corrnoise.simulations.run import folder
 from corrnoise.simulations.run.refusals import ADVICE
 from tests.simulations.run.crashes import dies
 
@@ -150,7 +150,7 @@ def test_a_mark_is_not_compared_while_a_run_writes_it(tmp_path: Path) -> None:
     """The run makes a step between two readings of its status; afterwards the same files are refused."""
     path = tmp_path / "run"
     run = trained(path, 4)
-    real = status.Place.chain
+    real = folder.Place.chain
 
     def stepping(place: Any, position: int) -> Any:
         found = real(place, position)
@@ -159,7 +159,7 @@ def test_a_mark_is_not_compared_while_a_run_writes_it(tmp_path: Path) -> None:
             run.add_noise(np.zeros(3))
         return found
 
-    with mock.patch.object(status.Place, "chain", stepping):
+    with mock.patch.object(folder.Place, "chain", stepping):
         found = cn.run_status(path)
     assert (found.state, found.free, found.cause) == ("in use", 4, "")
     dies(run)
