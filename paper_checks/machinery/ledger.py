@@ -53,7 +53,6 @@ from corrnoise.paper_checks.machinery.search import Worst, worst_case
 from corrnoise.paper_checks.machinery.sharpness import Interval, equality, interval
 from corrnoise.paper_checks.machinery.statements import Statement, traced_statement
 from corrnoise.paper_checks.machinery.terms import Untraceable
-from corrnoise.support.deprecation import deprecated
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.float_errors import usual_float_errors
 
@@ -195,12 +194,6 @@ class Claim(Named):
     def support(self) -> str:
         """The evidence of the truth and of the repair, in a few words."""
         return verdicts.support_of(self.evidence, self.repair_evidence)
-
-    @property
-    @deprecated("0.2", instead="Claim.repair")
-    def corrected(self) -> str | None:
-        """The repair, under its old name."""
-        return self.repair
 
     # -- margins -------------------------------------------------------------------------------------------------------
 

@@ -30,7 +30,6 @@ from corrnoise.paper_checks.machinery.verdicts import (
     support_of,
     verdict_of,
 )
-from corrnoise.support.deprecation import renamed_keyword
 
 if TYPE_CHECKING:
     from corrnoise.paper_checks.machinery.domains import Axis
@@ -288,7 +287,6 @@ class Paper:
 
     # -- how a claim is written ----------------------------------------------------------------------------------------
 
-    @renamed_keyword("0.2", "corrected", "repair")
     def inequality(self, name: str, **fields: Unpack[Fields]) -> Register:
         """Register a function that returns (smaller, larger), numbers or arrays of them.
 
@@ -305,7 +303,6 @@ class Paper:
         """
         return self._register(INEQUALITY, name, fields)
 
-    @renamed_keyword("0.2", "corrected", "repair")
     def identity(self, name: str, **fields: Unpack[Fields]) -> Register:
         """Register a function that returns the left and the right side, numbers or arrays.
 

@@ -293,8 +293,6 @@ def test_names_and_what_is_recorded():
     assert (repaired.support, repaired.checked_evidence) == ("computed; repair proved", "proved")
     assert claim(below, **REPAIR).support == "computed; repair proposed (searched)"
     assert claim(below, **REPAIR, disproof="docs/accuracy.md").evidence == "proved"
-    with pytest.warns(FutureWarning, match="use Claim.repair"):
-        assert repaired.corrected == repaired.repair
     assert claim(below, proof="docs/accuracy.md").evidence == "proved"
     assert claim(below, "identity", proof="docs/accuracy.md").evidence == "proved"
     assert claim(below, proof="docs/accuracy.md", evidence="searched").evidence == "searched"
