@@ -284,7 +284,7 @@ class ExactCascade(DitheredRows):
         return self._units
 
     def _deviations(self) -> Iterable[float]:
-        """Of each row, for unit draws: s = x z/(1 − (1 − q) z), and x has gone through the sections before."""
+        """Deviations of the rows for unit draws: a row is s = x z/(1 − (1 − q) z), where x left the sections before."""
         for i in range(self.poles.size):
             gaps = np.concatenate([self.zeros[:i], self.poles[: i + 1]])
             inverse = ProductNoise(gaps, np.repeat([-1.0, 1.0], [i, i + 1]))

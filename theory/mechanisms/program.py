@@ -57,7 +57,7 @@ HANDED_OVER: tuple[Form, ...] = ("buffers", "strategy column", "noising column")
 
 #: Forms whose steps can be made without rounding.
 EXACT_FORMS: tuple[Form, ...] = ("cascade", "delay line", "substitution", "time-varying buffers")
-#: Of a run with exact numbers from post-processing of the ideal mechanism, for random bits.
+#: Distance of a run with exact numbers from post-processing of the ideal mechanism, for random bits.
 TOTAL_VARIATION = 2.0**-256
 _LEAST_EXACT_DELTA, _LARGEST_EXACT_EPSILON = 2.0**-100, 69.0  # whose float below δ leaves (1 + e^ε) τ
 

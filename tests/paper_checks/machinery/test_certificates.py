@@ -262,7 +262,7 @@ def test_certificates_of_the_ledger_are_verified():
 
 @pytest.mark.slow
 def test_planted_falsehoods_are_refuted():
-    """Of relative height 2 % and relative width 1e-4, at seeded places: 20 of 20."""
+    """20 falsehoods at seeded places, with the relative height 2 % and the relative width 1e-4."""
     rng = np.random.default_rng(5)
     extra = [lambda m, x: (m.log1p(x), x), lambda m, x: (x * m.log(4 / x), m.log(2 - x))]
     lemmas = [(lambda m, one=one, **x: one(m, **x), Domain({"x": log_scale("1e-3", "0.18")})) for one in extra]

@@ -401,7 +401,7 @@ def test_missing_files_are_refused(name: str, path: Path) -> None:
 @pytest.mark.parametrize("chosen", [1, 2, 3])
 @pytest.mark.parametrize("age", [1, 3])
 def test_older_copies_of_journal_and_mark(chosen: int, age: int, path: Path) -> None:
-    """Of one of them: refused, or a mark one record old.  Of both: steps again, and never the same noise."""
+    """An older journal is refused, an older mark may lag one record; both together repeat steps with other noise."""
     early = trained(path, 5 - age, keep_releases=False, checkpoint_every=10)
     parts = [path / "journal-0", outside(path)]
     old = [part.read_bytes() for part in parts]

@@ -95,7 +95,7 @@ def test_members_that_move_alike_are_the_worst(members: int, rate: float, sigma:
 @pytest.mark.slow
 @pytest.mark.parametrize(("members", "epsilon"), [(1, 2.1476), (2, 4.6058), (3, 7.2750)])
 def test_epsilon_of_groups(members: int, epsilon: float) -> None:
-    """Of another program; the generic bound of groups gives 4.934 and 8.624 for two and three."""
+    """The values are from another program; the generic bound of groups gives 4.934 and 8.624 for two and three."""
     who = Participation.poisson(1024, 0.01, unit="user", members=members)
     found = epsilon_of(DPSGD().program(who).curve, 1e-6, 1.0, "remove")
     assert found.lower == pytest.approx(epsilon, abs=1e-4)
