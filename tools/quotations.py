@@ -131,7 +131,7 @@ def found(claim: Claim, texts: Sequence[Text], word: str = "") -> tuple[Quotatio
 
 
 def _condition(claim: Claim, before: str, between: str) -> str:
-    """What the lints R3 and R4 find in the sentences before a refuted quotation and in the text that it leaves out."""
+    """Findings of the lints R3 and R4, before a refuted quotation and in the text that it leaves out."""
     if claim.truth != FALSE:  # a true statement without a condition says more
         return ""
     said = " ".join((claim.printed, *claim.hypotheses))

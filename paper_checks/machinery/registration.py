@@ -2,7 +2,6 @@
 
 import inspect
 import re
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,6 +20,7 @@ from corrnoise.paper_checks.machinery.verdicts import (
     Evidence,
     Relation,
 )
+from corrnoise.support.process import require_docstrings
 
 IDENTITY_PROOFS = ("enumeration",)
 _OF_FALSE: tuple[Evidence, ...] = (
@@ -68,8 +68,7 @@ def written_claim(
 
     See ``papers.Fields``.
     """
-    if sys.flags.optimize > 1:
-        raise ImportError("the claims need their docstrings, which python -OO removes: run python without -OO")
+    require_docstrings("the claims")
     number, part = number_and_part(name)
     parameters = inspect.signature(function).parameters.values()
     derived: dict[str, Any] = {

@@ -12,8 +12,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Required, TypedDict, TypeVar, get_args
+from typing import Any, ClassVar, Literal, Required, TypedDict, TypeVar, get_args
 
+from corrnoise.simulations.run.account import Account
 from corrnoise.simulations.run.engines import Choice
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.sums import Release, Sums
@@ -22,9 +23,6 @@ from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
-
-if TYPE_CHECKING:
-    from corrnoise.simulations.run.account import Account
 
 Clipping = Literal["auto", "example", "ghost"]
 EngineName = Literal["auto", "vmap", "loop"]

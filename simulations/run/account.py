@@ -55,7 +55,7 @@ _MAX_SHOWN_CHARGES = 10  # of a summary
 
 @record
 class Charge(Record):
-    """What one run, search or release takes from an account.
+    """The price of one run, search or release.
 
     Parameters
     ----------

@@ -14,7 +14,6 @@ import numpy as np
 
 from corrnoise.simulations.run.draws import Generator
 from corrnoise.simulations.run.engines import step_scale
-from corrnoise.simulations.run.exact_steps import exact_deviation
 from corrnoise.simulations.run.model_noise import NoiseMaker, deviation
 from corrnoise.simulations.run.sums import Grid, Release, Sums, grid_of
 from corrnoise.theory.mechanisms.program import Program
@@ -52,7 +51,7 @@ class Arithmetic:
 
     @property
     def generator(self) -> Generator:
-        """What makes the random words of noise and batches."""
+        """The generator of the random words of noise and batches."""
         return "ChaCha20" if self.release == "proved" else "Philox4x32-10"
 
     @property
@@ -67,8 +66,13 @@ class Arithmetic:
         self._clip_norm = clip_norm
         if self.sums == "exact":
             assert largest_batch is not None
-            noise = scale * (exact_deviation if self.release == "proved" else deviation)(program)
-            self.grid = grid_of(clip_norm, largest_batch, size, noise, self.release)
+            if self.release == "proved":
+                from corrnoise.simulations.run.exact_steps import exact_deviation
+
+                noise = exact_deviation(program)
+            else:
+                noise = deviation(program)
+            self.grid = grid_of(clip_norm, largest_batch, size, scale * noise, self.release)
 
     def checked(self, total: Any, noise: NoiseMaker, step: int, examples: int | None) -> Any:
         """A copy of a sum of clipped gradients, if the noise of the run covers it, as for ``PrivateRun.add_noise``.

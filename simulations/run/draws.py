@@ -23,7 +23,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from corrnoise.simulations.run.cipher import chacha20
 from corrnoise.simulations.run.normals import fill, fill_spans, philox
 from corrnoise.simulations.run.secret import Key, Secret
 from corrnoise.theory.numerics import checks
@@ -164,6 +163,8 @@ def words(
     """Uniform integers of 64 bits of the first ``count`` examples at a step, for a purpose, bytes without a zero."""
     place = purpose + b"\0" + step.to_bytes(8, "little") + attempt.to_bytes(8, "little")
     if generator == "ChaCha20":
+        from corrnoise.simulations.run.cipher import chacha20
+
         blocks = chacha20(keyed(secret, 32, place).digest(), 0, -(-count // 8))
         return (blocks[:, ::2] | (blocks[:, 1::2].astype(np.uint64) << np.uint64(32))).reshape(-1)[:count]
     halves = np.empty((2, -(-count // 2)), np.uint64)

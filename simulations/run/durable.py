@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from corrnoise.simulations.run.batches import AnyBatches, Batches
 from corrnoise.simulations.run.engines import Choice, found_mechanism, streaming
-from corrnoise.simulations.run.exact_steps import finest_unit
 from corrnoise.simulations.run.folder import (
     FORMAT,
     PROGRAM_FILE,
@@ -30,7 +29,6 @@ from corrnoise.simulations.run.folder import (
     json_bytes,
 )
 from corrnoise.simulations.run.model_noise import ModelNoise, NoiseMaker, fingerprint
-from corrnoise.simulations.run.proved import ProvedNoise
 from corrnoise.simulations.run.ranks import Alone, Ranks
 from corrnoise.simulations.run.refusals import refused
 from corrnoise.simulations.run.secret import Secret
@@ -259,8 +257,12 @@ class Durable:
         self._noise = noise
         self._steps = steps
         self._settings["multiplier"] = multiplier
-        exact = self._program.dtype == "exact"
-        maker = partial(ProvedNoise, scale=1.0, unit=finest_unit(self._program)) if exact else ModelNoise
+        maker: Any = ModelNoise
+        if self._program.dtype == "exact":
+            from corrnoise.simulations.run.exact_steps import finest_unit
+            from corrnoise.simulations.run.proved import ProvedNoise
+
+            maker = partial(ProvedNoise, scale=1.0, unit=finest_unit(self._program))
         self._settings["fingerprint"] = fingerprint(self._program, self._size, wide=wide, maker=maker)
         check_agreement(self._ranks.share(lambda: self._settings), self._settings)
         new = self._ranks.share(lambda: self._own.settings is None)

@@ -48,7 +48,6 @@ from corrnoise.simulations.run.engines import Choice, Memory, checked_mechanism,
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.guard import Guarded
 from corrnoise.simulations.run.model_noise import ModelNoise, NoiseMaker
-from corrnoise.simulations.run.proved import ProvedNoise
 from corrnoise.simulations.run.ranks import Alone, Ranks
 from corrnoise.simulations.run.sampled import SampledBatches
 from corrnoise.simulations.run.secret import Secret
@@ -219,8 +218,11 @@ class PrivateRun(Guarded):
             None if where is None else Durable(where, carry, self._budget, promised, self._size, said, self._ranks)
         )
         try:
-            makes = ProvedNoise if release == "proved" else maker
-            self._open(promised, mechanism, asked, dtype, partial(makes, threads=threads, memory=memory))
+            if release == "proved":
+                from corrnoise.simulations.run.proved import ProvedNoise
+
+                maker = ProvedNoise
+            self._open(promised, mechanism, asked, dtype, partial(maker, threads=threads, memory=memory))
         except BaseException:
             if self._durable is not None:
                 self._durable.home.close()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corrnoise.commands.options import UsageError, jobs
+from corrnoise.support.process import require_docstrings
 from corrnoise.support.progress import progress_line
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def checked(chosen: Sequence[ListedClaim], arguments: Namespace) -> list[Outcome
 
     The foundations of the claims are checked too, and a foundation that is not as recorded shows in their outcomes.
     """
+    require_docstrings("the claims")
     found: dict[int, Outcome] = {}
     with progress_line() as show:
         show("loading the claims")

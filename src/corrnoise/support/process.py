@@ -1,4 +1,4 @@
-"""The identity of a process, also in a PID namespace of its own, and its standard output once the reader has left."""
+"""The identity of a process, also in a PID namespace, its output once the reader has left, and ``python -OO``."""
 
 from __future__ import annotations
 
@@ -33,3 +33,20 @@ def this_process() -> Process:
 def discard_output() -> None:
     """Send further standard output nowhere: after a ``BrokenPipeError``, as in ``corrnoise figures | head -1``."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def require_docstrings(things: str) -> None:
+    """Raise ``ImportError`` under ``python -OO``, which removes the docstrings that ``things`` need.
+
+    Parameters
+    ----------
+    things : str
+        What needs them, in the plural.
+
+    Raises
+    ------
+    ImportError
+        The interpreter removes docstrings.
+    """
+    if sys.flags.optimize > 1:
+        raise ImportError(f"{things} need their docstrings, which python -OO removes: run python without -OO")

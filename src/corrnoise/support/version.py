@@ -12,7 +12,7 @@ from corrnoise.support.process import discard_output
 #: The distributions whose versions matter in a report of a bug.
 LIBRARIES = (
     *("numpy", "scipy", "cvxpy", "mpmath", "matplotlib", "numba", "python-flint", "filelock", "lazy_loader", "jinja2"),
-    *("markupsafe", "joblib", "dask", "latex2mathml", "markdown-it-py", "scikit-learn", "cryptography"),
+    *("markupsafe", "joblib", "dask", "latex2mathml", "markdown-it-py", "scikit-learn", "mlxtend", "cryptography"),
     *("torch", "opacus", "transformers", "peft", "jax", "jax-privacy", "optax", "flwr"),
 )
 
