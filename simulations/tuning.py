@@ -32,10 +32,11 @@ from corrnoise.simulations.run import draws, owned
 from corrnoise.simulations.run.account import Account
 from corrnoise.support.files import sync_folder, write_whole
 from corrnoise.support.reading import guarded, json_value
+from corrnoise.theory.mechanisms.program import TOTAL_VARIATION
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.privacy import Budget
-from corrnoise.theory.profile import GaussianProfile
-from corrnoise.theory.selection import SelectionProfile, Trials, selection, trial_budget
+from corrnoise.theory.profile import GaussianProfile, NearbyProfile, Profile
+from corrnoise.theory.selection import Trials, selection, trial_budget
 
 FORMAT = "corrnoise search 1"  #: of the folder
 _STATE_FILE, _LOCK_FILE, _BEST_FOLDER = "search.json", "lock", "best"
@@ -56,7 +57,7 @@ class Tuned(Record):
         The folder that the winning trial has filled.
     trial : Budget
         The budget of each trial.
-    profile : SelectionProfile
+    profile : Profile
         The privacy of everything in this record and in ``folder``.
     """
 
@@ -64,7 +65,7 @@ class Tuned(Record):
     score: float
     folder: str
     trial: Budget
-    profile: SelectionProfile
+    profile: Profile
 
 
 def tune(
@@ -130,7 +131,9 @@ def tune(
     owned.make_folder(home)
     owned.check_folder(home)
     lock = owned.locked(home / _LOCK_FILE, f"folder {home} is in use by another search: wait for its end")
-    place = selection(GaussianProfile(one.gaussian_rho, adjacency=one.adjacency), trials)
+    # A trial may have proved noise.
+    ideal = GaussianProfile(one.gaussian_rho, adjacency=one.adjacency)
+    place = selection(NearbyProfile(ideal, TOTAL_VARIATION), trials)
     try:
         settings = {
             **{"trials": repr(trials), "budget": repr(budget), "candidates": len(choices)},

@@ -41,6 +41,7 @@ from corrnoise.theory.profile import (
     SUM_ROUNDING,
     TABLE_ROUNDING,
     GaussianProfile,
+    NearbyProfile,
     Profile,
     TabledProfile,
     table,
@@ -308,7 +309,7 @@ def envelope(slopes: Array, heights: Array) -> tuple[Array, Array]:
 
 
 @usual_float_errors
-def selection(trial: Profile, trials: Trials) -> SelectionProfile:
+def selection(trial: Profile, trials: Trials) -> Profile:
     """The privacy of publishing the best of a random number of trials.
 
     Parameters
@@ -320,7 +321,7 @@ def selection(trial: Profile, trials: Trials) -> SelectionProfile:
 
     Returns
     -------
-    SelectionProfile
+    Profile
         An upper bound, for the winner's output and its index.
 
     Notes
@@ -335,7 +336,10 @@ def selection(trial: Profile, trials: Trials) -> SelectionProfile:
     >>> print(f"{cn.privacy.selection(one, geometric).epsilon_at(1e-6):.2f}")
     2.90
     """
-    return SelectionProfile(checks.instance("trial", trial, Profile), checks.instance("trials", trials, Trials))
+    law = checks.instance("trials", trials, Trials)
+    if isinstance(trial, NearbyProfile):  # the trials that are run differ with probability E K τ at most
+        return NearbyProfile(SelectionProfile(trial.ideal, law), math.nextafter(law.mean * trial.total_variation, 1.0))
+    return SelectionProfile(checks.instance("trial", trial, Profile), law)
 
 
 @usual_float_errors
@@ -380,7 +384,8 @@ def _trial_budget(budget: Budget, trials: Trials) -> Budget:
     def fits(log_rho: float) -> bool:
         assert budget.epsilon is not None
         assert budget.delta is not None
-        return selection(GaussianProfile(math.exp(log_rho)), trials).delta_at(budget.epsilon) <= budget.delta
+        found = selection(GaussianProfile(math.exp(log_rho)), trials).delta_at(budget.epsilon)
+        return found < budget.delta  # which leaves room for proved noise
 
     if not fits(low):
         raise ValueError(f"budget must leave room for a trial, got {budget!r} with {trials!r}; take fewer trials")

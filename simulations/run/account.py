@@ -247,7 +247,10 @@ class Account:
             return 0.0
         levels = [whole * 2.0 ** (-j / 2) for j in range(_ODOMETER_LEVELS)]
         used = _rho(charges)
-        return gaussian_odometer(min(level for level in levels if level >= used or level == whole), share)
+        found = gaussian_odometer(min(level for level in levels if level >= used or level == whole), share)
+        with ctx.workprec(128):  # δ left out for total variations
+            covered = (1 + arb(found).exp()) * _total_variation(charges) <= arb(delta) * arb(2) ** -51
+        return found if covered else math.inf
 
     def charge(self, name: str, profile: Profile) -> None:
         """Pay for a release, on the disk when this returns; release afterwards.
@@ -283,11 +286,9 @@ class Account:
     def _paid(self, charges: tuple[Charge, ...], new: Charge) -> tuple[Charge, ...]:
         """The charges with a new one, which the rest of the plan covers, with all total variations."""
         found = _charged(self.plan, charges, new)
-        near = [each.profile.total_variation for each in found if isinstance(each.profile, NearbyProfile)]
-        if near and self.budget.epsilon is not None:
+        total = _total_variation(found)
+        if total and self.budget.epsilon is not None:
             assert self.budget.delta is not None
-            with ctx.workprec(128):
-                total = rounded_up(sum(map(arb, near), arb(0)))
             if NearbyProfile(compose(*self.plan), total).delta_at(self.budget.epsilon) > self.budget.delta:
                 raise ValueError(
                     f"plan must leave room for a total variation of {total:.3g} of proved noise, got one that uses all "
@@ -397,6 +398,13 @@ def _rho(charges: tuple[Charge, ...]) -> float:
     """The ρ of all Gaussian charges, rounded up."""
     with ctx.workprec(128):
         return rounded_up(_sum_of_rho(_plain(each.profile) for each in charges))
+
+
+def _total_variation(charges: tuple[Charge, ...]) -> float:
+    """The total variations of all charges for proved noise, rounded up."""
+    near = (arb(each.profile.total_variation) for each in charges if isinstance(each.profile, NearbyProfile))
+    with ctx.workprec(128):
+        return rounded_up(sum(near, arb(0)))
 
 
 def _left(plan: tuple[Profile, ...], charges: tuple[Charge, ...]) -> float:

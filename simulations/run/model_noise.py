@@ -46,7 +46,7 @@ class NoiseMaker(ABC):
     history : how many last steps make the memory again; None where it has to be kept
     lookback : how many steps back a step makes draws again, whose nonces have to be known
     device : where the noise is made; None for the host, whose vectors are arrays of NumPy
-    refined : the share of the integers that floats left open; None for noise of floats
+    refined : the share of the integers that floats are expected to leave open; None for noise of floats
     """
 
     spans: Spans

@@ -46,6 +46,7 @@ from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 
+_EXTREME_SHARE = 2.0**-18 + 2.0**-30  # of draws, whose words floats do not take
 _BLOCK = 1024  # coordinates that stay in the first-level cache
 _MOST_NUMBERS = 2.0**70  # of a run
 _ENDLESS_STEPS = 2**40  # steps, in place of any number
@@ -224,7 +225,8 @@ class ProvedNoise(HostMaker):
 
     Attributes
     ----------
-    refined : the share of the integers that floats left open so far
+    refined : the share of the integers that floats are expected to leave open, for the steps so far
+    opened : the number of integers that they have left open, which is as secret as the noise
 
     Raises
     ------
@@ -254,14 +256,15 @@ class ProvedNoise(HostMaker):
         self._memories = [np.zeros((self.rows, int(part[:, 1].sum())), self.dtype) for part in self._parts]
         self.lookback = 1 if found.dithered else found.draws - 1  # rows need the key of the step that wrote them
         self.history = self.lookback if isinstance(found, ExactDelays) else None if self.rows else 0
-        self._opened = self._steps = 0
+        self.opened = self._steps = 0
+        self._expected = 0.0
         self._largest: deque[float] = deque([0.0] * found.depth, maxlen=found.depth)  # of the last integers
         self._nonces: dict[int, bytes] = {}
 
     @property
     def refined(self) -> float:  # type: ignore[override]
-        """The share of the integers that floats left open so far."""
-        return self._opened / max(self._steps * self.size, 1)
+        """The share of the integers that floats are expected to leave open: a function of public numbers."""
+        return self._expected / max(self._steps, 1)
 
     @property
     def memory(self) -> NDArray[Any]:
@@ -310,6 +313,7 @@ class ProvedNoise(HostMaker):
 
         places = np.concatenate([np.empty(0, np.int64), *self._each(part)])
         self._steps += complete
+        self._expected += complete * min(1.0, 2 * float(limits.sum()) + self._recurrence.draws * _EXTREME_SHARE)
         if places.size:
             self._refine(step, keys, places, found)
         if isinstance(self._recurrence, ExactSubstitution) and self.rows:
@@ -357,7 +361,7 @@ class ProvedNoise(HostMaker):
     def _refine(self, step: int, keys: Keys, places: NDArray[np.int64], found: Array) -> None:
         """The integers of open places, in pairs of floats and then in balls, and the rows that they write."""
         form = self._recurrence
-        self._opened += places.size
+        self.opened += places.size
         starts = self.spans[:, 1].cumsum() - self.spans[:, 1]
         span = np.searchsorted(starts, places, side="right") - 1
         coordinates = (self.spans[span, 0] + places - starts[span]).astype(np.uint64)

@@ -223,8 +223,8 @@ def test_a_search_pays_once(tmp_path: Path) -> None:
         search("search", account)
     with pytest.raises(ValueError, match="account"):
         search("search", None)
-    assert search("search", account).profile == plan[0] == search("search", account).profile
-    assert [each.profile for each in account.charges] == [plan[0]]
+    assert search("search", account).profile.ideal == plan[0] == search("search", account).profile.ideal
+    assert [each.profile.ideal for each in account.charges] == [plan[0]]
     with pytest.raises(ValueError, match="unused"):
         search("another", account)
     assert sorted(each.name for each in (tmp_path / "another").iterdir()) == ["lock"]
