@@ -267,6 +267,8 @@ class Account:
         ValueError
             The rest of the plan does not cover the profile, or the name is taken.  Nothing is paid then.
         """
+        if not checks.instance("name", name, str):
+            raise ValueError("name must not be empty: name each release")
         with self._locked():
             charges = self._charges()
             if any(each.name == name for each in charges):
@@ -373,6 +375,8 @@ def _plain(profile: Profile) -> Profile:
 def _checked_plan(plan: Sequence[Profile], budget: Budget) -> tuple[Profile, ...]:
     """The plan, whose composition is within the budget."""
     chosen = tuple(_plain(checks.instance("plan", each, Profile)) for each in plan)
+    if not chosen:
+        raise ValueError("plan must have at least one profile, got none")
     whole = compose(*chosen)
     if whole.adjacency != budget.adjacency:
         raise ValueError(f"plan must have the adjacency of the budget, {budget.adjacency!r}, got {whole.adjacency!r}")

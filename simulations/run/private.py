@@ -492,14 +492,19 @@ class PrivateRun(Guarded):
         ValueError
             The run has no account.
         """
-        with self._alone():
-            account = self._account
-            if account is None:
-                raise ValueError("run must have an account to settle, got none: give PrivateRun(…, account=…)")
-            self._check_open()
-            paid = self.profile() if self.participation.sampled else self.profile(self._released)
-            self._ranks.share(lambda: account.settle(self._name, paid))
-        self._close(saves=False)
+        ended = False
+        try:
+            with self._alone():
+                account = self._account
+                if account is None:
+                    raise ValueError("run must have an account to settle, got none: give PrivateRun(…, account=…)")
+                self._check_open()
+                paid = self.profile() if self.participation.sampled else self.profile(self._released)
+                ended = True  # an interrupted refund may be on the disk
+                self._ranks.share(lambda: account.settle(self._name, paid))
+        finally:
+            if ended:
+                self._close(saves=False)
 
     def __str__(self) -> str:
         return self.summary()

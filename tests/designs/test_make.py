@@ -178,6 +178,11 @@ def _late(*_: object, **__: object) -> NoReturn:
         ({"participation": 48}, TypeError, "participation must be a Participation"),
         ({"participation": ENDLESS}, ValueError, "steps must be given without a problem"),
         ({"participation": Participation.single(10**11)}, ValueError, r"steps must be at most \d+ on this machine"),
+        (
+            {"participation": [Participation.poisson(48, 0.1, unit="user", members=3), Participation.poisson(48, 0.1)]},
+            ValueError,
+            "participation must have one unit and one number of members",
+        ),
         ({"objective": NuFTRL(0.1)}, TypeError, "objective must be SGD, a workload, a problem or another Objective"),
         ({"progress": 3}, TypeError, "progress must be a function"),
     ],

@@ -288,3 +288,28 @@ def test_equivalent_mu_has_the_epsilon_at_delta() -> None:
         mu = profile.equivalent_mu(1e-5)
         assert gaussian_epsilon(mu**2 / 2, 1e-5) == pytest.approx(profile.epsilon_at(1e-5), rel=1e-6)
     assert GaussianProfile(0.3).equivalent_mu(1e-3) == pytest.approx(GaussianProfile(0.3).mu, rel=1e-9)
+
+
+@record
+class Leak(Profile):
+    """Data that are shown with a probability, and otherwise nothing."""
+
+    share: float
+    adjacency = "zero-out"
+    unit = "example"
+
+    def epsilon_at(self, delta: float) -> float:
+        return 0.0 if delta >= self.share else float("inf")
+
+    def delta_at(self, epsilon: float) -> float:
+        return self.share
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 3.0, 150.0])
+def test_what_is_shown_for_certain_stays_in_a_product(epsilon: float) -> None:
+    gaussian, leak = GaussianProfile(0.1), Leak(1e-3)
+    exact = 1e-3 + (1 - 1e-3) * gaussian.delta_at(epsilon)
+    for pair in ((gaussian, leak), (leak, gaussian)):
+        assert exact <= ProductProfile(*pair).delta_at(epsilon) <= exact * 1.02
+    cut = DPSGD().program(Participation.poisson(1, 0.3, capacity=8, examples=12)).profile(2.0)
+    assert ProductProfile(gaussian, cut).delta_at(epsilon) >= cut.overflow > 1e-4

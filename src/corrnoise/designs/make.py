@@ -133,6 +133,8 @@ def design(
     else:
         several = participation if isinstance(participation, list | tuple) else [participation]
         tried = [checks.instance("participation", one, Participation) for one in several]
+    if len(kept := {(one.unit, one.members) for one in tried}) > 1:
+        raise ValueError(f"participation must have one unit and one number of members to compare, got {sorted(kept)}")
     steps = tried[0].steps
     if steps is not None and (need := _BYTES_A_STEP * steps) > (there := memory_of_this_machine()):
         raise ValueError(
@@ -208,7 +210,7 @@ def _poisson(budget: Budget, participation: Participation) -> Participation | No
     covered = budget.epsilon is not None and budget.adjacency == "zero-out" and participation.members == 1
     if not covered or participation.steps is None:
         return None
-    return Poisson(participation.steps, min(participation.sampling_rate, 1.0))
+    return Poisson(participation.steps, min(participation.sampling_rate, 1.0), unit=participation.unit)
 
 
 def _check_problem(objective: Minimisable, steps: int | None, family: Families | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -356,3 +357,56 @@ def test_the_account_is_of_one_user(account: Account, tmp_path: Path) -> None:
     file.chmod(0o644)
     with pytest.raises(PermissionError):
         account.charge("first", GaussianProfile(0.1))
+
+
+def test_distances_of_all_runs_add_up(tmp_path: Path) -> None:
+    plan = [GaussianProfile(0.9 * BUDGET.gaussian_rho)]
+    tau = 0.6 * (1e-6 - plan[0].delta_at(3.0)) / (1 + np.exp(3.0))
+    account = Account(tmp_path / "account", data="x", budget=BUDGET, plan=plan)
+    account.charge("first", NearbyProfile(GaussianProfile(0.01), tau))
+    with pytest.raises(ValueError, match="total variation"):
+        account.charge("second", NearbyProfile(GaussianProfile(0.01), tau))
+    assert account.odometer(1e-6) == np.inf
+
+
+def test_a_release_has_a_name(account: Account) -> None:
+    with pytest.raises(ValueError, match="name must not be empty"):
+        account.charge("", GaussianProfile(0.1))
+
+
+def test_charges_wait_for_each_other(tmp_path: Path) -> None:
+    account = Account(tmp_path / "account", data="x", budget=BUDGET)
+    names = [str(number) for number in range(12)]
+    threads = [threading.Thread(target=account.charge, args=(name, GaussianProfile(0.001))) for name in names]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert sorted(each.name for each in account.charges) == sorted(names)
+
+
+def test_another_account_in_the_folder_and_a_second_refund(tmp_path: Path) -> None:
+    account = Account(tmp_path / "account", data="x", budget=BUDGET)
+    account.admit("run", GaussianProfile(0.1))
+    account.settle("run", GaussianProfile(0.05))
+    account.settle("run", GaussianProfile(0.01))
+    assert account.charges[0].profile == GaussianProfile(0.05)
+    shutil.rmtree(tmp_path / "account")
+    Account(tmp_path / "account", data="survey", budget=BUDGET)
+    with pytest.raises(ValueError, match="another account"):
+        account.charge("second", GaussianProfile(0.1))
+
+
+def test_an_interrupted_refund_ends_the_run(tmp_path: Path) -> None:
+    account = Account(tmp_path / "account", data="x", budget=BUDGET)
+    run = PrivateRun(Budget(0.1), EPOCHS, DPSGD(), 3, account=account)
+    real = os.replace
+
+    def replaced(*names: object) -> None:
+        real(*names)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    with mock.patch("os.replace", replaced), pytest.raises(KeyboardInterrupt):
+        run.settle()
+    assert account.charges[0].settled
+    assert run.closed

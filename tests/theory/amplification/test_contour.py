@@ -17,6 +17,7 @@ from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
+from scipy.stats import binom
 
 from corrnoise.theory.amplification import contour, enclosure
 from corrnoise.theory.amplification.contour import PoissonCurve, planned
@@ -478,3 +479,19 @@ def test_dp_accounting_is_an_approximation() -> None:
     step = dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(1.0))
     accountant = pld.PLDAccountant().compose(dp_accounting.SelfComposedDpEvent(step, 1024))
     assert accountant.get_epsilon(1e-6) == pytest.approx(2.14759434, rel=1e-4)
+
+
+def test_the_strip_of_a_group() -> None:
+    """|A(x + ib)/A(x)|^θ is largest for θ < 0, where the terms point away from each other."""
+    members, q, r, theta, height = 3, 0.5, 0.5, -0.7, 0.9
+    rule = enclosure._Rule(arb(q), arb(r), members, arb(theta), enclosure.Line(height, 0.1, -80, 80))
+    j, p = np.arange(members + 1), binom.pmf(np.arange(members + 1), members, q)
+    x = np.linspace(-4, 4, 400)[:, np.newaxis] + 1j * np.linspace(0, height, 20)
+    sizes = np.abs(np.exp(j * r * x[..., np.newaxis] - (j * r) ** 2 / 2) @ p)
+    assert np.max((sizes / sizes[:, :1]) ** theta) <= float(rule._kappa(arb(height)).upper())
+    for wide in (1.1, 3.0):  # 2 k r h > π: A may have zeros in the strip of a group
+        assert (
+            not enclosure._Rule(arb(q), arb(r), members, arb(1.7), enclosure.Line(wide, 0.1, -80, 80))
+            ._relative()
+            .is_finite()
+        )
