@@ -59,6 +59,7 @@ Arrays = Mapping[str, NDArray[Any]]
 FORMAT = "corrnoise run 3"  #: of the folder
 
 _HASH_BYTES = 32  # bytes at the end of a checkpoint
+_LOCK_SECONDS = 0.2  # to wait for a look at the status
 _CHUNK_BYTES = 2**22
 MAX_HEAD_BYTES = 2**26  # before the arrays
 _MAX_ITEM_BYTES = 8  # of a coordinate of a kept release
@@ -87,7 +88,8 @@ class Folder(Record):
         The folder, of one run alone; made if it does not exist.  An empty one of this user may be a symbolic link, a
         mount point or ``"."``.
     ahead : int, default 1
-        How many steps one record of the journal covers, at most 10⁶; a crash skips at most so many steps.
+        How many steps one record of the journal covers, at most 10⁶.  Above 1 releases are not kept, and a crash skips
+        up to ``ahead`` − 1 steps more than those since the last checkpoint.
     checkpoint_every : int, optional
         Steps between two checkpoints; None for an epoch, or a tenth of a run without epochs, at most 10⁴.
     mark_every : int, default 1
@@ -483,7 +485,8 @@ class Home(Place):
             raise
 
     def _lock(self, path: Path) -> None:
-        self._locks.append(owned.locked(path, f"{self.path} is in use by another process or another run"))
+        message = f"{self.path} is in use by another process or another run"
+        self._locks.append(owned.locked(path, message, _LOCK_SECONDS))
 
     def begin(
         self, settings: Mapping[str, Any], files: Mapping[str, bytes], order: NDArray[Any] | None, kept: Arrays

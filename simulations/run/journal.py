@@ -249,6 +249,7 @@ class Journal(Chain):
             os.ftruncate(self._file, self.whole)
         os.fsync(self._file)
         sync_folder(self.path.parent)  # the name of the segment
+        sync_folder(self._mark.path.parent)
         newcomer = self._mark.found is None or self._is_old(self._mark.found)
         self._mark.synchronise(self.length, self._links[-1])
         if newcomer:

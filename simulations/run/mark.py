@@ -75,7 +75,8 @@ class Mark:
             create(self.path, new)
             self._blocks = [new] * (_LIVE_BLOCK + 1)
             return
-        older = min((0, 1), key=lambda place: -1 if (each := self._blocks[place]) is None else each.number)
+        # Of two with one number, overwrite the one with the smaller window: left alone it would refuse a crash.
+        older = min((0, 1), key=lambda place: (-1, 0) if (each := self._blocks[place]) is None else each[:2])
         self._put(older, new)
         assert self._file is not None
         os.fsync(self._file)

@@ -182,12 +182,12 @@ def _found(place: Place, found: dict[str, Any]) -> State:
     used = _is_used(place)
     if used:
         found["state"] = "in use"
+    if place.marks.exists():
+        owned.check_folder(place.marks)
+    mark = Mark(place.mark_path)  # before the journal, which a run in use writes first
     head, _, problems = place.read_checkpoint(whole=False)
     chain = place.chain(head["position"])
-    if not used:
-        if place.marks.exists():
-            owned.check_folder(place.marks)
-        chain.check(Mark(place.mark_path))
+    chain.check(mark, moved=used)
     place.check_known(head, chain)
     _describe(place, settings, head["position"], chain, Budget(**budget), found)
     if problems:

@@ -101,6 +101,8 @@ def plain(value: Any) -> Any:
         return {"kind": type(value).__name__} | {name: plain(v) for name, v in arguments().items()}
     if isinstance(value, Mapping):
         return {str(name): plain(v) for name, v in value.items()}
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and np.isfinite(value).all():
+        return value.tolist()
     if isinstance(value, np.ndarray | np.generic):
         return plain(value.tolist())
     if isinstance(value, list | tuple):

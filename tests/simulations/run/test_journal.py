@@ -14,6 +14,7 @@ import pytest
 
 from corrnoise.simulations.run import journal
 from corrnoise.simulations.run.folder import Folder
+from corrnoise.simulations.run.mark import Mark, Marked, create
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.support import files
 from corrnoise.theory.mechanisms.product import AntiPGD
@@ -22,6 +23,7 @@ from corrnoise.theory.privacy import Budget
 from tests.simulations.run.crashes import dies
 
 STEPS = 400
+BLOCK_BYTES = 4096  #: of a mark
 
 
 class Nothing:
@@ -168,3 +170,88 @@ def test_an_old_checkpoint_that_a_crash_left_is_not_used(tmp_path: Path) -> None
         with pytest.warns(UserWarning, match="goes on from checkpoint-2"):
             assert opened(path, checkpoint_every=2).skipped == 3
     assert not (path / "checkpoint-0").exists()
+
+
+def stopped(path: Path, until: int, **options: Any) -> None:
+    """A run that dies after so many steps."""
+    run = opened(path, **options)
+    trained(run, until)
+    dies(run)
+
+
+@pytest.mark.parametrize("steps", [3, 6])
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_block_that_a_power_failure_spoils_while_it_is_written(steps: int, first: int, tmp_path: Path) -> None:
+    """Blocks that were not synchronised are lost, and the one that was being written is torn."""
+    path = tmp_path / "run"
+    kept: list[bytes] = []
+
+    def fsync(descriptor: int) -> None:
+        name = os.readlink(f"/proc/self/fd/{descriptor}")
+        if "/marks/" in name and not name.endswith("-new"):
+            kept.append(Path(name).read_bytes())
+
+    with mock.patch.object(os, "fsync", fsync):
+        if first:
+            stopped(path, first, mark_every=1)
+        stopped(path, first + steps, mark_every=3)
+        before, after = kept[-2:]
+        blocks = [slice(BLOCK_BYTES * k, BLOCK_BYTES * (k + 1)) for k in (0, 1)]
+        (torn,) = (block for block in blocks if before[block] != after[block])
+        spoiled = bytearray(before)
+        spoiled[torn.start + 8] ^= 255
+        (file,) = (each for each in (tmp_path / "marks").iterdir() if each.stat().st_size)
+        file.write_bytes(spoiled)
+        assert opened(path, mark_every=3).position == first + steps
+
+
+@pytest.mark.parametrize("window", [1, 3])
+def test_the_synchronised_blocks_are_never_older_than_the_window(window: int, tmp_path: Path) -> None:
+    create(tmp_path / "mark", Marked(1, window, bytes(16)))
+    mark = Mark(tmp_path / "mark", window)
+    mark.synchronise(1, bytes(16))
+    copy = tmp_path / "copy"
+    for number in range(2, 12):
+        mark.write(number, bytes(16))
+        copy.write_bytes((tmp_path / "mark").read_bytes()[: 2 * BLOCK_BYTES] + bytes(BLOCK_BYTES))
+        copy.chmod(0o600)
+        found = Mark(copy).found
+        assert found is not None
+        assert found.number > number - window
+    mark.close()
+
+
+def test_bytes_after_the_records_of_an_earlier_segment_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    stopped(path, 5, checkpoint_every=2)
+    (path / "checkpoint-4").write_bytes(b"damaged")
+    earlier = path / "journal-2"
+    earlier.write_bytes(earlier.read_bytes() + bytes(10))
+    with pytest.raises(ValueError, match="has 10 that are not a record"):
+        opened(path, checkpoint_every=2)
+
+
+def test_an_unreadable_checkpoint_is_not_one_of_the_last_two(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    stopped(path, 5, checkpoint_every=2)
+    (path / "checkpoint-4").write_bytes(b"damaged")
+    with pytest.warns(UserWarning, match="goes on from checkpoint-2"):
+        run = opened(path, checkpoint_every=2)
+    trained(run, 5)
+    run.close()
+    last = max(path.glob("checkpoint-*"), key=lambda each: int(each.name.rpartition("-")[2]))
+    last.write_bytes(b"damaged")
+    with pytest.warns(UserWarning, match="goes on from"):
+        opened(path, checkpoint_every=2)
+
+
+@pytest.mark.parametrize("name", ["journal-0", "run"])
+def test_an_opening_synchronises_what_a_killed_process_wrote(name: str, tmp_path: Path) -> None:
+    """Journal and names come before the mark: otherwise a power failure leaves a mark that is newer."""
+    path = tmp_path / "run"
+    stopped(path, 3)
+    order: list[Path] = []
+    with mock.patch.object(os, "fsync", lambda file: order.append(Path(os.readlink(f"/proc/self/fd/{file}")))):
+        opened(path)
+    of_mark = next(k for k, each in enumerate(order) if each.parent.name == "marks")
+    assert name in [each.name for each in order[:of_mark]]

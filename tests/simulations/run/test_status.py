@@ -178,3 +178,14 @@ def test_the_command(tmp_path: Path, capsys: Any) -> None:
     assert (path / "key").read_bytes().hex() not in str(found) + text
     assert main(["run", str(path), "--marks", str(path / "marks")]) == 2
     assert main(["run"]) == 2
+
+
+def test_an_older_copy_of_a_run_in_use_is_refused(tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    dies(trained(tmp_path / "run", 3, marks=marks))
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    run = trained(tmp_path / "run", 5, marks=marks)
+    found = cn.run_status(tmp_path / "copy", marks=marks)
+    assert (found.state, found.free, found.spent) == ("in use", None, None)
+    assert "is older than" in found.cause
+    assert cn.run_status(tmp_path / "run", marks=marks).free == run.position
