@@ -21,16 +21,15 @@ from corrnoise.simulations.run.folder import (
     FORMAT,
     PROGRAM_FILE,
     PROGRAM_KINDS,
-    Arrays,
     Folder,
     Home,
-    Sealed,
     check_agreement,
     json_bytes,
 )
 from corrnoise.simulations.run.model_noise import ModelNoise, NoiseMaker, fingerprint
 from corrnoise.simulations.run.ranks import Alone, Ranks
 from corrnoise.simulations.run.refusals import refused
+from corrnoise.simulations.run.sealed import Arrays, Sealed
 from corrnoise.simulations.run.secret import Secret
 from corrnoise.simulations.run.spans import gathered
 from corrnoise.support.reading import LARGE, guarded, json_value

@@ -312,4 +312,5 @@ def test_what_is_shown_for_certain_stays_in_a_product(epsilon: float) -> None:
     for pair in ((gaussian, leak), (leak, gaussian)):
         assert exact <= ProductProfile(*pair).delta_at(epsilon) <= exact * 1.02
     cut = DPSGD().program(Participation.poisson(1, 0.3, capacity=8, examples=12)).profile(2.0)
+    assert isinstance(cut, SampledProfile)
     assert ProductProfile(gaussian, cut).delta_at(epsilon) >= cut.overflow > 1e-4

@@ -12,7 +12,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from corrnoise.simulations.run import draws, durable, engines, folder, journal
+from corrnoise.simulations.run import draws, durable, engines, journal, sealed
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.model_noise import fingerprint
 from corrnoise.simulations.run.private import PrivateRun
@@ -279,8 +279,8 @@ def test_a_head_of_more_than_a_mebibyte_is_read_again(tmp_path: Path) -> None:
 
 
 LIMITS = {
-    "head": (folder, "MAX_HEAD_BYTES", 300),
-    "file": (folder, "MAX_FILE_BYTES", 300),
+    "head": (sealed, "MAX_HEAD_BYTES", 300),
+    "file": (sealed, "MAX_FILE_BYTES", 300),
     "commas": (reading, "MOST_COMMAS", 9),
 }
 
@@ -315,7 +315,7 @@ def test_a_checkpoint_is_read_again_after_it_was_written(tmp_path: Path) -> None
         run.next_batch()
         run.add_noise(np.zeros(3))
     unreadable = r"checkpoint-4 was written, and cannot be read again: .*keyed hash is wrong"
-    with mock.patch.object(folder, "write_whole", changed), pytest.raises(OSError, match=unreadable):
+    with mock.patch.object(sealed, "write_whole", changed), pytest.raises(OSError, match=unreadable):
         run.next_batch()
     assert [each.name for each in (tmp_path / "run").glob("checkpoint-*")] == ["checkpoint-0"]
     run.next_batch()
