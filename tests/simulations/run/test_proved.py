@@ -111,9 +111,8 @@ def test_the_integers_are_the_noising_matrix_times_the_draws(name: str) -> None:
 def test_many_integers_of_floats_are_those_of_pairs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     program = program_of(FORMS[name])
     found, noise = made(program, 100_000, 4, unit=2.0**-24)
-    share = noise.opened / 400_000
-    assert noise.refined / 3 < share + 1e-5
-    assert share < 2 * noise.refined < 1e-3
+    assert noise.opened / 400_000 == pytest.approx(noise.refined, rel=0.4, abs=3e-5)
+    assert noise.refined < (1e-3 if name == "buffers" else 5e-4)  # whose rows change their units by a factor of 64
     monkeypatch.setattr(exact_draws, "NORMAL_ERROR", 1.0)
     np.testing.assert_array_equal(made(program, 100_000, 4, unit=2.0**-24)[0], found)
 
