@@ -85,7 +85,7 @@ def test_epsilon_by_another_accountant() -> None:
 def test_an_audit_of_the_loop(share: float, private_as_claimed: bool) -> None:
     """Level 1e-6; noise that is halved behind the run is found."""
     budget = Budget(rho=1.0, clip_norm=2.0)
-    epochs = Participation.fixed_epochs(80, epochs=4)
+    epochs = Participation.fixed_epochs(20, epochs=4)
     claim = PrivateRun(budget, epochs, NOISE, 1)
 
     def loop(gradients: Sequence[np.ndarray]) -> np.ndarray:

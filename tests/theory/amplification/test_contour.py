@@ -293,6 +293,7 @@ def test_any_gap_gives_a_valid_lower_end(direction: Direction, share: float, mon
         assert low > 0.2 * exact
 
 
+@pytest.mark.slow
 def test_adding_an_example_has_a_closed_bound() -> None:
     one = curve((1e-4, 1.0, 100))
     for epsilon in (0.001, 0.00999):
