@@ -169,18 +169,18 @@ def test_a_gradient_leaves_the_model_and_another_batch_is_refused() -> None:
         ({"model": torch.nn.Linear(6, 3)}, "exactly the parameters of the model"),
         ({"budget": Budget(rho=0.4)}, "rho was 0.5, is 0.4"),
         ({"batch_size": 25}, "batch size was 12, is 25"),
-        ({"data": (data()[0] + 1e-6, data()[1])}, "began: data digest differs$"),
+        ({"data": (data()[0] + 1e-6, data()[1])}, "began: data digest differs: repeat the settings"),
         ({"data": (data()[0].double(), data()[1])}, "must work on .* made-up example .* same dtype"),
         ({"data": (data()[0][:49], data()[1][:49])}, r"data was 'float32 \(50, 6\), int64.*is 'float32 \(49, 6\)"),
         (
             {"loss": torch.nn.functional.multi_margin_loss},
-            "loss was '[^']*cross_entropy', is '[^']*multi_margin_loss'$",
+            "loss was '[^']*cross_entropy', is '[^']*multi_margin_loss': repeat the settings",
         ),
         (
             {"loss": torch.nn.CrossEntropyLoss(label_smoothing=0.1)},
             r"Loss\(.*label_smoothing=0.1, reduction='mean'",
         ),
-        ({"carry": {"more": torch.nn.Linear(1, 1)}}, "carried was '', is 'more: Linear'$"),
+        ({"carry": {"more": torch.nn.Linear(1, 1)}}, "carried was '', is 'more: Linear': repeat the settings"),
         ({"carry": {"more": 1}}, "carry must be objects with state_dict"),
         ({"carry": {"model": torch.nn.Linear(1, 1)}}, "carry must be objects with state_dict"),
     ],
@@ -267,7 +267,7 @@ def test_a_name_stands_for_the_data(tmp_path: Path) -> None:
 
     command(None, folder=named("digits 3")).close()
     command(None, folder=named("digits 3"), data=(data()[0] + 1, data()[1])).close()
-    with pytest.raises(ValueError, match=r"began: data was 'digits 3', is 'digits 4'$"):
+    with pytest.raises(ValueError, match=r"began: data was 'digits 3', is 'digits 4': repeat the settings"):
         command(None, folder=named("digits 4"))
     with pytest.raises(ValueError, match="data was 'digits 3', is 'float32"):
         command(None, folder=named(None))
@@ -392,7 +392,7 @@ def test_data_sets_that_draw_are_compared_and_go_on(tmp_path: Path) -> None:
     assert torch.equal(torch.rand(2), expected)
     assert own["data"] == "Noisy: float32 (6,), int64 ()"
     command(tmp_path, data=Noisy()).close()
-    with pytest.raises(ValueError, match=r"began: data digest differs$"):
+    with pytest.raises(ValueError, match=r"began: data digest differs: repeat the settings"):
         command(tmp_path, data=Noisy(1e-3))
 
 
