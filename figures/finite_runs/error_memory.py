@@ -212,7 +212,7 @@ def unbeaten(data: Data) -> list[str]:
     """For each panel the mechanisms that no other one beats in both memory and error, a line each."""
     lines = []
     for name, least in floors(data).items():
-        lines += ["", f"{name[0].upper()}{name[1:]}: memory, error, excess over the floor of {least:.6g}", ""]
+        lines += ["", f"{name[0].upper()}{name[1:]}: memory, error, excess over the lower bound of {least:.6g}", ""]
         points = [
             (memory, error, s.method)
             for s in data

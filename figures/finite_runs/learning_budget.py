@@ -4,7 +4,7 @@ A run of four epochs in the same order, judged by the mean of F − F* over its 
 learning is drawn next to noise that is optimal for prefix sums: the best strategy of any form, and the best buffers.
 Panel (a) shows the budget of each step, its part of the squared sensitivity: the sum over an example's steps is 1 where
 the example is one with the largest sensitivity.  Panel (b) shows the noise of each step, panel (c) the cost of privacy
-after each step.  Panel (d) judges mechanisms by prefix sums and by learning, from the floor of each.
+after each step.  Panel (d) judges mechanisms by prefix sums and by learning, above the lower bound of each.
 
 The eigenvalues are 1/k, k <= 32, and the learning rate is 1/2 over Σ λ + 2 max λ.
 """
@@ -142,7 +142,7 @@ def draw(data: Data) -> Drawing:
     ax.set_yticks(ticks, [f"{tick}" for tick in ticks])
     ax.minorticks_off()
     ax.set_title("(d)")
-    ax.set(xlabel="Prefix sums: error above the floor [%]", ylabel="Learning: root above the floor [%]")
+    ax.set(xlabel="Prefix sums: error above the lower bound [%]", ylabel="Learning: root above it [%]")
     shown = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
     figure.legend(list(shown.values()), list(shown), loc="outside lower center", ncols=2)
     return figure
