@@ -181,11 +181,11 @@ class Durable:
         elif given is None:
             named = None
         else:
-            named = f"{given!r:.60} {digest(plain(given))[:16]}"
+            named = f"{given!r:.60} {digest(given)[:16]}"
         self._settings["mechanism"] = named
         made = self._ranks.share(lambda: self._made(mechanism, dtype, runs=runs, compared=compared))
         self._program = made
-        self._settings |= {"arithmetic": made.dtype, "noise": digest(plain(made.mechanism))[:32]}
+        self._settings |= {"arithmetic": made.dtype, "noise": digest(made.mechanism)[:32]}
         return made
 
     def _made(self, mechanism: Mechanism | Choice, dtype: Dtype | None, *, runs: bool, compared: bool) -> Program:

@@ -44,6 +44,29 @@ def test_the_digest_knows_values_and_not_the_order_of_keys():
     assert digest({"a": 1}) != digest({"a": 1.5})
 
 
+def test_the_digest_of_an_array_is_that_of_its_bytes_on_every_platform():
+    numbers = np.array([[1.0, -0.0, math.inf], [0.5, math.nan, 2.0**-1074]])
+    found = digest({"a": numbers})
+    own = {"array": digest(numbers.astype("<f8").tobytes()), "dtype": "<f8", "shape": [2, 3]}
+    assert found == digest({"a": own})
+    same = [np.asfortranarray(numbers), numbers.astype(">f8"), np.repeat(numbers, 2, axis=0)[::2]]
+    assert {digest({"a": each}) for each in same} == {found}
+    assert digest(np.array([1, 2], np.int32)) == digest(np.array([1, 2])) != digest(np.array([1.0, 2.0]))
+    assert digest(np.float32([0.5])) == digest(np.array([0.5]))
+    changed = [numbers.T, numbers.ravel(), np.abs(numbers), np.nextafter(numbers, 1), numbers + 2.0**-52]
+    assert len({found, *(digest({"a": each}) for each in changed)}) == 6
+
+
+@given(noises())
+def test_the_digest_of_a_record_knows_its_class_and_arguments(noise):
+    same = unpacked(packed(noise, KINDS), KINDS)
+    assert digest(noise) == digest(same)
+    assert digest(NuFTRL(0.25)) != digest(NuFTRL(np.nextafter(0.25, 1)))
+    assert digest(NuFTRL(0.25)) == digest({"kind": "NuFTRL", "nu": 0.25}) != digest({"kind": "Other", "nu": 0.25})
+    with pytest.raises(TypeError, match="made of numbers"):
+        digest({"x": object()})
+
+
 def test_classes_have_different_names():
     class NuFTRL(Pair):
         pass
@@ -69,7 +92,7 @@ def test_what_cannot_be_described_or_rebuilt_is_refused():
 
 @dataclass(frozen=True)
 class Pair:
-    """Two things, the first of which must not be negative."""
+    """Two things; the first must not be negative."""
 
     first: Any
     second: Any = None

@@ -72,6 +72,7 @@ FORMAT = "corrnoise 1"
 _TEXT_NAME = "thing.json"
 _IN_TEXT = '\n "digest": "{}"\n}}\n'  # in place of the last brace
 _IN_ARCHIVE = "{}"  # in place of a comment
+_DIGEST_TYPES = {"b": "|b1", "i": "<i8", "u": "<u8", "f": "<f8"}  # of arrays in digests, the same on all platforms
 
 
 # -- plain data --------------------------------------------------------------------------------------------------------
@@ -130,10 +131,23 @@ def rebuilt(described: Mapping[str, Any], kinds: Kinds) -> Any:
 
 
 def digest(described: Any) -> str:
-    """SHA-256 of bytes, or of data in JSON types without regard to the order of keys: 64 hexadecimal digits."""
+    """SHA-256 of bytes, or of what ``plain`` takes without regard to the order of keys: 64 hexadecimal digits.
+
+    Arrays count by their numbers and their shape, and not by their width or byte order.
+    """
     if not isinstance(described, bytes):
-        described = json.dumps(described, sort_keys=True, separators=(",", ":")).encode()
+        described = json.dumps(described, sort_keys=True, separators=(",", ":"), default=_short).encode()
     return hashlib.sha256(described).hexdigest()
+
+
+def _short(value: Any) -> Any:
+    """What ``json`` does not know: an array as the digest of its bytes, a record as its arguments."""
+    if isinstance(value, np.ndarray) and value.dtype.kind in _DIGEST_TYPES and value.dtype.itemsize <= 8:
+        number = np.ascontiguousarray(value, _DIGEST_TYPES[value.dtype.kind])
+        return {"array": digest(number.tobytes()), "dtype": number.dtype.str, "shape": value.shape}
+    if callable(arguments := getattr(value, "arguments", None)):
+        return {"kind": type(value).__name__} | arguments()
+    return plain(value)
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
@@ -213,7 +227,7 @@ def unpacked(
             text = _check_digest(data, _IN_TEXT).removesuffix(b",") + b"\n}"
         described = reading.json_value(text)
         if not isinstance(described, dict) or set(described) != {"format", "version", "thing"}:
-            raise ValueError("it has no format, version and thing")
+            raise ValueError("it lacks format, version or thing")
         if described["format"] != FORMAT:
             raise ValueError(f"its format must be {FORMAT!r}, got {described['format']!r:.80}")
         thing = Things(checked_kinds(kinds), members).made(described["thing"])
