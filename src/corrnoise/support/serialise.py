@@ -227,7 +227,7 @@ def unpacked(
             text = _check_digest(data, _IN_TEXT).removesuffix(b",") + b"\n}"
         described = reading.json_value(text)
         if not isinstance(described, dict) or set(described) != {"format", "version", "thing"}:
-            raise ValueError("it lacks format, version or thing")
+            raise ValueError("it has no format, version and thing")
         if described["format"] != FORMAT:
             raise ValueError(f"its format must be {FORMAT!r}, got {described['format']!r:.80}")
         thing = Things(checked_kinds(kinds), members).made(described["thing"])
