@@ -29,9 +29,8 @@ from tests.broken_loops import BROKEN
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
-LONG = [f"docs/{name}.md" for name in ("amplification", "correlated-noise", "designs", "finite-runs", "momentum")] + [
-    f"docs/first-{name}.md" for name in ("design", "model")
-]  #: whose examples are slow
+SLOW_SUBJECTS = ("amplification", "correlated-noise", "designs", "finite-runs", "first-design", "first-model")
+LONG = [f"docs/{name}.md" for name in (*SLOW_SUBJECTS, "momentum", "parameters")]  #: whose examples are slow
 MADE = {"docs/claims.md"}  #: pages that the site makes
 FOLDERS = "docs|theory|solvers|simulations|figures|paper_checks|src|tests"
 _NUMBER = re.compile(r"# (-?\d[\d.]*(?:e[+-]?\d+)?(?:%|\b))")

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from flint import arb, ctx
@@ -145,17 +145,23 @@ class Profile(Record, ABC):
         Returns
         -------
         float
-            In [0, 1 − α]: the largest bound from 121 values of ε; each bound is valid by itself.
+            In [0, 1 − α]: the largest bound found among those of 121 values of ε; each bound is valid by itself.
 
         Notes
         -----
-        Dong, Roth, Su (2022), Proposition 2.5.
+        Dong, Roth, Su (2022), Proposition 2.5.  δ is convex in e^ε, so each of the two bounds is concave in a monotone
+        function of ε, and a binary search finds the largest.
         """
         level = checks.real("alpha", alpha, "[0, 1]")
+        left = cache(lambda index: 1 - self.delta_at(float(_TRADEOFF_EPSILONS[index])))
+        grows = np.exp(_TRADEOFF_EPSILONS)
         best = 0.0
-        for epsilon in map(float, _TRADEOFF_EPSILONS):
-            left = 1 - self.delta_at(epsilon)
-            best = max(best, left - math.exp(epsilon) * level, math.exp(-epsilon) * (left - level))
+        for bound in (lambda i: left(i) - grows[i] * level, lambda i: (left(i) - level) / grows[i]):
+            low, high = 0, len(grows) - 1
+            while low < high:
+                middle = (low + high) // 2
+                low, high = (middle + 1, high) if bound(middle) < bound(middle + 1) else (low, middle)
+            best = max(best, float(bound(low)))
         return max(0.0, best - 1e-14)
 
     def check_same_data(self, other: Profile) -> None:

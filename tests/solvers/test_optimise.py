@@ -80,6 +80,7 @@ def test_errors_are_those_of_the_mechanisms_which_run_and_are_not_below_the_floo
         assert one.mechanism.program(who).sensitivity >= one.sensitivity.lower
 
 
+@pytest.mark.slow
 def test_the_design_of_the_readme() -> None:
     """Reference values of four epochs of 100 steps, under the promise of a fixed order and without it."""
     best = optimise(SGD(), Participation.fixed_epochs(400, epochs=4), memory=4)

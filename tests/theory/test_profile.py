@@ -268,6 +268,17 @@ def test_the_tradeoff_function_of_a_gaussian_is_approached(alpha: float, mu: flo
     assert exact - 0.02 <= found <= exact + 1e-12
 
 
+@pytest.mark.parametrize("mu", [0.01, 0.3, 3.0, 10.0])
+@pytest.mark.parametrize("alpha", [0.0, 1e-12, 1e-3, 0.3, 0.9, 1.0])
+def test_the_tradeoff_function_is_the_best_bound_of_a_grid(mu: float, alpha: float) -> None:
+    profile = GaussianProfile(mu**2 / 2)
+    best = 0.0
+    for epsilon in (0.0, *map(float, np.geomspace(1e-3, 50.0, 120))):
+        left = 1 - profile.delta_at(epsilon)
+        best = max(best, left - math.exp(epsilon) * alpha, math.exp(-epsilon) * (left - alpha))
+    assert profile.tradeoff(alpha) == pytest.approx(best, abs=2e-14)
+
+
 def test_the_tradeoff_function_of_a_poisson_step_is_below_the_exact_one() -> None:
     """Tests of N(0, 1) against (1 − q) N(0, 1) + q N(1, 1), in both directions, are thresholds."""
     rate = 0.3

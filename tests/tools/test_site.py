@@ -53,6 +53,7 @@ def test_the_table_of_families_lists_the_registry() -> None:
 def test_the_navigation_follows_the_page() -> None:
     text = with_navigation("# All\n\n## Explanation\n\n[One](one.md)\n")
     assert "```{toctree}\n:hidden:\n:caption: Explanation\n\nOne <one>\nClaims of the papers <claims>\n```" in text
+    assert text.startswith("# All\n\n```{index} ! install, ")  # what a search for the word finds first
 
 
 def test_every_claim_is_in_the_table_and_leads_to_its_page() -> None:

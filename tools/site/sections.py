@@ -28,7 +28,9 @@ def sections(text: str) -> dict[str, dict[str, str]]:
 
 
 def with_navigation(text: str) -> str:
-    """The first page with its sections as hidden tables of contents, which make the sidebar."""
+    """The first page with hidden tables of contents, which make the sidebar, and an entry for searches."""
+    title, rest = text.split("\n", 1)
+    text = f"{title}\n\n```{{index}} ! install, ! installation, ! pip\n```\n{rest}"
     for heading, pages in sections(text).items():
         listed = "\n".join(f"{title} <{page}>" for page, title in (pages | MADE.get(heading, {})).items())
         text += f"\n```{{toctree}}\n:hidden:\n:caption: {heading}\n\n{listed}\n```\n"
