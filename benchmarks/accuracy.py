@@ -36,7 +36,7 @@ DELTA = 1e-5
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 BUFFERS = REPLAYS = 4  #: the largest numbers for correlated noise
 MOMENTA = (0.0, 0.9)
-TUNING_SEEDS, JUDGING_SEEDS = range(1000, 1002), range(20)
+TUNING_SEEDS, JUDGING_SEEDS = range(1000, 1004), range(20)
 RUNS_AT_ONCE = 10
 LARGEST_RATIO = 0.99  #: of a predicted error that counts as smaller
 DPSGD, FIXED, CYCLIC, BINS, REPLAYED, OPACUS = METHODS = (

@@ -191,8 +191,8 @@ _RECURRENT_SHAPES: dict[str, tuple[int, ...]] = {
     "last": (HIDDEN_UNITS, CLASSES),
     "zero_last": (CLASSES,),
 }
-_IMAGES = ((0.5, 1.0, 2.0, 4.0, 8.0), (0.5, 2.0))
-_TEXT = ((0.25, 0.5, 1.0, 2.0, 4.0), (0.1, 0.3))
+_IMAGES = ((0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0), (0.5, 2.0))
+_TEXT = ((0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0), (0.1, 0.3))
 _SOFTMAX_SHAPES: dict[str, tuple[int, ...]] = {"zero_map": (64, 10)}
 TASKS = (
     Task("digits, softmax regression", digits, softmax_regression, _SOFTMAX_SHAPES, 1440, 1, 60, *_IMAGES),
