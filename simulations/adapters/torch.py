@@ -128,8 +128,13 @@ def clipped(
     grid: Grid | None,
     blocks: Blocks,
     counts: NDArray[np.bool_] | None = None,
+    *,
+    alone: bool = False,
 ) -> Clipped:
-    """The sum of the clipped gradients that count, tensors of shape (batch, …) or ``Factors`` with ``like``."""
+    """The sum of the clipped gradients that count, tensors of shape (batch, …) or ``Factors`` with ``like``.
+
+    Sums of factors are rounded to the grid where they are ``alone``: a sum of several of them is rounded once.
+    """
     torch = extra_module("torch", "torch")
     check_products()
     rows = {len(each.b) if isinstance(each, Factors) else len(each) for each in gradients}
@@ -148,7 +153,7 @@ def clipped(
         kept = torch.from_numpy(np.ones(number, bool) if counts is None else counts).to(device)
         factors, norms = torch_factors.clip_factors(some, squares, clip_norm, blocks, kept)
         sums = [
-            torch_factors.summed(each, factors, blocks)
+            torch_factors.summed(each, factors, blocks, grid if alone else None)
             if isinstance(each, Factors)
             else _weighted(each, factors.to(each), grid, wide=bool(some))
             for each in wholes
@@ -378,16 +383,19 @@ def noisy_gradient(
         clip_norm = torch_factors.clip_norm_of_sums(run)
     digests = [digest_of(each) for each in trained.values()]
     whole = sum(each.numel() for name, each in trained.items() if name not in engine.uses)
-    sums = [_zeros(each, run.grid) for each in trained.values()]
+    sums: list[Any] = []
     losses: list[Any] = []
     norms: list[Any] = []
-    for chunk in chunks(run, 1 if engine.kind == "loop" else chunk_size, whole):
+    parts = list(chunks(run, 1 if engine.kind == "loop" else chunk_size, whole))
+    for chunk in parts:
         with seeded(run.seed(f"loss {chunk.first}")):
             gradients = engine.gradients(model, loss, chosen(rows, chunk.rows))
-        part = clipped(gradients.samples, clip_norm, run.grid, blocks, chunk.counts)
-        sums = part.sums if not losses else [total + more for total, more in zip(sums, part.sums, strict=True)]
+        part = clipped(gradients.samples, clip_norm, run.grid, blocks, chunk.counts, alone=len(parts) == 1)
+        sums = part.sums if not sums else [total + more for total, more in zip(sums, part.sums, strict=True)]
         losses.append(gradients.losses[chunk.counts])
         norms.append(part.norms[chunk.counts])
+    if not sums:
+        sums = [_zeros(each, run.grid) for each in trained.values()]
     for (name, each), digest in zip(trained.items(), digests, strict=True):
         if digest_of(each) != digest:
             raise ModelError(f"{name} must not change in a forward pass, since it would be released without noise")

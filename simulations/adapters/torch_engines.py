@@ -118,8 +118,8 @@ def unchanged(model: Any) -> Iterator[None]:
     """
     parameter = extra_module("torch.nn", "torch").Parameter
     modules = {name: each for name, each in model.named_modules() if not _is_scripted(each)}
-    before = [place for each in modules.values() for place in _contents("", each.__dict__)]
-    tensors = [each for each in tensors_of(model) if not each[1].is_inference()]
+    before = [place for name, each in modules.items() for place in _contents(name, each.__dict__)]
+    tensors = [each for each in _tensors_in(model, before) if not each[1].is_inference()]
     versions = [(name, value, value._version) for name, value in tensors if isinstance(value, parameter)]
     copies = [(name, value, value.detach().clone()) for name, value in tensors if not isinstance(value, parameter)]
     registered = {name: {**each._parameters, **each._buffers} for name, each in modules.items()}
@@ -143,27 +143,35 @@ def unchanged(model: Any) -> Iterator[None]:
 
 def tensors_of(model: Any) -> list[tuple[str, Any]]:
     """The parameters, buffers and tensors of attributes of a model, also those in its containers, with their names."""
+    modules = [(name, each) for name, each in model.named_modules() if not _is_scripted(each)]
+    return _tensors_in(model, [place for name, each in modules for place in _contents(name, each.__dict__)])
+
+
+def _tensors_in(model: Any, places: list[tuple[str, Any, Any]]) -> list[tuple[str, Any]]:
+    """The tensors in the containers of a model and in its scripted modules, with their names."""
     tensor = extra_module("torch", "torch").Tensor
-    found = []
-    for name, each in model.named_modules():
-        if _is_scripted(each):
-            own = [*each.named_parameters(recurse=False), *each.named_buffers(recurse=False)]
-            found += [(_joined(name, key), value) for key, value in own]
-            continue
-        for place, container, _ in _contents(name, each.__dict__):
-            members = _members_of(container)
-            found += [(_joined(place, key), value) for key, value in members if isinstance(value, tensor)]
-    return found
+    scripted = [(name, each) for name, each in model.named_modules() if _is_scripted(each)]
+    return [
+        (_joined(place, key), value)
+        for place, container, _ in places
+        for key, value in _members_of(container)
+        if isinstance(value, tensor)
+    ] + [
+        (_joined(name, key), value)
+        for name, each in scripted
+        for key, value in (*each.named_parameters(recurse=False), *each.named_buffers(recurse=False))
+    ]
 
 
 def digest_of(tensor: Any) -> tuple[Any, ...]:
-    """A sum of the bits of a tensor, in words of 32 bits where possible."""
+    """A sum of the bits of a tensor, in words of 64 bits where possible."""
     torch = extra_module("torch", "torch")
     if tensor.layout != torch.strided or tensor.is_quantized or not tensor.numel():
         return ()
-    words = torch.int32 if tensor.element_size() % 4 == 0 else torch.uint8
+    count = tensor.numel() * tensor.element_size()
+    words = next(each for each in (torch.int64, torch.int32, torch.uint8) if count % each.itemsize == 0)
     with torch.no_grad():
-        numbers = tensor.detach().contiguous().view(-1).view(words)
+        numbers = tensor.detach().contiguous().view(-1).view(torch.uint8).view(words)
         return int(numbers.sum(dtype=torch.int64)), tuple(tensor.shape)
 
 

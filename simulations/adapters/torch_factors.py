@@ -29,12 +29,13 @@ from typing import Any, NamedTuple
 
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.private import PrivateRun
-from corrnoise.simulations.run.sums import MARGIN, Grid
+from corrnoise.simulations.run.sums import MARGIN, Grid, add_floats, fill_nearest
 from corrnoise.theory.numerics import checks
 
 FEATURE_BLOCK = 1024  #: features whose products are added in float32
 ROUNDING_SHARE = 5e-4  #: largest r, of the clipping norm
 UNDERFLOW_SHARE = 1e-6  #: of the clipping norm, what products that underflow may add
+SUMMED_AT_ONCE = 2**17  #: numbers of a sum on the host
 PRECISE_SHARE = 0.01  #: of N⁺, above which an example takes its norm from float64
 _UNIT_ROUNDOFFS = {"float32": 2.0**-24, "float64": 2.0**-53}
 
@@ -249,27 +250,43 @@ def clip_factors(
     return torch.where(short.double() > factors, torch.nextafter(short, short.new_zeros(())), short), squares.sqrt()
 
 
-def summed(gradient: Factors, factors: Any, blocks: Blocks) -> Any:
-    """The sum of clipped gradients at a weight matrix, float64."""
+def summed(gradient: Factors, factors: Any, blocks: Blocks, grid: Grid | None = None) -> Any:
+    """The sum of clipped gradients at a weight matrix: float64, or the nearest integers of a grid.
+
+    On the host some rows of the sum are made at once, so that they stay in the cache.
+    """
     torch = extra_module("torch", "torch")
     like = gradient.weight
-    total = torch.zeros(like.shape, dtype=torch.float64, device=like.device)
-    kept = gradient.kept(factors > 0)
-    if not kept.positions:
-        return total
-    scale = factors.to(like.device)
-    if gradient.kind == "embedding":  # f and b have 24 bits each, so their product is exact
-        rows = (scale.double()[:, None, None] * kept.b.double()).flatten(0, 1)
-        return total.index_add_(0, kept.a.flatten(), rows)
+    kept, scale = gradient.kept(factors > 0), factors.to(like.device)
+    if gradient.kind == "embedding" or not kept.positions:
+        total = torch.zeros(like.shape, dtype=torch.float64, device=like.device)
+        if kept.positions:  # f and b have 24 bits each, so their product is exact
+            rows = (scale.double()[:, None, None] * kept.b.double()).flatten(0, 1)
+            total.index_add_(0, kept.a.flatten(), rows)
+        return rounded(total, grid)
     dtype = getattr(torch, blocks.dtype)
     first, second = scale.to(dtype)[:, None, None] * kept.b.to(dtype), kept.a.to(dtype)
     if gradient.kind == "transposed":
         first, second = second, first
-    for some in range(0, len(first), blocks.examples):
-        for place in range(0, kept.positions, blocks.positions):
-            block = (slice(some, some + blocks.examples), slice(place, place + blocks.positions))
-            total += first[block].flatten(0, 1).mT @ second[block].flatten(0, 1)
-    return total
+    kind = torch.float64 if grid is None else getattr(torch, grid.dtype)
+    found = torch.empty(like.shape, dtype=kind, device=like.device)
+    on_host = like.device.type == "cpu"
+    height = max(SUMMED_AT_ONCE // like.shape[1], 1) if on_host else len(like)
+    for top in range(0, len(like), height):
+        total = None
+        for some in range(0, len(first), blocks.examples):
+            for place in range(0, kept.positions, blocks.positions):
+                block = (slice(some, some + blocks.examples), slice(place, place + blocks.positions))
+                left = first[(*block, slice(top, top + height))].flatten(0, 1)
+                product = left.mT @ second[block].flatten(0, 1)
+                if total is None:
+                    total = product.double()
+                elif on_host:
+                    add_floats(total.view(-1).numpy(), product.view(-1).numpy())
+                else:
+                    total += product
+        found[top : top + height] = rounded(total, grid)
+    return found
 
 
 def clip_norm_of_sums(run: PrivateRun) -> float:
@@ -287,11 +304,15 @@ def clip_norm_of_sums(run: PrivateRun) -> float:
 
 
 def rounded(total: Any, grid: Grid | None) -> Any:
-    """A sum of floats as the nearest integers of a grid; integers, and sums without a grid, are unchanged."""
+    """A sum of floats as the nearest integers of a grid; integers, and sums without a grid, stay as they are."""
     torch = extra_module("torch", "torch")
     if grid is None or not total.is_floating_point():
         return total
-    return (total / grid.unit).round().to(getattr(torch, grid.dtype))
+    found = torch.empty_like(total, dtype=getattr(torch, grid.dtype))
+    if total.device.type != "cpu":
+        return found.copy_((total / grid.unit).round_())
+    fill_nearest(total.view(-1).numpy(), grid.unit, found.view(-1).numpy())
+    return found
 
 
 def check_clip_norm(clip_norm: float) -> float:

@@ -52,7 +52,9 @@ def generators_kept() -> Iterator[None]:
 
 def seed_generators(seed: int) -> None:
     """Seed the generators of PyTorch, NumPy and Python with a number in [0, 2⁶⁴)."""
-    extra_module("torch", "torch").manual_seed(seed)
+    torch = extra_module("torch", "torch")
+    known = torch.accelerator.is_available()
+    (torch if known else torch.default_generator).manual_seed(seed)  # the first takes a stack trace for each device
     random.seed(seed)
     np.random.seed([seed & 0xFFFFFFFF, seed >> 32])  # noqa: NPY002  # of the user's code
 

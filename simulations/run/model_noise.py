@@ -22,7 +22,7 @@ from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.engines import Memory, engine, step_scale
 from corrnoise.simulations.run.secret import Key
 from corrnoise.simulations.run.spans import Spans, checked, parts
-from corrnoise.simulations.run.sums import Grid, released, values_of
+from corrnoise.simulations.run.sums import Grid, released, sum_of_squares, values_of
 from corrnoise.support.memory import fits_into_memory
 from corrnoise.support.serialise import digest
 from corrnoise.theory.mechanisms.program import Program
@@ -126,12 +126,8 @@ class HostMaker(NoiseMaker):
         return self._pool
 
     def norm(self, total: NDArray[Any]) -> float:
-        """The norm of a vector, formed in float64 block by block; without BLAS, whose threads compete with others."""
-        blocks = (
-            total[first : first + _PART_COORDINATES].astype(float, copy=False)
-            for first in range(0, total.size, _PART_COORDINATES)
-        )
-        return math.sqrt(sum(float(np.einsum("i,i->", block, block)) for block in blocks))
+        """The norm of a vector, formed in float64; without BLAS, whose threads compete with others."""
+        return math.sqrt(sum_of_squares(total))
 
     def extremes(self, total: NDArray[Any]) -> tuple[int, int]:
         """The smallest and the largest number of a vector of integers that is not empty."""

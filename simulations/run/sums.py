@@ -40,6 +40,7 @@ _FARTHEST_UNITS = 2.0**40  # of the noise, in units of the grid: float64 holds i
 _FINEST_DEVIATIONS = 2.0**-32  # of a grid, in standard deviations of the noise
 _FINEST_PROVED_DEVIATIONS = 2.0**-28  # the same for proved releases
 _COARSEST_NORMS = 2.0**-10  # of the error of a clipped gradient, in clip norms
+_SIZE_BITS = np.int64(2**63 - 1)  # all bits of a float64 but its sign
 _BLOCK_COORDINATES = 4096  # coordinates whose sums stay in the cache
 
 
@@ -112,17 +113,49 @@ def add_truncated(gradients, factors, total):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def release_of(total, noise, unit, noisy):  # type: ignore[no-untyped-def]
-    """H (S + ⌊y/h + ½⌋), without rounding y/h + ½; the largest |y/h|."""
-    farthest = 0.0
+def add_floats(total, summand):  # type: ignore[no-untyped-def]
+    """Add floats to a sum in float64, in place."""
+    for j in range(total.size):
+        total[j] += summand[j]
+
+
+@kernel
+def fill_nearest(total, unit, found):  # type: ignore[no-untyped-def]
+    """Fill the nearest integers of sums of floats in units of the grid, ties to even."""
     inverse = 1.0 / unit
     for j in range(total.size):
+        found[j] = np.rint(total[j] * inverse)
+
+
+@kernel(fastmath={"reassoc"})
+def sum_of_squares(values):  # type: ignore[no-untyped-def]
+    """The sum of the squares of a vector, in float64."""
+    total = 0.0
+    for j in range(values.size):
+        total += np.float64(values[j]) * np.float64(values[j])
+    return total
+
+
+@kernel
+def release_of(total, noise, unit, noisy):  # type: ignore[no-untyped-def]
+    """H (S + ⌊y/h + ½⌋), without rounding y/h + ½; the largest |y/h|, or NaN if there is one.
+
+    Float64 holds S + n exactly where S has 32 bits and |y/h| is small enough.  The largest number has the largest bits.
+    """
+    bits = noise.view(np.int64)
+    farthest = np.int64(0)
+    inverse = 1.0 / unit
+    narrow = total.itemsize == 4
+    for j in range(total.size):
+        farthest = max(farthest, bits[j] & _SIZE_BITS)
         x = noise[j] * inverse
-        farthest = max(farthest, abs(x))
-        below = math.floor(x)
-        number = np.int64(below) + (1 if x - below >= 0.5 else 0)
-        noisy[j] = unit * (np.int64(total[j]) + number)
-    return farthest
+        below = np.floor(x)
+        number = below + (1.0 if x - below >= 0.5 else 0.0)
+        if narrow:
+            noisy[j] = unit * (np.float64(total[j]) + number)
+        else:
+            noisy[j] = unit * np.float64(np.int64(total[j]) + np.int64(number))
+    return np.full(1, farthest).view(np.float64)[0] * inverse
 
 
 def released(total: NDArray[Any], noise: NDArray[Any], grid: Grid) -> NDArray[Any]:

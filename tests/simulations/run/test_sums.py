@@ -186,9 +186,11 @@ def test_noise_that_was_rounded_to_float32_shows_the_parity_of_the_sum() -> None
     assert odd(beyond.astype(np.float32).astype(float)) == 0
 
 
-def test_noise_that_its_grid_cannot_hold_is_refused() -> None:
+@pytest.mark.parametrize("largest", [2.0**40 * GRID.unit, -(2.0**40) * GRID.unit, math.inf, math.nan])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_noise_that_its_grid_cannot_hold_is_refused(largest: float, dtype: Any) -> None:
     with pytest.raises(RuntimeError, match="noise must be below"):
-        released(np.zeros(2, np.int32), np.array([0.0, 2.0**40 * GRID.unit]), GRID)
+        released(np.zeros(3, dtype), np.array([0.0, largest, 1.0]), GRID)
 
 
 # -- runs --------------------------------------------------------------------------------------------------------------
