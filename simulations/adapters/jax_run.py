@@ -12,6 +12,7 @@ Rerun the script to start or resume the run, and to load the trained parameters 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
 
@@ -23,7 +24,7 @@ from corrnoise.simulations.adapters.jax_items import Examples, of_item
 from corrnoise.simulations.adapters.jax_noise import maker_for
 from corrnoise.simulations.adapters.jax_probe import check_loss
 from corrnoise.simulations.adapters.options import JaxKeywords, JaxOptions, with_options
-from corrnoise.simulations.adapters.training import DataRun, Unprotected, source, warn_unprotected
+from corrnoise.simulations.adapters.training import AuditedRows, DataRun, Unprotected, source, warn_unprotected
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.batches import AnyBatches
 from corrnoise.simulations.run.durable import Carry
@@ -119,6 +120,26 @@ class JaxRun(DataRun):
             of_step = random.fold_in(self._key, self.position)
             rows = (*rows, extra_module("jax", "jax").vmap(partial(random.fold_in, of_step))(self.mine(batch)))
         return noisy_gradient(self, self._of_row, self.parameters, rows, options.chunk_size, options.engine)
+
+    def _twin(self, rows: AuditedRows, options: JaxOptions, order: AnyBatches) -> JaxRun:
+        jax = extra_module("jax", "jax")
+        leaves = jax.tree.leaves(self.parameters)
+        dtype = jax.numpy.promote_types("float32", leaves[0].dtype)
+        parts = np.split(np.zeros(rows.size, dtype), rows.ends([leaf.size for leaf in leaves])[:-1])
+        optimizer = extra_module("optax", "jax").identity()
+        given = replace(options, loss=_along, key=None)
+        data: Any = rows
+        return JaxRun(parts, optimizer, data, given, order, _along)
+
+    def _flat_gradient(self, batch: ArrayLike) -> NDArray[np.float64]:
+        leaves = extra_module("jax", "jax").tree.leaves(self.gradient(batch))
+        return np.concatenate([np.ravel(leaf) for leaf in leaves]).astype(np.float64)
+
+
+def _along(parameters: Any, row: Any) -> Any:
+    """A linear loss whose gradient is the row, without products of matrices."""
+    jnp = extra_module("jax.numpy", "jax")
+    return jnp.sum(jnp.concatenate(parameters) * row)
 
 
 class _Tree:

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Unpack
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from corrnoise.simulations.adapters import torch_state
 from corrnoise.simulations.adapters.options import TorchKeywords, TorchOptions, with_options
@@ -26,7 +28,7 @@ from corrnoise.simulations.adapters.torch_noise import maker_for
 from corrnoise.simulations.adapters.torch_probe import Engines
 from corrnoise.simulations.adapters.torch_random import seeded
 from corrnoise.simulations.adapters.torch_shards import Group, group_of
-from corrnoise.simulations.adapters.training import DataRun, Unprotected, source, warn_unprotected
+from corrnoise.simulations.adapters.training import AuditedRows, DataRun, Unprotected, source, warn_unprotected
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.batches import AnyBatches
 
@@ -155,6 +157,33 @@ class TorchRun(DataRun):
         rows = self._rows_of(batch)
         return noisy_gradient(self, self.model, self.loss, rows, self.engine, self._options.chunk_size)
 
+    def _twin(self, rows: AuditedRows, options: TorchOptions, order: AnyBatches) -> TorchRun:
+        torch = extra_module("torch", "torch")
+        dtype = torch.promote_types(torch.float32, next(iter(self.trained)).dtype)
+        sizes = np.diff([0, *rows.ends([each.numel() for each in self.trained])]).tolist()
+
+        class Linear(torch.nn.Module):  # type: ignore[name-defined]
+            def __init__(self) -> None:
+                super().__init__()
+                self.parts = torch.nn.ModuleList(torch.nn.Linear(size, 1, bias=False, dtype=dtype) for size in sizes)
+
+            def forward(self, inputs: Any) -> Any:
+                parts = inputs.split(sizes, dim=-1)
+                return sum(layer(part) for layer, part in zip(self.parts, parts, strict=True))
+
+        model = Linear().to(next(iter(self.trained)).device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        given = replace(options, loss=_sum_of_outputs, changed=None, asked=None)
+        engines = Engines(given.clipping, given.engine)
+        data: Any = _TensorRows(rows, dtype)
+        return TorchRun(model, optimizer, data, given, order, engines, None)
+
+    def _flat_gradient(self, batch: ArrayLike) -> NDArray[np.float64]:
+        self.gradient(batch)
+        flat = extra_module("torch", "torch").cat([each.grad.reshape(-1) for each in self.trained])
+        found: NDArray[np.float64] = flat.double().cpu().numpy()
+        return found
+
     def private_loss(self, *, unprotected: bool = False) -> Any:
         """A scalar whose ``backward`` makes the noisy mean gradient of the batch that was handed out.
 
@@ -187,6 +216,27 @@ class TorchRun(DataRun):
         """
         with self._guard.public():
             yield
+
+
+class _TensorRows:
+    """The gradients of an auditor as pairs of tensors; the targets count for nothing."""
+
+    def __init__(self, rows: AuditedRows, dtype: Any) -> None:
+        torch = extra_module("torch", "torch")
+        self._rows, self._dtype = rows, dtype
+        self.template = torch.zeros(rows.size, dtype=dtype), torch.zeros(())
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def rows(self, batch: NDArray[np.int64]) -> tuple[Any, ...]:
+        torch = extra_module("torch", "torch")
+        (found,) = self._rows.rows(batch)
+        return torch.from_numpy(found).to(self._dtype), torch.zeros(batch.size)
+
+
+def _sum_of_outputs(outputs: Any, _: Any) -> Any:
+    return outputs.sum()
 
 
 @with_options(TorchOptions)

@@ -13,7 +13,8 @@ import math
 import random
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -139,6 +140,33 @@ class Parts:
             each.load({name.removeprefix(f"{part}/"): kept for name, kept in own.items()})
 
 
+class AuditedRows:
+    """The gradients of an auditor, of ``size`` numbers, in place of ``examples`` examples."""
+
+    def __init__(self, examples: int, size: int) -> None:
+        self._examples = examples
+        self.size = size
+        self.gradients = np.zeros((0, size))  #: of the batch that was handed out last
+
+    def __len__(self) -> int:
+        return self._examples
+
+    def rows(self, batch: NDArray[np.int64]) -> tuple[Any, ...]:
+        """The gradients of a batch; zeros where the auditor has fewer."""
+        found = np.zeros((batch.size, self.size))
+        found[: len(self.gradients)] = self.gradients
+        return (found,)
+
+    def identity(self) -> dict[str, Any]:
+        """Nothing: such a run has no folder."""
+        return {}
+
+    def ends(self, sizes: Sequence[int]) -> list[int]:
+        """The places behind the parts of a gradient, in the proportions of some ``sizes``."""
+        ends = np.rint(np.cumsum(sizes) * (self.size / sum(sizes))).astype(int)
+        return sorted({*ends.tolist()} - {0})
+
+
 class DataRun(PrivateRun):
     """A ``PrivateRun`` that has its data; libraries derive theirs from it.
 
@@ -245,6 +273,57 @@ class DataRun(PrivateRun):
     @abstractmethod
     def _stepped(self, batch: ArrayLike) -> Unprotected:
         """Take the step, and return the numbers that are not private."""
+
+    def audited(self) -> Callable[[Sequence[Any]], NDArray[np.float64]]:
+        """A loop for ``cn.audit`` with the batches, the clipping, the sums, the noise and the division of this run.
+
+        Returns
+        -------
+        callable
+            Of the gradients of each step, for ``cn.audit(run.audited(), run)``.  Each call makes a run of its own with
+            the options of this one, which stays as it is.  The model is linear: the gradient of an example is a row of
+            the auditor, cut into parameters in the proportions of the model's own.
+
+        Raises
+        ------
+        ValueError
+            The run has a folder, an account or several processes.
+        """
+        if self._durable is not None or self._account is not None or self.ranks.count > 1:
+            raise ValueError("run must have no folder, no account and one process to be audited: make one without them")
+
+        def released(given: Sequence[Any]) -> NDArray[np.float64]:
+            order, first = batches_of(self), given[0]
+            who = order.participation
+            if isinstance(who, Sampled):
+                if who.capacity is not None:
+                    who = replace(who, capacity=None, examples=None)  # of other examples
+                examples = len(first)
+                size = max(1, round(batches(who, examples).batch_size))
+                rows = AuditedRows(examples, first[[0]].shape[1])
+            else:
+                size = max(1, *map(len, given))
+                rows = AuditedRows(math.ceil(order.examples / order.batch_size) * size, first.shape[1])
+            left_out = ("folder", "account", "carry", "item", "example", "epochs")
+            own: dict[str, Any] = dict.fromkeys(left_out)
+            mechanism = self._program.mechanism
+            options = replace(self._options, **own, participation=who, batch_size=size, mechanism=mechanism)
+            run = self._twin(rows, options, source(options, len(rows)))
+            found = []
+            for batch, gradients in zip(run, given, strict=True):
+                rows.gradients = gradients[batch] if who.sampled else gradients
+                found.append(size * run._flat_gradient(batch))
+            return np.array(found)
+
+        return released
+
+    @abstractmethod
+    def _twin(self, rows: AuditedRows, options: Any, order: AnyBatches) -> Any:
+        """A run with other data, whose model is linear: the gradient of a row is the row."""
+
+    @abstractmethod
+    def _flat_gradient(self, batch: ArrayLike) -> NDArray[np.float64]:
+        """The result of ``gradient`` as a vector."""
 
     def rows(self, batch: ArrayLike) -> tuple[Any, ...]:
         """The examples of this process in the batch that was handed out last.

@@ -20,6 +20,7 @@ _PAGES = {
     "Ghost clipping": "ghost-clipping.md",
     "JAX": "jax.md",
     "processes": "devices.md",
+    "Audit": "audit.md",
     "loop": "loops.md",
     "Adam": "adam.md",
     "BERT": "hugging-face.md#BERT with attention masks",
