@@ -147,9 +147,12 @@ def test_a_real_data_set_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureF
         (("--steps-per-epoch", "10", "--epochs", "4"), Participation.fixed_epochs(40, epochs=4)),
         (("--steps", "40", "--epochs", "4", "--order", "reshuffled"), Participation.reshuffled(40, epochs=4)),
         (("--steps", "40", "--epochs", "4", "--order", "min-sep"), Participation.min_sep(40, 10)),
-        (("--steps", "40", "--order", "min-sep", "--separation", "7", "--visits", "99"), Participation.min_sep(40, 7)),
         (
-            ("--steps", "40", "--order", "min-sep", "--separation", "7", "--visits", "2"),
+            ("--steps", "40", "--order", "min-sep", "--separation", "7", "--participations", "99"),
+            Participation.min_sep(40, 7),
+        ),
+        (
+            ("--steps", "40", "--order", "min-sep", "--separation", "7", "--participations", "2"),
             Participation.min_sep(40, 7, 2),
         ),
         (("--steps", "40"), Participation.single(40)),
@@ -386,7 +389,7 @@ def test_help_begins_with_few_options_and_says_what_the_budget_does_not_cover(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     parser = parser_of_the_command()
-    first = next(group for group in parser._action_groups if group.title == "what is usually given")
+    first = next(group for group in parser._action_groups if group.title == "the usual options")
     assert len(first._group_actions) == 7
     with pytest.raises(SystemExit):
         parser.parse_args(["--help"])

@@ -32,7 +32,7 @@ _COUNT_OPTION: dict[str, Any] = {"type": int, "metavar": "N"}
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.usage = f"{parser.prog} --epsilon X --delta X --examples N --batch-size N --epochs N [more, see below]"
-    usual = parser.add_argument_group("what is usually given")
+    usual = parser.add_argument_group("the usual options")
     usual.add_argument(
         "--epsilon", **_NUMBER_OPTION, help="epsilon of (epsilon, delta)-differential privacy of the run"
     )
@@ -41,7 +41,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--examples", **_COUNT_OPTION, help="number of examples of the data; the rest of an epoch is left out"
     )
     usual.add_argument("--batch-size", **_COUNT_OPTION, help="examples a step (default: 1)")
-    usual.add_argument("--epochs", **_COUNT_OPTION, help="times that the data are visited (default: 1)")
+    usual.add_argument("--epochs", **_COUNT_OPTION, help="number of epochs (default: 1)")
     usual.add_argument(
         "--sampling",
         choices=SAMPLINGS,
@@ -53,7 +53,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--memory",
         type=_memory,
         metavar="N",
-        help="arrays of the size of the model that the noise may keep; 0: independent noise, inf: any number "
+        help="largest number of buffers of the model's size; 0: independent noise, inf: any number "
         "(default: at most 16, and the fewest within 1 percent of the best)",
     )
     _add_run(parser)
@@ -61,28 +61,34 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def _add_run(parser: ArgumentParser) -> None:
-    run = parser.add_argument_group("the run, in other words")
+    run = parser.add_argument_group("other ways to describe the run")
     run.add_argument("--steps", **_COUNT_OPTION, help="number of steps of the run, in place of --examples")
     run.add_argument("--steps-per-epoch", **_COUNT_OPTION, help="number of steps of an epoch, in place of --examples")
     run.add_argument(
         "--order",
         choices=ORDERS,
         default="fixed",
-        help="the promise of the loop that loads the data: the SAME order in every epoch, any order in each, or "
-        "visits that are at least an epoch, or --separation steps, apart (default: fixed)",
+        help="data order of the loop: the SAME order in every epoch, a new order in each, or participations of an "
+        "example at least an epoch, or --separation steps, apart (default: fixed)",
     )
     run.add_argument(
-        "--separation", **_COUNT_OPTION, help="least number of steps between two visits, for --order min-sep"
+        "--separation",
+        **_COUNT_OPTION,
+        help="smallest number of steps from one participation of an example to the next, for --order min-sep",
     )
-    run.add_argument("--visits", **_COUNT_OPTION, help="most visits of an example, for --order min-sep (default: any)")
-    budget = parser.add_argument_group("the budget, in other words")
+    run.add_argument(
+        "--participations",
+        **_COUNT_OPTION,
+        help="largest number of participations of an example, for --order min-sep (default: any)",
+    )
+    budget = parser.add_argument_group("other ways to describe the budget")
     budget.add_argument("--rho", **_NUMBER_OPTION, help="zero-concentrated differential privacy, in place of --epsilon")
     budget.add_argument("--clip-norm", **_NUMBER_OPTION, default=1.0, help="of the gradients (default: 1)")
     budget.add_argument(
         "--adjacency",
         choices=("zero-out", "replace-one"),
         default="zero-out",
-        help="what neighbouring data sets are (default: zero-out)",
+        help="how neighbouring data sets differ (default: zero-out)",
     )
     noise = parser.add_argument_group("the noise and the files")
     noise.add_argument(
@@ -211,13 +217,13 @@ def _families(arguments: Namespace) -> str | tuple[str, ...] | None:
 _OPTION_NAMES = (
     *("eigenvalues", "data", "dimension", "decay", "strong_convexity", "smoothness", "learning_rate", "residual_std"),
     *("kurtosis", "gradient_noise_std", "rho", "epsilon", "delta", "clip_norm", "adjacency", "steps", "family"),
-    *("initial_offset", "epochs", "steps_per_epoch", "examples", "batch_size", "separation", "visits", "order"),
+    *("initial_offset", "epochs", "steps_per_epoch", "examples", "batch_size", "separation", "participations", "order"),
     *("momentum", "weight_decay", "learning_rates", "cool_down", "memory", "replays", "parameters"),
 )
 
 
 def _memory(text: str) -> float:
-    """A number of arrays, or ``inf``."""
+    """A number of buffers, or ``inf``."""
     if text == "inf":
         return math.inf
     if not text.isdecimal():
@@ -246,7 +252,7 @@ def _participation(arguments: Namespace, problem: Problem | None) -> tuple[Parti
     from corrnoise.theory.participation import Participation
 
     if arguments.order != "min-sep":
-        for name in ("separation", "visits"):
+        for name in ("separation", "participations"):
             if getattr(arguments, name) is not None:
                 raise ValueError(f"{option(name)} must come with --order min-sep")
     epochs = 1 if arguments.epochs is None else checks.integer("epochs", arguments.epochs, 1)
@@ -258,12 +264,14 @@ def _participation(arguments: Namespace, problem: Problem | None) -> tuple[Parti
     steps, length = _lengths(arguments.steps, length, epochs)
     if arguments.order == "min-sep":
         apart = length if arguments.separation is None else checks.integer("separation", arguments.separation, 1)
-        most = None if arguments.visits is None else checks.integer("visits", arguments.visits, 1)
+        most = (
+            None if arguments.participations is None else checks.integer("participations", arguments.participations, 1)
+        )
         if apart > steps:
             raise ValueError(f"separation must be at most the {steps} steps of the run, got {apart}")
         fit = -(-steps // apart)
         if most is not None and most > fit:
-            notes += (f"Only {fit} of at most {most} visits fit into {steps} steps that are {apart} apart.",)
+            notes += (f"Only {fit} of at most {most} participations fit into {steps} steps that are {apart} apart.",)
         return Participation.min_sep(steps, apart, most), notes
     if epochs == 1:
         return Participation.single(steps), notes

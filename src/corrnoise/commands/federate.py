@@ -80,7 +80,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--unit", choices=("example", "client"), default="example", help="whose data are protected (default: example)"
     )
     parser.add_argument(
-        "--adjacency", choices=("replace-one", "zero-out"), help="what neighbouring data are; must be given"
+        "--adjacency", choices=("replace-one", "zero-out"), help="how neighbouring data differ; must be given"
     )
     parser.add_argument("--trust", choices=("local", "central"), default="local", help="who adds the noise")
     parser.add_argument("--noise", choices=NOISES, help="noise (default: the best that is known for the unit)")
