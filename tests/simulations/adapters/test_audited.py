@@ -66,14 +66,14 @@ def half_the_noise(made: Any) -> Any:
 
 
 def longer(clipped: Any) -> Any:
-    return lambda samples, clip_norm, *rest: clipped(samples, 1.5 * clip_norm, *rest)
+    return lambda samples, clip_norm, *rest, **options: clipped(samples, 1.5 * clip_norm, *rest, **options)
 
 
 def last_outside(clipped: Any) -> Any:
     """The last parameter is clipped by itself."""
 
-    def changed(samples: Any, *rest: Any) -> Any:
-        parts = [clipped(some, *rest) for some in (samples[:-1], samples[-1:])]
+    def changed(samples: Any, *rest: Any, **options: Any) -> Any:
+        parts = [clipped(some, *rest, **options) for some in (samples[:-1], samples[-1:])]
         return torch_adapter.Clipped([*parts[0].sums, *parts[1].sums], parts[0].norms)
 
     return changed
