@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, kstest
 
+from benchmarks import audit as corpus
 from corrnoise.simulations.audit import audit, stream_release
 from corrnoise.simulations.run.engines import streaming
 from corrnoise.theory.auditing.evidence import Evidence
@@ -168,7 +169,7 @@ def test_a_release_on_a_grid() -> None:
     assert named(audit(Floored(5), CLAIM, rng=3)) == "the noise has too few bits"
 
 
-# -- what a loop may do ------------------------------------------------------------------------------------------------
+# -- errors of loops --------------------------------------------------------------------------------------------------
 
 
 def _nan(batches: Sequence[np.ndarray]) -> np.ndarray:
@@ -271,7 +272,7 @@ def test_what_is_no_loop_and_no_claim() -> None:
 
 
 class Durable:
-    """A loop that notes in its folder how far it is; what it does after a crash is the class attribute ``after``."""
+    """A loop that notes its position in its folder; the class attribute ``after`` says how it restarts."""
 
     after = "skip"
     seed = 0
@@ -367,25 +368,23 @@ def test_begin_must_name_the_next_step() -> None:
 # -- false alarms ------------------------------------------------------------------------------------------------------
 
 
-def alarms(number: int, level: float) -> int:
-    """How many of so many audits of correct loops are no ``nothing found``, over noises and adjacencies."""
-    found = 0
-    for seed in range(number):
-        budget = Budget(epsilon=5.0, delta=1e-5, adjacency=ADJACENCIES[seed // 5 % 2])
-        program = streaming(NOISES[seed % 5], RUN)
-        loop = stream_release(budget, program, rng=np.random.default_rng((7, seed)))
-        found += audit(loop, (budget, program), level=level, rng=seed, **FEW).verdict != "nothing found"
-    return found
-
-
 def test_false_alarms_are_rare() -> None:
-    assert alarms(5, 1e-3) == 0
+    assert corpus.alarms(range(3), 1e-9) == []
 
 
 @pytest.mark.slow
-def test_100_correct_loops_fail_with_probability_level_at_most() -> None:
-    most = int(binom.isf(1e-6, 100, 0.2))
-    assert alarms(100, 0.2) <= most < 50
+def test_correct_loops_fail_with_probability_level_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part of ``python -m benchmarks.audit``; as a mutant, loops with half of the release."""
+    numbers = [each for each in range(42) if corpus.KINDS[each % len(corpus.KINDS)] in ("stream", "floats")]
+    most = int(binom.isf(1e-9, len(numbers), corpus.LEVEL))
+    assert len(corpus.alarms(numbers)) <= most < 0.75 * len(numbers)
+
+    def halved(number: int, correct: Any = corpus.correct) -> Any:
+        loop, claim = correct(number)
+        return lambda batches: loop(batches) / 2, claim
+
+    monkeypatch.setattr(corpus, "correct", halved)
+    assert len(corpus.alarms(range(2), 1e-6)) == 2
 
 
 @pytest.mark.slow
