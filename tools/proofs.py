@@ -6,7 +6,8 @@ machine-checked names one of these theorems, and the digest of its statement in 
 compiles the proofs again and compares, so that no weaker statement and no other definition can replace the text here.
 
 ``python -m tools.proofs CLAIM ...`` writes a theorem from the formula of each claim to ``proofs/generated/``, with the
-first proof that compiles.  ``compiled.csv`` there has the digest of each file and the axioms of its theorem.
+first proof that compiles.  ``CLAIM-refuted`` is the theorem that the printed statement fails at its counterexample.
+``compiled.csv`` there has the digest of each file and the axioms of its theorem.
 """
 
 import csv
@@ -37,6 +38,7 @@ ALLOWED = {
     "Coq.Reals.ClassicalDedekindReals.sig_not_dec",
     "Coq.Logic.FunctionalExtensionality.functional_extensionality_dep",
 }
+REFUTED = "_refuted"  #: ends the name of a theorem that a printed statement fails at the recorded counterexample
 _COMPILED_COLUMNS = ("theorem", "digest", "axioms")
 _TIMEOUT_SECONDS = 600
 _NAMED_ITEM = re.compile(r"^\s*(Theorem|Definition|Fixpoint)\s+(\w+)", re.MULTILINE)
@@ -133,10 +135,11 @@ def file_digest(text: str) -> str:
 
 
 def versions(identifier: str) -> list[str]:
-    """The files that may hold the theorem of a claim, one for each plan of its proof."""
-    [claim] = [one.claim for one in cn.claims() if theorem_name(one.identifier) == theorem_name(identifier)]
-    statement = claim.statement()
-    return list(dict.fromkeys(theorem(statement, theorem_name(identifier), plan) for plan in PLANS))
+    """The files that may hold the theorem of a claim, or with ``-refuted`` its negation, one for each proof plan."""
+    name = theorem_name(identifier)
+    [claim] = [one.claim for one in cn.claims() if theorem_name(one.identifier) == name.removesuffix(REFUTED)]
+    statement = claim.negation() if name.endswith(REFUTED) else claim.statement()
+    return list(dict.fromkeys(theorem(statement, name, plan) for plan in PLANS))
 
 
 def generate(identifier: str) -> str:

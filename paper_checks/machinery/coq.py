@@ -154,7 +154,8 @@ def theorem(formula: Formula, name: str, plan: ProofPlan = PLANS[0]) -> str:
     goal = f"{texts[formula.smaller]} {relation} {texts[formula.larger]}"
     premises = "".join(f"\n  {premise} ->" for premise in (*ranges, *agms))
     parts = [_HEAD, _LOG_AXIS if plan.log_axes and _logarithmic(formula) else "", _MEANS if agms else ""]
-    statement = f"\nTheorem {name} : forall {' '.join((*names, *means))} : R,{premises}\n  {goal}.\n"
+    bound = f" forall {' '.join((*names, *means))} : R,{premises}" if names else ""
+    statement = f"\nTheorem {name} :{bound}\n  {goal}.\n"
     return "".join([*parts, statement, _proof(formula, len(agms), plan)])
 
 
@@ -170,6 +171,8 @@ def _proof(formula: Formula, means: int, plan: ProofPlan) -> str:
     names = [one.name for one in formula.ranges]
     logarithmic = _logarithmic(formula) if plan.log_axes else []
     hypotheses = [f"H{name}" for name in names] + [f"HM{k}" for k in range(means)]
+    if not names:
+        return "Proof.\n  interval with (i_prec 100).\nQed.\n"
     lines = [f"intros {' '.join((*names, *(f'M{k}' for k in range(means)), *hypotheses))}."]
     for k in range(means):
         lines.append(f"specialize (HM{k} {plan.means}%nat). cbn [means fst snd] in HM{k}.")

@@ -48,11 +48,11 @@ from corrnoise.paper_checks.machinery.margins import agreements, least, margin_o
 from corrnoise.paper_checks.machinery.names import Named
 from corrnoise.paper_checks.machinery.power import Power, Ratios, moved, powers, shifted
 from corrnoise.paper_checks.machinery.quantifiers import Family, Meanings, Quantifier, choices
-from corrnoise.paper_checks.machinery.refutations import certainly_apart, equal_rationals
+from corrnoise.paper_checks.machinery.refutations import Ball, certainly_apart, equal_rationals
 from corrnoise.paper_checks.machinery.search import Worst, worst_case
 from corrnoise.paper_checks.machinery.sharpness import Interval, equality, interval
 from corrnoise.paper_checks.machinery.statements import Statement, traced_statement
-from corrnoise.paper_checks.machinery.terms import Untraceable
+from corrnoise.paper_checks.machinery.terms import Untraceable, formula
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.float_errors import usual_float_errors
 
@@ -305,13 +305,33 @@ class Claim(Named):
             found.append(Counterexample(arguments, sides, self.margin(arguments, **constants), choice))
         return max(found, key=lambda one: math.inf if math.isnan(one.margin) else one.margin)
 
-    def _certainly_false(self) -> bool:
-        """Whether both sides are apart at the counterexample, in exact or ball arithmetic, under every meaning."""
-        assert isinstance(self.counterexample, Mapping)
-        return all(
+    def _apart(self) -> list[tuple[Ball, Ball] | None]:
+        """Two entries of the sides that are apart at the counterexample, under each meaning; see ``certainly_apart``."""
+        if not isinstance(self.counterexample, Mapping):
+            return [None]
+        return [
             certainly_apart(self.function, self.counterexample, {**self.as_printed, **choice}, self.relation)
             for choice in choices({}, self.meanings)
-        )
+        ]
+
+    def negation(self) -> Statement:
+        """The statement that the printed one fails at the counterexample, between numbers.
+
+        Returns
+        -------
+        Statement
+
+        Raises
+        ------
+        Untraceable
+            The claim is not refuted by one counterexample, or its sides there are no formulas.
+        """
+        pairs = self._apart() if self.evidence == "counterexample" else []
+        both = pairs[0] if len(pairs) == 1 else None
+        terms = [one.term for one in both or () if one.term is not None]
+        if len(terms) < 2 or all(one.operation == "number" for one in terms):
+            raise Untraceable("only sides that are formulas at one counterexample have a negation")
+        return Statement(**vars(formula((), *terms, strict=True)))
 
     def _enumerated(self) -> bool:
         """Whether both sides are rational numbers and equal at every point of the domain."""
@@ -366,7 +386,7 @@ class Claim(Named):
         reason = self._disagreement(verdict, true, worst, certificate, mutants)
         if not reason and false_at is not None and not refuted:
             reason = f"the counterexample does not violate the printed statement (margin {false_at.margin:.3g})"
-        if not reason and self.evidence == "counterexample" and not self._certainly_false():
+        if not reason and self.evidence == "counterexample" and None in self._apart():
             reason = "exact arithmetic does not show that the counterexample violates the printed statement"
         if not reason and self.identity_proof is not None and not self._enumerated():
             reason = "the sides are not equal rational numbers at every point of a finite domain"

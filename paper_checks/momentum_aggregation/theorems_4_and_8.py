@@ -399,6 +399,7 @@ def theorem_8_first_epochs(examples: int, occurrences: int = 2, constant: float 
     repair=r"for $N \ge 2$ and $T \ge 2N$",
     domain={"examples": integers(2, 40, log=True), "epochs": linear(2, 8)},
     counterexample={"examples": 1000, "epochs": 0.01},
+    evidence="counterexample",
     sharp="constant",
     mutants=[{"constant": 2.0}],
     evaluations=128,
@@ -406,4 +407,7 @@ def theorem_8_first_epochs(examples: int, occurrences: int = 2, constant: float 
 def theorem_8_later_epochs(examples: int, epochs: float, constant: float = 4.0) -> Sides:
     """T is ``epochs`` N, rounded.  N = 1000, T = 10: printed 0.399, exact 4; N = 1: printed 0."""
     steps = max(round(examples * epochs), 1)
-    return node_count(steps, examples), constant * steps / examples * math.log2(examples)
+    m = arithmetic(epochs)
+    return node_count(steps, examples), m.number(constant) * steps / examples * m.log(m.number(examples)) / m.log(
+        m.number(2)
+    )

@@ -9,6 +9,7 @@ from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.machinery.margins import twice
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.paper_checks.shuffled_gradients.runs import nonexpansive_run
+from corrnoise.theory.numerics.arithmetic import arithmetic
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.papers.shuffled_gradients import amplification, schedules
 from corrnoise.theory.papers.shuffled_gradients.accountants import published_rho
@@ -91,6 +92,7 @@ def remark_c7(smoothness: float, share: float, step: float, most: float = 2.0) -
     domain={"angle": linear(0, 1.57), "kept": log_scale(1e-3, 1), "rate": linear(0, 2)},
     as_printed={"curvature": 0.01},
     counterexample={"angle": 0.62, "kept": 1.0, "rate": 1.0},
+    evidence="counterexample",
     mutants=[{"curvature": 0.5}],
 )
 def clipping(angle: float, kept: float, rate: float, curvature: float = 1.0) -> Sides:
@@ -99,10 +101,12 @@ def clipping(angle: float, kept: float, rate: float, curvature: float = 1.0) -> 
     κ = 0.01 (not mean estimation, which has κ = 1): a clipped gradient (0.41, 0.29), η = 1, stretches by 1.149.  The
     worst gradient stretches by 1.151.
     """
-    direction = np.array([math.cos(angle), math.sin(angle)])
-    turned = np.eye(2) - np.outer(direction, direction)
-    step = np.eye(2) - rate * kept * turned @ np.diag([1.0, curvature])
-    return float(np.linalg.norm(step, 2)), 1 + 1e-12
+    m = arithmetic(angle, curvature)
+    cos, sin, rate = m.cos(angle), m.sin(angle), rate * kept
+    a, b = 1 - rate * sin * sin, rate * cos * sin * curvature  # the rows of I − η (I − g gᵀ) diag(1, κ), g = ∇f/‖∇f‖
+    c, d = rate * cos * sin, 1 - rate * cos * cos * curvature
+    norm = (m.sqrt((a + d) ** 2 + (b - c) ** 2) + m.sqrt((a - d) ** 2 + (b + c) ** 2)) / 2
+    return norm, 1 + m.number("1e-12")
 
 
 @PAPER.inequality(

@@ -110,10 +110,11 @@ def lemma_d6(constants: Array, terms: Array, any_sign: bool = False, base: float
     domain={"epochs": integers(2, 60), "growth": log_scale(1e-3, 10)},
     as_printed={"first": 0},
     counterexample={"epochs": 2, "growth": 0.5},
+    evidence="counterexample",
     sharp="factor",
     mutants=[{"factor": 0.9}],
 )
 def equation_21(epochs: int, growth: float, first: int = 1, factor: float = 1.0) -> Sides:
     """k = 2 and 2c (1 + log k) = ½: (20) is 0.5, (21) is 0.25.  Lemma D.6 does not need the step."""
     powers = growth ** np.arange(epochs)
-    return float(powers[first:].sum()) / (epochs + 1), factor * float(powers[1:].sum()) / epochs
+    return powers[first:].sum() / (epochs + 1), factor * powers[1:].sum() / epochs

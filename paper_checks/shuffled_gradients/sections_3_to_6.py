@@ -14,6 +14,7 @@ from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.paper_checks.shuffled_gradients.runs import nonexpansive_run
 from corrnoise.simulations.papers.shuffled_gradients.experiments import LEARNING_RATES
 from corrnoise.theory.losses import LinearLoss
+from corrnoise.theory.numerics.arithmetic import arithmetic
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.papers.shuffled_gradients import schedules, table_rates
 from corrnoise.theory.papers.shuffled_gradients.accountants import published_rho
@@ -179,15 +180,16 @@ def table_2(samples: int, epochs: int, part: float, late: int = 0) -> Sides:
     repair=r"0 for $S < k \le K$",
     domain=PHASES,
     counterexample={"samples": 4, "epochs": 5, "part": 0.5},
+    evidence="counterexample",
     mutants=[{"late": 1}],
 )
 def table_3(samples: int, epochs: int, part: float, printed: bool = False, late: int = 0) -> Sides:
     """A slip of letters: as printed two cases overlap, and none holds for k > S (shown as −1)."""
     first, k, _, after = _phases(samples, epochs, part)
-    full = (after.private == 0).astype(float)
+    full = (after.private == 0).astype(int)
     if printed:
-        return full, np.where(k < first, 0.0, np.where(k <= first, 1.0, -1.0))
-    return full, np.where(k > first + late, 0.0, 1.0)
+        return full, np.where(k < first, 0, np.where(k <= first, 1, -1))
+    return full, np.where(k > first + late, 0, 1)
 
 
 @PAPER.identity(
@@ -197,6 +199,7 @@ def table_3(samples: int, epochs: int, part: float, printed: bool = False, late:
     domain=PHASES,
     as_printed={"swapped": True},
     counterexample={"samples": 4, "epochs": 5, "part": 0.0},
+    evidence="counterexample",
     mutants=[{"late": 1}],
 )
 def appendix_f3_epochs(samples: int, epochs: int, part: float, swapped: bool = False, late: int = 0) -> Sides:
@@ -270,6 +273,7 @@ GRID = np.array(LEARNING_RATES)
     domain={"index": integers(0, len(LEARNING_RATES) - 1), "square": log_scale(0.01, 1000), "curvature": linear(0, 1)},
     as_printed={"cut": False},
     counterexample={"index": 0, "square": 9.0, "curvature": 1.0},
+    evidence="counterexample",
     mutants=[{"most": 2.01}],
 )
 def learning_rates(index: int, square: float, curvature: float, cut: bool = True, most: float = 2.0) -> Sides:
@@ -279,7 +283,7 @@ def learning_rates(index: int, square: float, curvature: float, cut: bool = True
     """
     smoothness = 2 * square
     rate = min(float(GRID[index]), most / smoothness) if cut else float(GRID[index])
-    return abs(1 - rate * curvature * smoothness), 1 + 1e-12
+    return abs(1 - rate * curvature * smoothness), 1 + arithmetic(curvature).number("1e-12")
 
 
 @cache

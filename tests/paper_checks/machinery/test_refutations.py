@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from corrnoise.paper_checks.machinery.refutations import certainly_apart
+from corrnoise.paper_checks.machinery.terms import Untraceable
 from corrnoise.paper_checks.machinery.verdicts import CORRECTED
 from tests.small_claims import below, claim
 
@@ -33,7 +34,7 @@ from tests.small_claims import below, claim
     ],
 )
 def test_only_sides_without_rounding_refute(function, relation, apart):
-    assert certainly_apart(function, {"x": 0.75}, {}, relation) == apart
+    assert (certainly_apart(function, {"x": 0.75}, {}, relation) is not None) == apart
 
 
 def test_a_function_of_floats_is_computed_only():
@@ -50,3 +51,32 @@ def test_a_claim_whose_sides_have_no_exact_form_is_no_counterexample():
     outcome = claim(lambda x, c=1.0: (float(x) ** 2.0, c * float(x)), **fields).check()
     assert not outcome.agrees
     assert outcome.reason.startswith("exact arithmetic does not show that the counterexample violates")
+
+
+def test_what_is_refuted_is_a_formula_between_numbers():
+    """Coq proves it; a branch and an integer part are decided where they are certain."""
+
+    def sides(x, c=1.0):
+        return (x * x if x > 0 else x) * int(4 * x), c * x
+
+    fields = {"repair": "better", "as_printed": {"c": 0.5}, "counterexample": {"x": 0.75}}
+    stated = claim(sides, evidence="counterexample", **fields).negation().coq("lemma")
+    assert "Theorem lemma :\n  ((1 / 2) * (3 / 4)) < (((3 / 4) * (3 / 4)) * (3)).\n" in stated
+    with pytest.raises(Untraceable, match="formulas at one counterexample"):
+        claim(sides, **fields).negation()  # computed
+    with pytest.raises(Untraceable, match="formulas at one counterexample"):
+        claim(lambda x, c=1.0: (2, 1), evidence="counterexample", **fields).negation()
+
+
+@pytest.mark.parametrize(
+    ("function", "apart"),
+    [
+        (lambda x: (int(4 * x), 2), True),
+        (lambda x: (round(x), 0), True),
+        (lambda x: (-int(-4 * x), 2), True),
+        (lambda x: (int(np.sqrt(x) ** 2 * 4 / 3), 0), False),  # 0 or 1
+        (lambda x: (round(x - 0.25), -1), False),  # halfway
+    ],
+)
+def test_an_integer_part_must_be_certain(function, apart):
+    assert (certainly_apart(function, {"x": 0.75}, {}, "<=") is not None) == apart
