@@ -58,7 +58,8 @@ def optimise(
 
     Where batches are sampled the optimum depends on the budget, and no lower bound is known.  Poisson sampling and
     redrawn bins have independent noise; cyclic Poisson sampling has banded Toeplitz strategies with a band for each
-    group; balls in bins have BLT, nu-DP-FTRL and BSR.
+    group; balls in bins have BLT, nu-DP-FTRL and BSR.  Without ``family``, Poisson and cyclic Poisson sampling of at
+    most 4096 steps also have step scales: noise that grows during the run.
 
     Parameters
     ----------
@@ -172,12 +173,14 @@ def _sampled(
     most = USUAL_MEMORY if memory is None else memory
     candidates = []
     for one in sampled_noises(run.objective, who, budget, most, {label(one.name, one.variant) for one in asked}, show):
-        found = run.evaluate(one.mechanism, one.family)
+        found = run.evaluate(one.mechanism, one.family, one.variant)
         candidates.append((found.error_with(one.estimate), found))
     if not candidates:
         names = ", ".join(repr(one.name) for one in asked)
         raise ValueError(f"family must be made for {who.label} within memory={memory}, got {names}")
-    return replace(choose(candidates, memory), certificate=NO_FLOOR)
+    best = choose(candidates, memory)
+    plain = (one for _, one in candidates if best.variant and (one.family, one.variant) == (best.family, ""))
+    return replace(best, certificate=NO_FLOOR, alternatives=tuple(plain))
 
 
 def _members(run: Problem, families: Iterable[Family], memory: float | None, show: Progress) -> Iterator[Optimum]:

@@ -98,7 +98,8 @@ class Optimum(Record):
     alternatives : tuple of Optimum
         The other mechanisms that were compared, with the same lower bound.
     variant : str
-        ``"unit columns"`` or ``"epoch weights"`` for noise with a factor for each step, otherwise empty.
+        ``"unit columns"``, ``"epoch weights"`` or ``"step scales"`` for noise with a factor for each step, otherwise
+        empty.
 
     Examples
     --------

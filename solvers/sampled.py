@@ -5,14 +5,18 @@ A run is judged by σ² tr(W N Nᵀ), where σ is the noise multiplier that the 
 ==================  ================================================================================================
 sampler             noise that is tried
 ==================  ================================================================================================
-Poisson             independent noise, the only one that the accountant covers
+Poisson             independent noise, the only one that the accountant covers, with and without step scales
 redrawn bins        independent noise, for the same reason
 cyclic Poisson      p bands for p groups.  The columns of one group have disjoint supports, so that σ is the largest
                     column norm times a number that depends on p alone.  The best strategy is therefore the best
-                    one of p bands for a single participation, whatever the budget
+                    one of p bands for a single participation, whatever the budget; with and without step scales
 balls in bins       one or two buffers, ν-DP-FTRL and the banded square root.  All inner products of the sums m_i of
                     the columns of a bin matter, and σ is estimated for each candidate
 ==================  ================================================================================================
+
+*Step scales.*  The noise of step t is multiplied by d_t, constant on at most 8 blocks of whole turns: as many norms as
+the accountant tells apart.  With the unknowns u_l = σ d_l the squared error is uᵀQu, and δ depends on the norms ‖c‖/u_l
+only: the best u minimises the error where δ(ε) is that of the budget.
 
 *Estimate for bins.*  With V_ij = <m_i, m_j>/σ² and Λ = mean_i exp(X_i − V_ii/2), X ~ N(0, V), δ(ε) = E (Λ − e^ε)₊.
 For an order a draw the indices i_1, …, i_a one after another with probabilities ∝ exp(Σ_l V_{i_l j}), whose means over
@@ -41,18 +45,24 @@ from corrnoise.solvers.families.nu_dp_ftrl import NuDPFTRL
 from corrnoise.solvers.learning import TOLERANCE
 from corrnoise.solvers.optimum import INDEPENDENT, Optimum, label
 from corrnoise.support.progress import Progress
+from corrnoise.theory.amplification.accountant import MAX_NORMS
+from corrnoise.theory.amplification.contour import PoissonCurve
+from corrnoise.theory.amplification.factors import Factor
 from corrnoise.theory.amplification.gram import gram
+from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.rational import rational
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.objectives.base import Objective
+from corrnoise.theory.objectives.base import LARGEST_MATRIX, Objective
 from corrnoise.theory.participation import BallsInBins, CyclicPoisson, Participation, Poisson
 from corrnoise.theory.privacy import Budget
 
 NO_FLOOR = "no error is known that all noise for sampled batches is above"
 MAX_BINS = 2048  #: in searches for noise
+STEP_SCALES = "step scales"  #: the variant of noise with a factor for each block of steps
 MAX_GROUPS = 64  #: of cyclic Poisson sampling that are tried
 _MAX_ENTRIES = 2**15  # points times bins of an estimate
 _MAX_ORDER = 64
@@ -68,6 +78,10 @@ _TRIED_NUS = tuple(2.0**-k for k in range(2, 9))
 _TRIED_BANDS = (4, 16, 64)  # of square roots
 _SIMPLEX_SIZE = 0.4  # of the first simplex
 _MAX_EVALUATIONS = 30  # of a search, for each buffer
+_LARGEST_LOG_SCALE = 1.5
+_LOG_NORM_STRIDE = 1e-4  # of the differences that give the gradient of δ
+_MIN_GAIN = 1e-3  # relative, of the root of the error: scales that gain less are left out
+_SCALES_TOLERANCE, _MAX_SCALES_ITERATIONS = 1e-5, 25  # of the logarithm of the squared error
 
 
 DPSGD_POISSON = label(INDEPENDENT, sampler=Poisson.label)
@@ -78,8 +92,9 @@ class Candidate(NamedTuple):
     """Noise for a sampler: its family, and an estimate of its noise multiplier, which is 1 where none is needed."""
 
     family: str
-    mechanism: ToeplitzNoise
+    mechanism: Mechanism
     estimate: float = 1.0
+    variant: str = ""
 
 
 def samplers(steps: int, period: int, rate: float, memory: float) -> list[Participation]:
@@ -144,9 +159,11 @@ def sampled_noises(
             continue
         progress(f"mechanisms: {label(name, sampler=participation.label)}")
         if estimator is None:
-            yield Candidate(
-                name, DPSGD() if name == INDEPENDENT else few_bands(objective, participation.worst.period, memory)
-            )
+            noise = DPSGD() if name == INDEPENDENT else few_bands(objective, participation.worst.period, memory)
+            if families:
+                yield Candidate(name, noise)
+            else:
+                yield from with_step_scales(Candidate(name, noise), objective, participation, budget)
         else:
             yield from (
                 Candidate(name, noise, estimator.multiplier(noise)) for noise in _in_bins(name, estimator, memory)
@@ -165,6 +182,107 @@ def few_bands(objective: Objective, groups: int, memory: float) -> ToeplitzNoise
     once = Participation.single(objective.steps)
     start = None if objective.precise else toeplitz.nu_ftrl(objective, once)
     return toeplitz.best_toeplitz(objective, once, int(min(groups, memory + 1, objective.steps)), start)
+
+
+def with_step_scales(
+    plain: Candidate, objective: Objective, participation: Participation, budget: Budget
+) -> Iterator[Candidate]:
+    """The noise with certified multipliers: without step scales, and with the best ones where they gain 0.1 percent.
+
+    Parameters
+    ----------
+    plain : Candidate
+        Toeplitz noise with at most as many bands as there are groups.
+    objective : Objective
+        The objective of the run, of at most 4096 steps for step scales.
+    participation : Participation
+        The sampler; step scales are for Poisson and cyclic Poisson batches.
+    budget : Budget
+        The privacy budget by ε and δ.
+    """
+    multiplier = plain.mechanism.program(participation).multiplier(budget)
+    yield plain._replace(estimate=multiplier)
+    noise, turn = plain.mechanism, participation.worst.period
+    block = turn * -(-objective.steps // (turn * MAX_NORMS))
+    if not isinstance(participation, Poisson | CyclicPoisson) or not block < objective.steps <= LARGEST_MATRIX:
+        return
+    assert isinstance(noise, ToeplitzNoise)
+    scales = best_step_scales(noise, objective, participation, budget, multiplier, block)
+    if not np.all(np.isfinite(scales)):  # the search has failed
+        return
+    scaled = ScaledNoise(noise, scales)
+    found = scaled.program(participation).multiplier(budget)
+    gain = multiplier / found * math.sqrt(noise.squared_error(objective) / scaled.squared_error(objective))
+    if gain > 1 + _MIN_GAIN:
+        yield Candidate(plain.family, scaled, found, STEP_SCALES)
+
+
+def best_step_scales(
+    noise: ToeplitzNoise,
+    objective: Objective,
+    participation: Poisson | CyclicPoisson,
+    budget: Budget,
+    multiplier: float,
+    block: int,
+) -> Array:
+    """The step scales with the least error at the budget, constant on blocks, with 1 in the first one.
+
+    Parameters
+    ----------
+    noise : ToeplitzNoise
+        Noise with at most as many bands as there are groups.
+    objective : Objective
+        The objective of the run.
+    participation : Poisson or CyclicPoisson
+        The sampler.
+    budget : Budget
+        The privacy budget by ε and δ.
+    multiplier : float
+        The noise multiplier without scales.
+    block : int
+        Steps of a block, a multiple of the number of groups.
+
+    Returns
+    -------
+    array of float
+        Shape (steps,).
+    """
+    assert budget.epsilon is not None
+    assert budget.delta is not None
+    epsilon, target, steps = budget.epsilon, math.log(budget.delta), objective.steps
+    powers = objective.epoch_powers(noise.coefficients(steps), np.ones(steps), block)
+    norm = float(noise.column_norms(steps).max())
+    lengths = np.diff(np.append(np.arange(0, steps, block), steps))
+    turns = [-(-int(length) // participation.worst.period) for length in lengths]
+
+    def log_delta(logarithms: Array) -> float:
+        factors = tuple(
+            Factor(participation.rate, norm * math.exp(-x), count, participation.members)
+            for x, count in zip(logarithms, turns, strict=True)
+        )
+        return math.log(max(PoissonCurve(factors, factors, True, "").estimate(epsilon, 1.0, "remove")[1], 1e-300))
+
+    def gradient(logarithms: Array) -> Array:
+        around = logarithms + _LOG_NORM_STRIDE * np.eye(logarithms.size)
+        return (np.array([log_delta(one) for one in around]) - log_delta(logarithms)) / _LOG_NORM_STRIDE
+
+    def loss(logarithms: Array) -> tuple[float, Array]:
+        u = np.exp(logarithms)
+        seen = powers @ u
+        total = float(u @ seen)
+        return math.log(total), 2 * u * seen / total
+
+    start = np.full(lengths.size, math.log(multiplier))
+    found = minimize(
+        loss,
+        start,
+        jac=True,
+        method="SLSQP",
+        bounds=[(x - _LARGEST_LOG_SCALE, x + _LARGEST_LOG_SCALE) for x in start],
+        constraints={"type": "eq", "fun": lambda x: log_delta(x) - target, "jac": gradient},
+        options={"ftol": _SCALES_TOLERANCE, "maxiter": _MAX_SCALES_ITERATIONS},
+    ).x
+    return np.repeat(np.exp(found - found[0]), lengths)
 
 
 # -- balls in bins -----------------------------------------------------------------------------------------------------

@@ -100,11 +100,21 @@ def test_less_noise_in_a_file_is_refused(cyclic: Design, tmp_path: Path) -> None
         load(path)
 
 
+@pytest.mark.slow
+def test_the_reference_has_no_step_scales() -> None:
+    made = design(budget(4.0), Participation.poisson(12, 0.25), SGD(batch_size=2))
+    assert made.optimum.variant == "step scales"
+    assert made.dpsgd is not None
+    assert made.dpsgd.label == DPSGD_POISSON
+    assert made.error < made.error_of(made.dpsgd)
+
+
 def test_momentum_and_schedules() -> None:
     found = design(budget(4.0), GROUPS, SGD(batch_size=SIZE, momentum=0.9, cool_down=0.25))
     assert (found.family, found.optimum.sampler) == ("banded Toeplitz", "cyclic Poisson batches")
-    assert found.optimum.label == "banded Toeplitz, cyclic Poisson batches"
+    assert found.optimum.label == "banded Toeplitz, step scales, cyclic Poisson batches"
     assert found.dpsgd is not None
+    assert found.dpsgd.label == DPSGD_POISSON
     assert found.error < found.error_of(found.dpsgd)
     sums = design(budget(4.0), GROUPS, SGD(batch_size=SIZE))
     assert found.mechanism != sums.mechanism

@@ -17,6 +17,7 @@ from corrnoise.solvers.sampled import (
 )
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.objectives.workloads import SGD, PrefixSums
 from corrnoise.theory.participation import BallsInBins, CyclicPoisson, Participation, Poisson
 from corrnoise.theory.privacy import Budget
@@ -49,7 +50,7 @@ def error_of(mechanism: Mechanism, participation: Participation, epsilon: float)
 @pytest.mark.parametrize(("epsilon", "expected"), [(0.5, 0.1217), (1, 0.0712), (2, 0.0479), (8, 0.0294)])
 def test_dpsgd_with_poisson_batches(epsilon: float, expected: float) -> None:
     """Against a PLD accountant of other software."""
-    found = optimise(RUN, groups(1), budget=budget(epsilon))
+    found = optimise(RUN, groups(1), budget=budget(epsilon), family="independent noise")
     assert (found.label, found.memory, found.lower_bound) == (DPSGD_POISSON, 0, None)
     assert found.error_at(budget(epsilon)) == pytest.approx(expected, abs=6e-5)
     assert "none is computed" in found.lower_bound_summary()
@@ -60,10 +61,48 @@ def test_bands_with_cyclic_poisson_batches(p: int, root: float) -> None:
     """The banded square root has the errors of other software, and no root or damped root of p bands is better."""
     who = groups(p)
     assert error_of(square_root(p), who, 2.0) / 500 == pytest.approx(root, rel=5e-3)
-    found = optimise(RUN, who, budget=budget(2.0))
+    found = optimise(RUN, who, budget=budget(2.0), family="banded Toeplitz")
     assert found.memory == p - 1
     assert found.error_at(budget(2.0)) == pytest.approx(error_of(found.mechanism, who, 2.0) / 500, rel=1e-9)
     assert found.error_at(budget(2.0)) < 0.97 * root
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("steps", "period", "p", "plain", "gain"),
+    [(240, 120, 1, 8.9228, 0.99187), (1200, 120, 8, 18.9722, 0.96701), (500, 100, 7, 10.7597, 0.97672)],
+)
+def test_step_scales_gain_what_another_search_gains(steps: int, period: int, p: int, plain: float, gain: float) -> None:
+    """With certified multipliers on both sides; blocks that straddle the turns of groups would lose some of it."""
+    who = groups(p, steps, period)
+    best = optimise(PrefixSums(steps), who, budget=budget(2.0))
+    (reference,) = best.alternatives
+    assert (best.variant, reference.variant) == ("step scales", "")
+    without = reference.error_at(budget(2.0))
+    assert without == pytest.approx(plain, rel=2.5e-3)
+    assert best.error_at(budget(2.0)) / without == pytest.approx(gain, abs=2e-3)
+    assert best.error_at(budget(2.0)) == pytest.approx(error_of(best.mechanism, who, 2.0), rel=1e-9)
+
+
+@pytest.mark.slow
+def test_no_other_step_scales_are_better() -> None:
+    """Scales that differ by 10 percent in a block have a larger error, certified on both sides."""
+    who = groups(4, 64, 16)
+    best = optimise(PrefixSums(64), who, budget=budget(2.0))
+    scaled = best.mechanism
+    assert isinstance(scaled, ScaledNoise)
+    assert scaled.step_scales is not None
+    assert best.label == "banded Toeplitz, step scales, cyclic Poisson batches"
+    values, blocks = np.unique(scaled.step_scales, return_inverse=True)
+    assert values.size == 8
+    assert np.all(np.diff(blocks[::4]) >= 0)
+    assert np.all(scaled.step_scales.reshape(-1, 4) == scaled.step_scales[::4, np.newaxis])
+    own = error_of(scaled, who, 2.0)
+    assert own < 0.99 * error_of(scaled.noise, who, 2.0)
+    for block in (0, 7):
+        for factor in (0.9, 1.1):
+            changed = np.where(blocks == block, factor, 1.0) * scaled.step_scales
+            assert error_of(ScaledNoise(scaled.noise, changed), who, 2.0) > own
 
 
 def test_the_estimate_of_two_bins_and_of_many() -> None:
@@ -105,7 +144,7 @@ def test_every_number_of_groups_is_tried(
     tried = [one for one in samplers(steps, period, 1 / period, memory) if isinstance(one, CyclicPoisson)]
     assert [one.period for one in tried] == list(range(2, memory + 2))
     near = [one for one in tried if one.period in (4, 7, 8, 9, 16, 20, 24, 25)]
-    found = [optimise(RUN, one, budget=budget(epsilon), memory=memory) for one in near]
+    found = [optimise(RUN, one, budget=budget(epsilon), memory=memory, family="banded Toeplitz") for one in near]
     kept = best_groups(found, budget(epsilon))
     errors = sorted((one.error_at(budget(epsilon)), one.participation.worst.period) for one in kept)
     assert len(kept) == 2
@@ -140,7 +179,7 @@ def test_learning_is_judged_by_what_privacy_adds() -> None:
 
 @pytest.mark.slow
 def test_the_crossover_is_where_the_errors_are_equal() -> None:
-    dpsgd = optimise(RUN, groups(1, 120, 12), budget=budget(2.0))
+    dpsgd = optimise(RUN, groups(1, 120, 12), budget=budget(2.0), family="independent noise")
     fixed = optimise(RUN, Participation.fixed_epochs(120, period=12), family="buffers", memory=2)
     for other in (optimise(RUN, groups(4, 120, 12), budget=budget(2.0)), fixed):
         epsilon = crossover(dpsgd, other, 1e-6)
@@ -174,8 +213,9 @@ def test_gains_of_100_000_examples(size: int, epochs: int, epsilon: float, bands
     period, asked = 100_000 // size, budget(epsilon)
     steps = epochs * period
     poisson, *cyclic, balls = samplers(steps, period, 1 / period, 64)
-    unit = optimise(SGD(), poisson, budget=asked).error_at(asked)
-    best = min(optimise(SGD(), one, memory=64, budget=asked).error_at(asked) for one in cyclic) / unit
+    unit = optimise(SGD(), poisson, budget=asked, family="independent noise").error_at(asked)
+    several = [optimise(SGD(), one, memory=64, budget=asked, family="banded Toeplitz") for one in cyclic]
+    best = min(one.error_at(asked) for one in several) / unit
     assert 0.85 * bands < best < 1.01 * bands
     sums = PrefixSums(steps)
     found = list(sampled_noises(sums, balls, asked, 1, {"BLT"}, lambda _: None))

@@ -28,7 +28,7 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import record
 from corrnoise.theory.numerics.rounding import UNIT_ROUNDOFF, rounded_up
 
-_MAX_GROUPS = 8  # of steps with different norms; more are merged
+MAX_NORMS = 8  #: of steps that are told apart; the steps of more norms are merged
 
 
 class Strategy(Protocol):
@@ -153,7 +153,7 @@ def poisson_curve(
 def _factors(norms: Array, rate: float, members: int, *, up: bool) -> tuple[Factor, ...]:
     """The steps of falling norms, those of equal norms as one factor; at most 8 norms remain."""
     values, counts = np.unique(norms, return_counts=True)
-    parts = np.array_split(np.arange(values.size), min(_MAX_GROUPS, values.size)) if values.size else []
+    parts = np.array_split(np.arange(values.size), min(MAX_NORMS, values.size)) if values.size else []
     return tuple(
         Factor(rate, float(values[part[-1] if up else part[0]]), int(counts[part].sum()), members)
         for part in reversed(parts)

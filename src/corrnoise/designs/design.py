@@ -153,8 +153,12 @@ class Design(Record):
 
     @property
     def dpsgd(self) -> Optimum | None:
-        """DP-SGD with Poisson batches of the same mean size, if the budget is an (ε, δ) that its accountant covers."""
-        return next((one for one in (self.optimum, *self.alternatives) if isinstance(one.participation, Poisson)), None)
+        """DP-SGD with Poisson batches of the same mean size, if the budget is an (ε, δ) that its accountant covers.
+
+        All steps have the same noise.
+        """
+        several = (self.optimum, *self.alternatives)
+        return next((one for one in several if isinstance(one.participation, Poisson) and not one.variant), None)
 
     @property
     def dpsgd_is_better(self) -> bool:

@@ -9,10 +9,12 @@ from typing import Any, Literal
 
 from corrnoise.designs.design import Design
 from corrnoise.designs.judging import light
+from corrnoise.solvers.families.banded_toeplitz import BandedToeplitz
 from corrnoise.solvers.families.registry import USUAL_MEMORY, resolved
 from corrnoise.solvers.learning import STATIONARY, STRONGLY_CONVEX, endless_optimum
 from corrnoise.solvers.optimal_noise import check_stable
 from corrnoise.solvers.optimise import Families, choose, optimise
+from corrnoise.solvers.optimum import INDEPENDENT
 from corrnoise.solvers.sampled import best_groups, samplers
 from corrnoise.support.memory import memory as memory_of_this_machine
 from corrnoise.support.progress import Progress
@@ -21,7 +23,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.objectives.base import Minimisable, checked_minimisable
 from corrnoise.theory.objectives.workloads import SGD
-from corrnoise.theory.participation import Participation, Poisson
+from corrnoise.theory.participation import CyclicPoisson, Participation, Poisson
 from corrnoise.theory.participation.legacy import stable_fields
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import QuadraticProblem, problem_of
@@ -148,17 +150,30 @@ def design(
         optimum = endless_optimum(of_run, tried[0], budget=budget)
     else:
         options: dict[str, Any] = {"memory": memory, "replays": replays, "budget": budget, "progress": progress}
-        found = [optimise(wanted, one, family=family, **options) for one in tried]
+        found = [optimise(wanted, one, family=family, **options) for one in _shortlist(tried, wanted, options, family)]
         best = found[0]
         if len(found) > 1:
             (progress or (lambda _: None))("accountants: the noise that each sampler needs")
             best = choose(((one.error_at(budget), one) for one in found), memory)
             found = best_groups(found, budget)
         if not any(isinstance(one, Poisson) for one in tried) and (poisson := _poisson(budget, tried[0])) is not None:
-            found.append(optimise(wanted, poisson, **options))
+            found.append(optimise(wanted, poisson, family=INDEPENDENT, **options))
         others = [each for one in found for each in (one, *one.alternatives) if each is not best]
         optimum = replace(best, alternatives=tuple(replace(one, certificate="", alternatives=()) for one in others))
     return Design(budget, optimum.participation, light(optimum), wanted, tuple(notes), digest_of_search(arguments))
+
+
+def _shortlist(
+    tried: list[Participation], objective: Minimisable, options: dict[str, Any], family: Families | None
+) -> list[Participation]:
+    """The participations without the cyclic ones that lose without step scales, whose search takes seconds each."""
+    cyclic = [one for one in tried if isinstance(one, CyclicPoisson)]
+    if len(cyclic) < 2 or family is not None:
+        return tried
+    found = [optimise(objective, one, family=(INDEPENDENT, BandedToeplitz.name), **options) for one in cyclic]
+    best = choose(((one.error_at(options["budget"]), one) for one in found), options["memory"])
+    kept = [one.participation for one in (best, *best_groups(found, options["budget"]))]
+    return [one for one in tried if one in kept or not isinstance(one, CyclicPoisson)]
 
 
 def _stable(argument: object) -> object:

@@ -103,4 +103,4 @@ def test_results_say_family_variant_and_sampler() -> None:
     assert ("BLT", "unit columns", "", "BLT, unit columns") in labels
     sampled = cn.optimise(None, Participation.poisson(24, 0.1), budget=BUDGET)
     assert (sampled.family, sampled.sampler) == ("independent noise", "Poisson batches")
-    assert sampled.label == "DP-SGD, Poisson batches"
+    assert (sampled.variant, sampled.label) == ("step scales", "DP-SGD, step scales, Poisson batches")
