@@ -26,6 +26,8 @@ LEVEL = 0.2
 ADJACENCIES: tuple[Adjacency, ...] = ("zero-out", "replace-one")
 KINDS = ("stream",) * 17 + ("floats", "poisson") + ("torch", "jax")
 
+CORRECT_LOOPS = 500
+
 
 def of_torch(options: dict[str, Any]) -> Any:
     """A run of a small network of PyTorch."""
@@ -136,7 +138,7 @@ def missed() -> list[str]:
 def main() -> None:
     """Print the loops with a wrong verdict, and their number."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--loops", type=int, default=500, help="number of correct loops")
+    parser.add_argument("--loops", type=int, default=CORRECT_LOOPS, help="number of correct loops")
     parser.add_argument("--broken", action="store_true", help="rerun the broken loops instead")
     given = parser.parse_args()
     found = missed() if given.broken else alarms(range(given.loops))

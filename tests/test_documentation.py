@@ -22,7 +22,7 @@ from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
 
 import corrnoise as cn
-from benchmarks import accuracy
+from benchmarks import accuracy, audit
 from corrnoise.__main__ import COMMANDS
 from corrnoise.theory.auditing.findings import SAMPLED_TESTS, TESTS
 from tests.broken_loops import BROKEN
@@ -526,6 +526,7 @@ _COUNT = re.compile(rf"\b((?:{_NUMERAL})(?:\s(?!are|is|and|or|of)\w+)?\s(?:{_COU
 #: Every count of things of the project in a page, with the number as the project has it.
 COUNTS: dict[tuple[str, str], Callable[[], str]] = {
     ("docs/audit.md", "100 broken loops"): lambda: f"{len(BROKEN)} broken loops",
+    ("docs/audit.md", "500 correct loops"): lambda: f"{audit.CORRECT_LOOPS} correct loops",
     ("docs/audit.md", "two claims"): lambda: "two claims",  # named in the next sentences
 }
 
