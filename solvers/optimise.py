@@ -4,9 +4,7 @@
 of them.  Where the form is a linear system, as for workloads and for learning, buffers whose numbers depend on the step
 contain all other families with few buffers: no other family is compared.
 
-The lower bound (``certified.floor``) holds for *every* strategy: a dual bound of the form for fixed epochs.  Its
-patterns are patterns of any participation with the same count k and a separation of at most ceil(n/k), so that it
-bounds these too.
+The lower bound (``certified.floor``) holds for *every* strategy: a dual bound over patterns of the participation.
 
 Where batches are sampled an accountant takes the place of the sensitivity, and no lower bound is known (``sampled``).
 """
@@ -31,7 +29,7 @@ from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.numerics.memory import return_free_memory
 from corrnoise.theory.objectives.base import Minimisable, Objective, checked_minimisable
 from corrnoise.theory.objectives.workloads import SGD
-from corrnoise.theory.participation import ANY_LENGTH, Participation
+from corrnoise.theory.participation import ANY_LENGTH, FixedEpochs, Participation
 from corrnoise.theory.privacy import Budget
 
 Families = str | Family | Sequence[str | Family]  #: an argument ``family`` that is not None
@@ -207,7 +205,8 @@ def _members_of(run: Problem, family: Family, memory: float | None, show: Progre
         sizes = [size for size in sizes if size <= USUAL_MEMORY] or sizes
     if not sizes:
         raise ValueError(f"family {name!r} needs {family.needs}, got {run.objective!r:.80} under {run.promised!r}")
-    if isinstance(family, TimeVarying | BandMF) and run.objective.regularised:
+    epochs = run.who.once or isinstance(run.who, FixedEpochs)
+    if epochs and isinstance(family, TimeVarying | BandMF) and run.objective.regularised:
         squared, certificate = regularised_floor(run.objective, run.who)
         run.lower_bound = (squared, certificate.rigorous, certificate)
     for mechanism in family.members(run, sizes, show):

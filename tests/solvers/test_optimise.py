@@ -65,7 +65,7 @@ def test_errors_are_those_of_the_mechanisms_which_run_and_are_not_below_the_floo
     task: str, who: Participation
 ) -> None:
     what, best = TASKS[task], found(task, who)
-    assert best.rigorous == (task == "prefix sums" or who != WHO)  # the certificate of the dense optimum
+    assert best.rigorous
     for one in everything(best):
         if isinstance(what, LearningObjective):
             error = what.privacy_error(one.mechanism, who)
@@ -91,7 +91,7 @@ def test_the_design_of_the_readme() -> None:
     assert best.mechanism.program(best.participation).multiplier(budget) == pytest.approx(2.2304, rel=1e-3)
     spread = optimise(SGD(batch_size=32), Participation.min_sep(400, 100), memory=4)
     assert spread.error_at(budget) == pytest.approx(0.39732, rel=2e-3)
-    assert spread.lower_bound_at(budget) == pytest.approx(0.3818515047867639, rel=2e-12)
+    assert spread.lower_bound_at(budget) == pytest.approx(0.38684, rel=2e-3)
     assert "while batches are not sampled" in spread.lower_bound_summary()
 
 
