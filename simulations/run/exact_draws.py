@@ -13,7 +13,7 @@ time; and balls of Arb to any precision: these are the definition.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,15 +56,16 @@ def fill_normals(key: bytes, spans: Spans, values: Array) -> None:
     _fill_spans(fill, spans, values)
 
 
-def dither_bits(key: bytes, rows: int, spans: Spans) -> NDArray[np.uint16]:
-    """The first 16 bits of the dithers of spans of coordinates, shape (rows, coordinates)."""
-    found = np.empty((rows, int(spans[:, 1].sum())), np.uint16)
-    for row, values in enumerate(found):
+def dither_bits(rows: Sequence[tuple[bytes, int]], spans: Spans) -> NDArray[np.uint16]:
+    """The first 16 bits of the dithers of spans of coordinates under keys in rows, shape (rows, coordinates)."""
 
-        def fill(first: int, groups: NDArray[np.uint16], row: int = row) -> None:
-            cipher.fill_halves(cipher.words_of(key), np.uint32(_stream(row, 0)), np.uint64(first), groups)
+    def filler(key: bytes, row: int) -> Callable[[int, NDArray[Any]], None]:
+        words, stream = cipher.words_of(key), np.uint32(_stream(row, 0))
+        return lambda first, groups: cipher.fill_halves(words, stream, np.uint64(first), groups)
 
-        _fill_spans(fill, spans, values)
+    found = np.empty((len(rows), int(spans[:, 1].sum())), np.uint16)
+    for (key, row), values in zip(rows, found, strict=True):
+        _fill_spans(filler(key, row), spans, values)
     return found
 
 

@@ -1,41 +1,39 @@
 """The steps of proved noise in real numbers, and in the kinds of numbers that stand for them.
 
 A step is a function of the draws of ``exact_draws`` and of the numbers of the program, which are the reals that its
-floats are.  It is written once, for any *kind* of numbers: ``Sizes`` bound how far floats or pairs are from the
-real result, ``Pairs`` are sums of two floats, and ``Balls`` are those of Arb.
+floats are.  It is written once, for any kind of numbers (``exact_numbers``).
 
 ==========================  ============================================================================
 form                        a step, in real numbers, for the scaled draw x = g_t z_t
 ==========================  ============================================================================
 ``"cascade"``               for each section: v = s + (x − q s), x ← x + (a − q) s, and v is written; y = x
 ``"time-varying buffers"``  y = z − Σ o s, and v = θ s + i y is written for each buffer
+``"replayed buffers"``      the same for z_t + Σ_e a_et z_{t−eb} in place of z, with earlier draws
+``"tree"``                  v = c_h z + Σ_{i<h} a_hi s_i is written into row h, the height of t; y = v − Σ δ_i s_i
 ``"delay line"``            y = Σ_k β_k g_{t−k} z_{t−k}
 ``"substitution"``          f y/h = ((f/h) z − Σ_{s<t} C_ts n_s)/C_tt
 ==========================  ============================================================================
 
-The memory of sections and buffers is a row u (k − D) for each, with integers k and the dithers D of the step that wrote
-it, and v is written as k = ⌊v/u + D + ½⌋.
+The memory of sections, buffers and heights is a row s = u (k − D) for each, with integers k and the dithers D of the
+step that wrote it, and v is written as k = ⌊v/u + D + ½⌋.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from flint import arb
-from numpy.typing import NDArray
 
 from corrnoise.simulations.run import exact_draws
 from corrnoise.simulations.run.engines import step_scale
+from corrnoise.simulations.run.exact_numbers import Size, Sizes
 from corrnoise.theory.mechanisms.matrix import BandedNoise
 from corrnoise.theory.mechanisms.product import ProductNoise
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
-from corrnoise.theory.numerics import double_double_series as double_double
 from corrnoise.theory.numerics.checks import Array
 
 LARGEST_INTEGER = 2.0**40  #: of a release
@@ -44,120 +42,10 @@ LARGEST_ROW = 2.0**31 - 1  #: of memory
 _ROW_BITS = 26  # of memory below the deviation of a row
 _LEAST_DEVIATION = 1e-90  # of a row
 _LARGEST_DRIFT = 2.0**27  # of the errors of memory in a row, in its units
-_SAFETY = 1.01  # for products of two errors
 _PAIR_ROUNDING = 2.0**-98  # of an operation on pairs
 _PAIR_LIMIT = 2.0**-40  # of a fraction that is rounded to a float
 _NORM_FACTOR = 1 + 1e-9  # more than the relative errors of norms
 _SOLVED_ENTRIES = 2**22  # of N, at once
-
-
-# -- kinds of numbers --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Size:
-    """How large a number is, and how far a computed one is from it, where an operation is off by ``unit``."""
-
-    most: float
-    error: float
-    unit: float
-
-    def _rounding(self, most: float, error: float) -> Size:
-        return Size(most, error + self.unit * most, self.unit)
-
-    def __add__(self, other: Size) -> Size:
-        return self._rounding(self.most + other.most, self.error + other.error)
-
-    def __sub__(self, other: Size) -> Size:
-        return self + other
-
-    def __mul__(self, other: Size) -> Size:
-        return self._rounding(self.most * other.most, self.error * other.most + self.most * other.error)
-
-    def __truediv__(self, exact: Size) -> Size:
-        return self._rounding(self.most / exact.most, self.error / exact.most)
-
-
-class Pair:
-    """Double-double numbers, an array of them each."""
-
-    def __init__(self, high: Array, low: Array) -> None:
-        self.high, self.low = high, low
-
-    def _with(self, other: Pair, operation: Callable[..., Any]) -> Pair:
-        return Pair(*operation(self.high, self.low, other.high, other.low))
-
-    def __add__(self, other: Pair) -> Pair:
-        return self._with(other, double_double.add)
-
-    def __sub__(self, other: Pair) -> Pair:
-        return self + Pair(-other.high, -other.low)
-
-    def __mul__(self, other: Pair) -> Pair:
-        return self._with(other, double_double.product)
-
-    def __truediv__(self, exact: Pair) -> Pair:
-        return Pair(*double_double.over(self.high, self.low, exact.high))
-
-
-class Sizes:
-    """The numbers of a step as their sizes: the result is how far the computed numbers may be off."""
-
-    def __init__(self, unit: float) -> None:
-        self._unit = unit
-
-    def real(self, value: Any) -> Size:
-        """An exact number."""
-        return Size(float(np.abs(value).max()), 0.0, self._unit)
-
-    def difference(self, one: float, other: float) -> Size:
-        """An exact difference of two, which is rounded."""
-        most = abs(one - other)
-        return Size(most, self._unit * most, self._unit)
-
-    def rounded(self, number: Size, limit: float) -> float:
-        """The limit of ⌊x + ½⌋."""
-        return _SAFETY * number.error
-
-
-class Pairs:
-    """The numbers of a step for several coordinates, in double-double arithmetic."""
-
-    def __init__(self, count: int) -> None:
-        self._zeros = np.zeros(count)
-
-    def real(self, value: Any) -> Pair:
-        """An exact number, or one of each coordinate."""
-        return Pair(self._zeros + value, self._zeros)
-
-    def difference(self, one: float, other: float) -> Pair:
-        """An exact difference of two."""
-        high, low = double_double.two_sum(one, -other)
-        return Pair(self._zeros + high, self._zeros + low)
-
-    def rounded(self, number: Pair, limit: float) -> NDArray[np.float64]:
-        """⌊x + ½⌋, NaN where it is not certain."""
-        nearest = np.floor(number.high + 0.5)
-        rest = (number.high - nearest) + number.low
-        found = nearest + (rest >= 0.5) - (rest < -0.5)
-        return np.where(np.abs(np.abs(rest) - 0.5) >= limit, found, np.nan)
-
-
-class Balls:
-    """The numbers of a step for one coordinate, in balls of Arb."""
-
-    def real(self, value: Any) -> arb:
-        """An exact number, or one of each coordinate."""
-        return arb(float(value))
-
-    def difference(self, one: float, other: float) -> arb:
-        """An exact difference of two."""
-        return arb(one) - arb(other)
-
-    def rounded(self, number: arb, limit: float) -> int | None:
-        """⌊x + ½⌋, None where it is not certain."""
-        found = (number + 0.5).floor().unique_fmpz() if number.is_finite() else None
-        return None if found is None else int(found)
 
 
 # -- recurrences -------------------------------------------------------------------------------------------------------
@@ -169,14 +57,14 @@ class Recurrence(ABC):
     Attributes
     ----------
     dithered : how many rows of memory have dithers
-    draws : how many last steps have draws that a step needs, with its own
     depth : how many last steps have integers that a step needs
+    lookback : how many steps back a step makes draws or dithers again
     rows, dtype : of the arrays of memory
     """
 
     dithered = 0
-    draws = 1
     depth = 0
+    lookback = 0
     rows = 0
     dtype: type = np.float64
 
@@ -208,10 +96,22 @@ class Recurrence(ABC):
 
     @abstractmethod
     def solved(self, kind: Any, step: int, draws: Sequence[Any], memory: Sequence[Any]) -> tuple[Any, list[Any]]:
-        """Return f_t y_t/h, and v/u of the rows that are written, from the draws, newest first, and the memory.
+        """Return f_t y_t/h, and v/u of the rows that are written, from the draws of ``earlier`` and the memory.
 
-        The memory holds the rows with dithers, or the integers of the last steps, newest first.
+        The memory holds the rows of ``writers``, or the integers of the last steps, newest first.
         """
+
+    def earlier(self, step: int) -> list[int]:
+        """The steps whose draws a step needs, its own first."""
+        return [step]
+
+    def writers(self, step: int) -> list[int]:
+        """The steps that wrote the rows 0, 1, … that a step reads; −1 for a row that was never written."""
+        return [step - 1] * self.dithered
+
+    def writes(self, step: int) -> range:
+        """The rows that a step writes."""
+        return range(self.dithered)
 
     def units(self, step: int) -> Array:
         """The units of the rows that a step writes, powers of two."""
@@ -220,6 +120,15 @@ class Recurrence(ABC):
     def read_units(self, step: int) -> Array:
         """The units of the rows that a step reads, 0 for those that were never written."""
         return self.units(step - 1) if step else np.zeros(self.dithered)
+
+    def remembered(self, kind: Any, step: int, known: Sequence[Any] | Array, dithers: Sequence[Any]) -> list[Any]:
+        """The memory that a step reads: u (k − D) of rows whose integers are ``known``, or known integers."""
+        if not self.dithered:
+            return [kind.real(each) for each in known]
+        if not dithers:  # all rows are new
+            return [kind.real(0.0)] * len(self.writers(step))
+        rows = zip(known, dithers, self.read_units(step).tolist(), strict=False)  # a tree reads the first rows
+        return [(kind.real(k) - dither) * kind.real(unit) for k, dither, unit in rows]
 
     def drift(self) -> tuple[Array, float]:
         """Bounds of the sum of the errors of memory in each row, in its units, and in y."""
@@ -245,24 +154,21 @@ class Recurrence(ABC):
             else (exact_draws.NORMAL_ERROR, exact_draws.DITHER_ERROR)
         )
         kind = Sizes(rounding)
-        draws = [Size(exact_draws.LARGEST_NORMAL, normal, rounding)] * min(self.draws, step + 1)
+        draws = [Size(exact_draws.LARGEST_NORMAL, normal, rounding)] * len(self.earlier(step))
         memory = [
             Size(2.0**31 * unit, (dither + 2.0**31 * rounding) * unit, rounding) for unit in self.read_units(step)
         ]
         memory += [kind.real(each) for each in largest]
-        dithers = [Size(1.0, dither, rounding)] * self.dithered
+        dithers = [Size(1.0, dither, rounding)] * len(self.writes(step))
         found = self.rounded(kind, step, draws, memory, dithers, [0.0] * (1 + len(dithers)))
         return np.array(found) + (_PAIR_LIMIT if pairs else 0.0)
 
 
 class DitheredRows(Recurrence):
-    """Noise from rows with dithers, which each step reads and writes."""
+    """Noise from rows with dithers."""
 
     dtype = np.int32
-
-    @abstractmethod
-    def numbers(self, step: int) -> tuple[Array, Array, Array]:
-        """Decays, outputs and inputs of a step in floats, as ``proved.run_rows`` takes them."""
+    lookback = 1  # to the step that wrote the rows
 
     @staticmethod
     def _units_of(deviations: Array) -> Array:
@@ -290,8 +196,10 @@ class ExactCascade(DitheredRows):
             inverse = ProductNoise(gaps, np.repeat([-1.0, 1.0], [i, i + 1]))
             yield _norm_of(inverse, self.program.participation.steps)
 
-    def numbers(self, step: int) -> tuple[Array, Array, Array]:
-        return self.poles, self.zeros - self.poles, self.zeros
+    def numbers(self, step: int) -> Array:
+        """Gaps of poles, gains, and units of the rows that are read and written, as ``proved.run_rows`` takes them."""
+        unused = np.zeros(self.dithered)
+        return np.array([self.poles, self.zeros - self.poles, unused, self.read_units(step), self._units])
 
     def deviation(self) -> float:
         return _scaled_norm(self.program)
@@ -318,19 +226,31 @@ class ExactCascade(DitheredRows):
 
 
 class ExactBuffers(DitheredRows):
-    """Buffers whose outputs and inputs depend on the step: a row with dithers for each."""
+    """Buffers whose outputs and inputs depend on the step: a row with dithers for each; also with replays."""
 
     def __init__(self, program: Program, scale: float, unit: float) -> None:
         super().__init__(program, scale, unit)
         self.noise = program.mechanism
         self.dithered = self.rows = self.noise.decays.size
+        self.lookback = max(len(self.noise.replays) * self.noise.period, 1)
         self._follow()
+
+    def earlier(self, step: int) -> list[int]:
+        return list(range(step, -1, -self.noise.period))[: len(self.noise.replays) + 1]
+
+    def _of_draws(self, responses: Array) -> Array:
+        """The responses to the draws z_s, from those to z_s + Σ_e a_es z_{s−eb}, shape (steps, size)."""
+        found, steps = responses.copy(), len(responses)
+        for e, factors in enumerate(self.noise.replays, 1):
+            lag = min(e * self.noise.period, steps)
+            found[: steps - lag] += factors[lag:steps, np.newaxis] * responses[lag:]
+        return found
 
     def _follow(self) -> None:
         """Find the units of the rows, the largest deviation of the noise, and the sums of all errors of memory.
 
-        The buffers follow x ← (diag(θ) − i oᵀ) x + i z.  The matrix R_s is the response of x to what step s wrote.
-        Sizes of rows may differ much between steps, and so do the units.
+        The buffers follow x ← (diag(θ) − i oᵀ) x + i u for u_s = z_s + Σ_e a_es z_{s−eb}.  The matrix R_s is the
+        response of x to what step s wrote.  Sizes of rows may differ much between steps, and so do the units.
         """
         steps, count = self.noise.outputs.shape
         responses, self._units = np.empty((steps, count, count)), np.empty((steps, count))
@@ -339,14 +259,14 @@ class ExactBuffers(DitheredRows):
             past = responses[:step]
             output, entry = self.noise.outputs[step], self.noise.inputs[step]
             heard = output @ past
-            drawn = np.einsum("sj,sj->s", heard, self.noise.inputs[:step])
-            deviation = self.noise.scales[step] * math.hypot(1.0, float(np.linalg.norm(drawn))) * _NORM_FACTOR
+            drawn = np.append(-np.einsum("sj,sj->s", heard, self.noise.inputs[:step]), 1.0)[:, np.newaxis]
+            deviation = self.noise.scales[step] * float(np.linalg.norm(self._of_draws(drawn))) * _NORM_FACTOR
             self._deviation = max(self._deviation, deviation)
             self._noise_drift = max(self._noise_drift, float((np.abs(heard) * self._units[:step]).sum()))
             past[:] = (np.diag(self.noise.decays) - np.outer(entry, output)) @ past
             responses[step] = np.eye(count)
             rows = np.einsum("sij,sj->si", responses[: step + 1], self.noise.inputs[: step + 1])
-            self._units[step] = self._units_of(np.linalg.norm(rows, axis=0))
+            self._units[step] = self._units_of(np.linalg.norm(self._of_draws(rows), axis=0))
             errors = np.einsum("sij,sj->i", np.abs(responses[: step + 1]), self._units[: step + 1])
             self._row_drift = np.maximum(self._row_drift, errors / self._units[step])
 
@@ -354,8 +274,15 @@ class ExactBuffers(DitheredRows):
         found: Array = self._units[step]
         return found
 
-    def numbers(self, step: int) -> tuple[Array, Array, Array]:
-        return np.array(self.noise.decays), np.array(self.noise.outputs[step]), np.array(self.noise.inputs[step])
+    def replays(self, step: int) -> list[float]:
+        """The factors of the earlier draws of ``earlier``."""
+        found: list[float] = self.noise.replays[: len(self.earlier(step)) - 1, step].tolist()
+        return found
+
+    def numbers(self, step: int) -> Array:
+        """Decays, outputs, inputs, and units of the rows that are read and written, for ``proved.run_rows``."""
+        of_step = self.noise.decays, self.noise.outputs[step], self.noise.inputs[step]
+        return np.array([*of_step, self.read_units(step), self.units(step)])
 
     def deviation(self) -> float:
         return self._deviation
@@ -364,8 +291,10 @@ class ExactBuffers(DitheredRows):
         return self._row_drift, self._noise_drift
 
     def solved(self, kind: Any, step: int, draws: Sequence[Any], memory: Sequence[Any]) -> tuple[Any, list[Any]]:
-        decays, outputs, inputs = (each.tolist() for each in self.numbers(step))
+        decays, outputs, inputs = self.numbers(step)[:3].tolist()
         y = draws[0]
+        for factor, draw in zip(self.replays(step), draws[1:], strict=True):
+            y = y + kind.real(factor) * draw
         for s, output in zip(memory, outputs, strict=True):
             y = y - kind.real(output) * s
         written = [
@@ -375,13 +304,81 @@ class ExactBuffers(DitheredRows):
         return y * kind.real(self.factor(step)), written
 
 
+class ExactTree(DitheredRows):
+    """A binary tree: a row with dithers for the last node of each height.
+
+    The nodes below one belong to intervals without common steps, so that their draws are independent.
+    """
+
+    def __init__(self, program: Program, scale: float, unit: float) -> None:
+        super().__init__(program, scale, unit)
+        self.noise = program.mechanism
+        self.dithered = self.rows = self.noise.draws.size
+        self.lookback = 2 ** max(self.rows - 2, 0)
+        variances, errors = np.zeros(self.rows), np.zeros(self.rows)
+        self._deviation, self._noise_drift = 0.0, 0.0
+        for height, draw in enumerate(self.noise.draws.tolist()):
+            estimates, left = self.weights(height)
+            variances[height] = draw**2 + np.square(estimates) @ variances[:height]
+            gains = estimates - left
+            self._deviation = max(self._deviation, math.sqrt(draw**2 + np.square(gains) @ variances[:height]))
+            self._noise_drift = max(self._noise_drift, float(np.abs(gains) @ errors[:height]))
+            errors[height] = self._units_of(np.sqrt(variances[height])) + np.abs(estimates) @ errors[:height]
+        self._units = self._units_of(np.sqrt(variances))
+        self._row_drift = errors / self._units
+
+    def height(self, step: int) -> int:
+        """The height of the node of a step: its number of nodes below."""
+        return (~step & step + 1).bit_length() - 1
+
+    def weights(self, height: int) -> tuple[Array, Array]:
+        """a_hi and δ_i for i < h."""
+        return self.noise.estimates[height, :height], self.noise.left[:height]
+
+    def writers(self, step: int) -> list[int]:
+        return [step - 2**below for below in range(self.height(step))]
+
+    def writes(self, step: int) -> range:
+        return range(self.height(step), self.height(step) + 1)
+
+    def units(self, step: int) -> Array:
+        return self._units[self.height(step) :][:1]
+
+    def read_units(self, step: int) -> Array:
+        return self._units[: self.height(step)]
+
+    def _first(self) -> float:
+        return float(self.noise.draws.min())
+
+    def deviation(self) -> float:
+        return self._deviation * _NORM_FACTOR
+
+    def drift(self) -> tuple[Array, float]:
+        return self._row_drift, self._noise_drift
+
+    def solved(self, kind: Any, step: int, draws: Sequence[Any], memory: Sequence[Any]) -> tuple[Any, list[Any]]:
+        height = self.height(step)
+        estimates, left = (each.tolist() for each in self.weights(height))
+        node = kind.real(self.noise.draws[height]) * draws[0]
+        for s, weight in zip(memory, estimates, strict=True):
+            node = node + kind.real(weight) * s
+        y = node
+        for s, weight in zip(memory, left, strict=True):
+            y = y - kind.real(weight) * s
+        return y * kind.real(self.factor(step)), [node * kind.real(1 / self.units(step)[0])]
+
+
 class ExactDelays(Recurrence):
     """Finitely many coefficients: a ring of the last draws, as floats know them, or nothing."""
 
     def __init__(self, program: Program, scale: float, unit: float) -> None:
         super().__init__(program, scale, unit)
         self.coefficients = program.unscaled.values
-        self.draws = self.rows = self.coefficients.size
+        self.rows = self.coefficients.size
+        self.lookback = self.rows - 1
+
+    def earlier(self, step: int) -> list[int]:
+        return list(range(step, max(step - self.rows, -1), -1))
 
     def _first(self) -> float:
         return abs(float(self.coefficients[0]))
@@ -391,7 +388,7 @@ class ExactDelays(Recurrence):
 
     def weights(self, step: int) -> Array:
         """β_k g_{t−k}, rounded, of the steps there are."""
-        ages = np.arange(min(self.draws, step + 1))
+        ages = np.arange(min(self.rows, step + 1))
         scales = self.program.draw_scales
         return self.coefficients[ages] if scales is None else self.coefficients[ages] * scales[step - ages]
 
@@ -467,6 +464,8 @@ def _scaled_norm(program: Program) -> float:
 RECURRENCES: dict[str, type[Recurrence]] = {
     "cascade": ExactCascade,
     "time-varying buffers": ExactBuffers,
+    "replayed buffers": ExactBuffers,
+    "tree": ExactTree,
     "delay line": ExactDelays,
     "substitution": ExactSubstitution,
 }

@@ -125,7 +125,7 @@ class PrivateRun(Guarded):
     release : {"float", "grid", "proved"}, default "float"
         ``"grid"`` for noisy sums on the grid of exact sums, which are post-processing of the Gaussian mechanism for
         real normals and memory; ``"proved"`` for the same with the integers that real normals and memory give, up to a
-        total variation of 2⁻²⁵⁶, for few poles, time-varying buffers, delay lines and substitution on the host;
+        total variation of 2⁻²⁵⁶, for few poles, buffers, trees, delay lines and substitution on the host;
         ``"float"`` for sums of floats, where this is true for real numbers only.
     account : Account, optional
         The account of the data set, which the run pays in full before its first step.  A resumed run needs the same.

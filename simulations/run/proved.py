@@ -24,16 +24,15 @@ from numpy.typing import NDArray
 
 from corrnoise.simulations.run import exact_draws
 from corrnoise.simulations.run.engines import Memory
+from corrnoise.simulations.run.exact_numbers import Balls, Pair, Pairs
 from corrnoise.simulations.run.exact_steps import (
     LARGEST_INTEGER,
     LARGEST_ROW,
-    Balls,
-    DitheredRows,
+    ExactBuffers,
     ExactCascade,
     ExactDelays,
     ExactSubstitution,
-    Pair,
-    Pairs,
+    ExactTree,
     Recurrence,
     recurrence,
 )
@@ -113,13 +112,16 @@ def _keep(row, fresh, places, first):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def run_rows(x, memory, before, now, cascade, decays, outputs, inputs, read, units, limits, factor, places):  # type: ignore[no-untyped-def]
+def run_rows(x, memory, dithers, cascade, numbers, limits, factor, places):  # type: ignore[no-untyped-def]
     """Turn scaled draws into integers, and write the rows where all is certain; the number of open places.
 
-    ``before`` and ``now`` are the dithers, 16 bits of each, of the step that wrote the rows and of this one; ``read``
-    and ``units`` are the units, 0 for rows that were never written.  A ``cascade`` has the gaps of its poles for
-    decays, and its gains for outputs.
+    ``dithers``, shape (2, rows, coordinates) or (1, …) in the first step, are 16 bits of those of the step that wrote
+    the rows and of this one.  ``numbers`` are decays, outputs, inputs, and the units of the rows that are read, 0 for
+    those that were never written, and written.  A ``cascade`` has the gaps of its poles for decays, and its gains for
+    outputs.
     """
+    decays, outputs, inputs, read, units = numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]
+    before, now = dithers[0], dithers[len(dithers) - 1]
     count = 0
     rows = units.size
     fresh = np.empty((rows, _BLOCK), np.int32)
@@ -254,7 +256,7 @@ class ProvedNoise(HostMaker):
         self.rows, self.dtype = 0 if self._replays else found.rows, np.dtype(found.dtype)
         super().__init__(size, threads, spans, 16 + self.rows * self.dtype.itemsize)
         self._memories = [np.zeros((self.rows, int(part[:, 1].sum())), self.dtype) for part in self._parts]
-        self.lookback = 1 if found.dithered else found.draws - 1  # rows need the key of the step that wrote them
+        self.lookback = found.lookback
         self.history = self.lookback if isinstance(found, ExactDelays) else None if self.rows else 0
         self.opened = self._steps = 0
         self._expected = 0.0
@@ -290,18 +292,19 @@ class ProvedNoise(HostMaker):
             raise ValueError(f"scale must be {self._recurrence.scale!r} as at the start, got {scale!r}")
         self._nonces = {each: known for each, known in self._nonces.items() if each >= step - self.lookback}
         self._nonces[step] = nonce
-        earlier = range(step, max(step - self.lookback, 0) - 1, -1)
-        complete = all(each in self._nonces for each in earlier)
-        if not complete and not isinstance(self._recurrence, ExactDelays):
-            raise RuntimeError(f"the nonce of step {step - 1} is missing, which wrote the memory of the noise")
-        made = [exact_draws.step_key(secret, each, self._nonces[each]) for each in earlier if each in self._nonces]
-        keys = Keys(made[: self._recurrence.draws], made[1] if self._recurrence.dithered and step else None)
-        limits = self._recurrence.limits(step, list(self._largest)[:step])
+        form = self._recurrence
+        needed = {each for each in (*form.earlier(step), *form.writers(step)) if each >= 0}
+        missing = sorted(needed - self._nonces.keys())
+        if missing and not isinstance(form, ExactDelays):
+            raise RuntimeError(f"the nonce of step {missing[0]} is missing, whose draw or dither has to be made again")
+        known = needed.intersection(self._nonces)
+        keys = keys_of(form, step, {each: exact_draws.step_key(secret, each, self._nonces[each]) for each in known})
+        limits = form.limits(step, list(self._largest)[:step])
         found = np.empty(self.size)
 
         def part(number: int) -> NDArray[np.int64]:
             target = found[self._places[number]]
-            if not complete:
+            if missing:
                 target[:] = math.nan
                 if self.rows:
                     row = self._memories[number][-step % self.rows]
@@ -312,11 +315,12 @@ class ProvedNoise(HostMaker):
             return places[:count] + self._places[number].start
 
         places = np.concatenate([np.empty(0, np.int64), *self._each(part)])
-        self._steps += complete
-        self._expected += complete * min(1.0, 2 * float(limits.sum()) + self._recurrence.draws * _EXTREME_SHARE)
+        self._steps += not missing
+        share = 2 * float(limits.sum()) + len(form.earlier(step)) * _EXTREME_SHARE
+        self._expected += 0.0 if missing else min(1.0, share)
         if places.size:
             self._refine(step, keys, places, found)
-        if isinstance(self._recurrence, ExactSubstitution) and self.rows:
+        if isinstance(form, ExactSubstitution) and self.rows:
             for place, memory in zip(self._places, self._memories, strict=True):
                 memory[step % self.rows] = found[place]
             self._largest.appendleft(float(np.abs(found).max(initial=0.0)))
@@ -348,13 +352,20 @@ class ProvedNoise(HostMaker):
             return int(run_delays(x, memory, newest, form.weights(step), limits[0], factor, places))
         if isinstance(form, ExactSubstitution):
             return int(run_substitution(x, memory, step, form.entries(step), limits[0], factor, places))
-        assert isinstance(form, DitheredRows)
+        if isinstance(form, ExactTree):
+            return _run_tree(form, step, keys, spans, memory, x, limits, places)
+        assert isinstance(form, ExactCascade | ExactBuffers)
+        if isinstance(form, ExactBuffers):
+            for key, replay in zip(keys.draws[1:], form.replays(step), strict=True):
+                past = np.empty(x.size)
+                exact_draws.fill_normals(key, spans, past)
+                x += replay * past
         if (gamma := form.gamma(step)) != 1.0:
             x *= gamma
-        now = exact_draws.dither_bits(keys.draws[0], self.rows, spans)
-        before = now if keys.written is None else exact_draws.dither_bits(keys.written, self.rows, spans)
-        numbers = (isinstance(form, ExactCascade), *form.numbers(step), form.read_units(step), form.units(step))
-        return int(run_rows(x, memory, before, now, *numbers, limits, factor, places))
+        dithers = exact_draws.dither_bits(keys.read + keys.wrote, spans)
+        dithers = dithers.reshape(2 if keys.read else 1, self.rows, x.size)
+        cascade = isinstance(form, ExactCascade)
+        return int(run_rows(x, memory, dithers, cascade, form.numbers(step), limits, factor, places))
 
     # -- open places ---------------------------------------------------------------------------------------------------
 
@@ -379,9 +390,10 @@ class ProvedNoise(HostMaker):
         if (np.abs(numbers[0]) >= LARGEST_INTEGER).any() or (np.abs(numbers[1:]) >= LARGEST_ROW).any():
             raise RuntimeError("noise must be within the range of its integers, got a number beyond 30 deviations")
         found[places] = numbers[0]
-        for part in np.unique(parts) if form.dithered else ():
+        wrote = form.writes(step)
+        for part in np.unique(parts) if wrote else ():
             here = parts == part
-            self._memories[part][:, columns[here]] = numbers[1:, here]
+            self._memories[part][wrote.start : wrote.stop, columns[here]] = numbers[1:, here]
 
     def noisy(self, total: NDArray[Any], noise: Array, grid: Grid | None, *, on_grid: bool) -> NDArray[Any]:
         """The release h (S + n)."""
@@ -389,11 +401,49 @@ class ProvedNoise(HostMaker):
         return released_integers(total, noise, grid)
 
 
+def _run_tree(
+    form: ExactTree,
+    step: int,
+    keys: Keys,
+    spans: Spans,
+    memory: NDArray[Any],
+    x: Array,
+    limits: Array,
+    places: NDArray[np.int64],
+) -> int:
+    """Turn the draws of a step of a tree into integers, and write its row; the number of open places."""
+    height = form.height(step)
+    *before, own = exact_draws.dither_bits(keys.read + keys.wrote, spans)
+    states = np.empty((height, x.size))
+    x *= form.noise.draws[height]
+    estimates, left = form.weights(height)
+    for row, weight in enumerate(estimates):
+        _read(memory[row], before[row], form.read_units(step)[row], states[row])
+        x += weight * states[row]
+    open_places = np.zeros(x.size, np.int64)
+    _write(x / form.units(step), own, limits[1], memory[height], open_places)
+    for state, weight in zip(states, left, strict=True):
+        x -= weight * state
+    _rounded(x, form.factor(step), limits[0], open_places)
+    return int(_listed(open_places, 0, places, 0))
+
+
 class Keys(NamedTuple):
-    """The keys of a step: of the draws that it needs, newest first, and of the step that wrote the rows, if any."""
+    """The keys of the draws that a step needs, its own first, and of the dithers of rows that it reads and writes.
+
+    The dithers of a row that was never written have no key.
+    """
 
     draws: list[bytes]
-    written: bytes | None
+    read: list[tuple[bytes, int]]
+    wrote: list[tuple[bytes, int]]
+
+
+def keys_of(form: Recurrence, step: int, keys: Mapping[int, bytes]) -> Keys:
+    """The keys of a step, from those of all steps that it needs; other ones are left out."""
+    draws = [keys[each] for each in form.earlier(step) if each in keys]
+    read = [(keys[writer], row) for row, writer in enumerate(form.writers(step)) if writer >= 0]
+    return Keys(draws, read, [(keys[step], row) for row in form.writes(step)])
 
 
 def paired_integers(
@@ -405,29 +455,26 @@ def paired_integers(
     """
     kind = Pairs(coordinates.size)
     draws = [Pair(*exact_draws.paired_normals(key, coordinates)) for key in keys.draws]
-    rows, units = range(form.dithered), form.read_units(step)
-    dithers = [Pair(*exact_draws.paired_dither(keys.draws[0], row, coordinates)) for row in rows]
-    memory = [kind.real(each) for each in known]
-    if keys.written is not None:
-        old = [Pair(*exact_draws.paired_dither(keys.written, row, coordinates)) for row in rows]
-        memory = [(memory[row] - old[row]) * kind.real(units[row]) for row in rows]
-    found: list[Array] = form.rounded(kind, step, draws, memory, dithers, limits)
+    read, wrote = (
+        [Pair(*exact_draws.paired_dither(key, row, coordinates)) for key, row in rows]
+        for rows in (keys.read, keys.wrote)
+    )
+    found: list[Array] = form.rounded(kind, step, draws, form.remembered(kind, step, known, read), wrote, limits)
     return found
 
 
 def ball_integers(form: Recurrence, step: int, keys: Keys, coordinate: int, known: Sequence[float]) -> list[int]:
     """The integers of a step for one coordinate: their definition."""
     kind = Balls()
-    rows, units = range(form.dithered), form.read_units(step)
     for words in _BALL_WORDS:
         with ctx.workprec(64 * words + 64):
             draws = [exact_draws.normal_ball(key, coordinate, words) for key in keys.draws]
-            dithers = [exact_draws.dither_ball(keys.draws[0], row, coordinate, words) for row in rows]
-            memory = [kind.real(each) for each in known]
-            if keys.written is not None:
-                old = [exact_draws.dither_ball(keys.written, row, coordinate, words) for row in rows]
-                memory = [(memory[row] - old[row]) * kind.real(units[row]) for row in rows]
-            found = form.rounded(kind, step, draws, memory, dithers, [0.0] * (1 + len(rows)))
+            read, wrote = (
+                [exact_draws.dither_ball(key, row, coordinate, words) for key, row in rows]
+                for rows in (keys.read, keys.wrote)
+            )
+            memory = form.remembered(kind, step, known, read)
+            found = form.rounded(kind, step, draws, memory, wrote, [0.0] * (1 + len(wrote)))
         if None not in found:
             return found
     raise RuntimeError(f"noise of step {step} must be decided by {_BALL_WORDS[-1]} words of 64 bits")
@@ -449,13 +496,14 @@ def integers(
     """
     form = recurrence(program, scale, unit)
     of_steps = [b""] * steps if nonces is None else nonces
-    made = [exact_draws.step_key(secret, step, nonce) for step, nonce in zip(range(steps), of_steps, strict=True)]
+    made = {step: exact_draws.step_key(secret, step, nonce) for step, nonce in zip(range(steps), of_steps, strict=True)}
     found = np.empty((steps, len(coordinates)), np.int64)
     for column, coordinate in enumerate(coordinates):
         known: list[Any] = [0] * form.dithered
         for step in range(steps):
-            keys = Keys(made[step::-1][: form.draws], made[step - 1] if step and form.dithered else None)
-            number, *rows = ball_integers(form, step, keys, coordinate, known)
+            number, *rows = ball_integers(form, step, keys_of(form, step, made), coordinate, known)
             found[step, column] = number
-            known = rows if form.dithered else [number, *known][: form.depth]
+            for row, value in zip(form.writes(step), rows, strict=True):
+                known[row] = value
+            known = known if form.dithered else [number, *known][: form.depth]
     return found

@@ -56,7 +56,14 @@ Form = Literal[
 HANDED_OVER: tuple[Form, ...] = ("buffers", "strategy column", "noising column")
 
 #: Forms whose steps can be made without rounding.
-EXACT_FORMS: tuple[Form, ...] = ("cascade", "delay line", "substitution", "time-varying buffers")
+EXACT_FORMS: tuple[Form, ...] = (
+    "cascade",
+    "delay line",
+    "substitution",
+    "time-varying buffers",
+    "replayed buffers",
+    "tree",
+)
 #: Distance of a run with exact numbers from post-processing of the ideal mechanism, for random bits.
 TOTAL_VARIATION = 2.0**-256
 _LEAST_EXACT_DELTA, _LARGEST_EXACT_EPSILON = 2.0**-100, 69.0  # whose float below δ leaves (1 + e^ε) τ
@@ -265,13 +272,14 @@ class Program(Record):
         """
         who, noise = self.participation.leading(steps), self.mechanism.leading(steps)
         order = who.worst
+        form = noise.forms()[0] if self.form == "replayed buffers" else self.form  # its first steps have no replays
         if self.form == "transform":  # the errors of the transforms of the whole run
             bound = (
                 noise.bracket(order).upper + self.sensitivity - self.mechanism.bracket(self.participation.worst).lower
             )
         else:
-            _, bound = noise.stored(order, self.form, self.dtype)
-        return Program(noise, who, self.dtype, self.form, min(bound * (1 + 2.0**-50), self.sensitivity))
+            _, bound = noise.stored(order, form, self.dtype)
+        return Program(noise, who, self.dtype, form, min(bound * (1 + 2.0**-50), self.sensitivity))
 
     def profile(
         self, noise_multiplier: float, *, step: int | None = None, adjacency: Adjacency = "zero-out"

@@ -46,7 +46,7 @@ from corrnoise.theory.participation import FixedEpochs, Order, Participation, Re
 
 Decoder = Literal["binary", "online"]
 
-_RELATIVE_ROUNDING = 1e-12  #: relative, of sums of positive terms, with room to spare
+_RELATIVE_ROUNDING = 1e-12  #: of sums of positive terms, and of the weights, whose differences do not cancel
 _OF_ORDERS = 1e-11  #: the same of the sums behind reshuffled orders
 
 

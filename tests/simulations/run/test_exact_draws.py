@@ -56,7 +56,7 @@ def test_known_dithers(row: int, coordinate: int) -> None:
     ball = exact_draws.dither_ball(KEY, row, coordinate, 2)
     assert ball.str(30, radius=False) == DITHERS[row, coordinate]
     high, low = exact_draws.paired_dither(KEY, row, np.array([coordinate], np.uint64))
-    first = exact_draws.dither_bits(KEY, row + 1, np.array([[coordinate, 1]]))[row, 0]
+    first = exact_draws.dither_bits([(KEY, row)], np.array([[coordinate, 1]]))[0, 0]
     with ctx.workprec(300):
         assert abs(arb(high[0]) + arb(low[0]) - ball) < exact_draws.PAIR_ERROR
         assert abs((float(first) + 0.5) * 2.0**-16 - ball) <= exact_draws.DITHER_ERROR
@@ -101,7 +101,7 @@ def test_draws_have_their_laws_and_are_independent() -> None:
     z = np.empty(100_000)
     exact_draws.fill_normals(KEY, spans, z)
     z = np.nan_to_num(z)
-    d = (exact_draws.dither_bits(KEY, 2, spans) + 0.5) / 65536
+    d = (exact_draws.dither_bits([(KEY, 0), (KEY, 1)], spans) + 0.5) / 65536
     assert stats.kstest(z, "norm").pvalue > 1e-9
     for row in d:
         assert stats.kstest(row, "uniform").pvalue > 1e-9
@@ -113,10 +113,10 @@ def test_draws_have_their_laws_and_are_independent() -> None:
 def test_every_cut_gives_the_same_draws() -> None:
     whole = np.empty(9000)
     exact_draws.fill_normals(KEY, np.array([[0, 9000]]), whole)
-    bits = exact_draws.dither_bits(KEY, 2, np.array([[0, 9000]]))
+    bits = exact_draws.dither_bits([(KEY, 0), (KEY, 1)], np.array([[0, 9000]]))
     spans = np.array([[100, 1], [2048, 2048], [4000, 5000]])
     columns = np.concatenate([np.arange(first, first + length) for first, length in spans.tolist()])
     part = np.empty(columns.size)
     exact_draws.fill_normals(KEY, spans, part)
     np.testing.assert_array_equal(part, whole[columns])
-    np.testing.assert_array_equal(exact_draws.dither_bits(KEY, 2, spans), bits[:, columns])
+    np.testing.assert_array_equal(exact_draws.dither_bits([(KEY, 0), (KEY, 1)], spans), bits[:, columns])

@@ -16,7 +16,8 @@ from scipy import stats
 
 import corrnoise as cn
 from corrnoise.simulations.run import draws, exact_draws
-from corrnoise.simulations.run.exact_steps import Balls, Pairs, exact_deviation, recurrence
+from corrnoise.simulations.run.exact_numbers import Balls, Pairs
+from corrnoise.simulations.run.exact_steps import exact_deviation, recurrence
 from corrnoise.simulations.run.model_noise import ModelNoise
 from corrnoise.simulations.run.proved import ProvedNoise, integers
 from corrnoise.theory.mechanisms.base import Mechanism
@@ -52,6 +53,15 @@ FORMS: dict[str, Mechanism] = {
         np.linspace(0.8, 0.2, 24).reshape(8, 3) * np.tile([8.0, 0.1], 4)[:, np.newaxis],  # rows have units of steps
         np.linspace(1.0, 2.0, 8),
     ),
+    "replays": cn.mechanisms.TimeVaryingBuffers(
+        [0.9, 0.5],
+        np.linspace(0.1, 0.9, 16).reshape(8, 2),
+        np.linspace(0.8, 0.2, 16).reshape(8, 2),
+        np.linspace(1.0, 2.0, 8),
+        replays=[[0.0] * 4 + [-0.4, 0.3, -0.2, 0.5]],
+        period=4,
+    ),
+    "tree": cn.mechanisms.BinaryTree(8, decay=0.1),
     "matrix": cn.mechanisms.MatrixNoise(np.tril(np.cos(np.arange(64).reshape(8, 8))) + np.eye(8)),
 }
 
@@ -81,13 +91,15 @@ def test_known_integers(name: str) -> None:
     ("name", "unit"), [*((name, 2.0**-24) for name in FORMS), ("dpsgd", 2.0**-30), ("four rows", 2.0**-30)]
 )
 def test_floats_pairs_and_balls_give_the_same_integers(name: str, unit: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    program, coordinates = program_of(FORMS[name]), range(2000, 2030)
-    exact = integers(program, SECRET, scale=10.96, unit=unit, coordinates=coordinates, steps=3)
-    found, noise = made(program, 2200, unit=unit)
-    np.testing.assert_array_equal(found[:, 2000:2030], exact)
+    program = program_of(FORMS[name])
+    steps, count = (8, 12) if name in ("replays", "tree") else (3, 30)
+    coordinates = range(2000, 2000 + count)
+    exact = integers(program, SECRET, scale=10.96, unit=unit, coordinates=coordinates, steps=steps)
+    found, noise = made(program, 2200, steps, unit=unit)
+    np.testing.assert_array_equal(found[:, coordinates], exact)
     assert noise.refined < (0.2 if unit < 2.0**-29 else 0.002)
     monkeypatch.setattr(exact_draws, "NORMAL_ERROR", 1.0)  # everything is left open by floats
-    paired, noise = made(program, 2200, unit=unit)
+    paired, noise = made(program, 2200, steps, unit=unit)
     assert noise.refined == 1
     np.testing.assert_array_equal(paired, found)
     if name == "sections":
@@ -249,6 +261,43 @@ def test_limits_of_a_resumed_substitution_know_its_integers() -> None:
     assert list(again._largest) == [np.abs(noise.memory).max()] * 2
 
 
+def test_replays_and_trees_are_refused_without_the_nonces_of_their_steps() -> None:
+    for name, step, needed in (("replays", 4, 0), ("tree", 7, 3), ("tree", 3, 2)):
+        program = program_of(FORMS[name])
+        noise = made(program, 50, step)[1]
+        again = ProvedNoise(program, 50, 1, scale=10.96, unit=2.0**-24)
+        again.memory = noise.memory
+        again.know({each: b"" for each in range(step) if each != needed})
+        with pytest.raises(RuntimeError, match=f"nonce of step {needed}"):
+            again.made(SECRET, step, b"", 10.96)
+        again.know({needed: b""})
+        found = again.made(SECRET, step, b"", 10.96)
+        np.testing.assert_array_equal(found, made(program, 50, step + 1)[0][step])
+
+
+@pytest.mark.parametrize("decoder", ["online", "binary"])
+@pytest.mark.parametrize("decay", [0.0, 0.1, 0.7])
+def test_the_sensitivity_of_a_tree_covers_its_stored_weights(decoder: str, decay: float) -> None:
+    """N of the floats as rational numbers, inverted exactly; C has no negative entries."""
+    tree = cn.mechanisms.BinaryTree(16, decoder=decoder, decay=decay)  # type: ignore[arg-type]
+    who = Participation.fixed_epochs(16, epochs=4)
+    draw, left = ([Fraction(weight) for weight in each.tolist()] for each in (tree.draws, tree.left))
+    estimates = [[Fraction(weight) for weight in row] for row in tree.estimates.tolist()]
+    sums = [[Fraction(0)] * 16 for _ in range(4)]  # of the columns of a class
+    for column in range(16):
+        nodes: dict[int, Fraction] = {}
+        for t in range(1, 17):  # the rows of C, from y = e_column: z = (node − Σ a node')/c, node = y + Σ δ node'
+            height = (t & -t).bit_length() - 1
+            node = Fraction(t - 1 == column) + sum(left[b] * nodes[b] for b in range(height))
+            z = (node - sum(estimates[height][b] * nodes[b] for b in range(height))) / draw[height]
+            assert z >= 0
+            nodes[height] = node
+            sums[column % 4][t - 1] += z
+    square = max(sum(each**2 for each in row) for row in sums)
+    upper = Fraction(tree.program(who, dtype="exact").sensitivity)
+    assert square <= upper**2 <= square * Fraction(1 + 1e-11)
+
+
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 
@@ -259,7 +308,7 @@ def test_errors_of_memory_are_uniform_and_independent_of_the_draws() -> None:
     key, spans = exact_draws.step_key(SECRET, 0, b""), np.array([[0, size]])
     z = np.empty(size)
     exact_draws.fill_normals(key, spans, z)
-    dithers = (exact_draws.dither_bits(key, 2, spans) + 0.5) / 65536
+    dithers = (exact_draws.dither_bits([(key, 0), (key, 1)], spans) + 0.5) / 65536
     for row, unit in enumerate(recurrence(program, 10.96, 2.0**-24).units(0)):
         v = np.nan_to_num(z) / unit  # the draw of step 0 goes into each row
         known = ~np.isnan(z)
@@ -287,6 +336,33 @@ def test_deviations_of_noise_and_rows_are_bounded(name: str) -> None:
         assert (deviations.max(axis=0) > 2.0**22).all()
 
 
+@pytest.mark.parametrize("name", ["tree", "replays"])
+def test_rows_are_read_with_the_dithers_of_the_steps_that_wrote_them(name: str) -> None:
+    """A step in floats, from the integers in memory and dithers that are found by another way."""
+    program, spans, mechanism = program_of(FORMS[name]), np.array([[0, 300]]), program_of(FORMS[name]).mechanism
+    noise, form = ProvedNoise(program, 300, 1, scale=10.96, unit=2.0**-24), recurrence(program, 10.96, 2.0**-24)
+    draws_so_far, rows = np.empty((8, 300)), np.zeros((noise.rows, 300))
+    for step, z in enumerate(draws_so_far):
+        key = exact_draws.step_key(SECRET, step, b"")
+        exact_draws.fill_normals(key, spans, z)
+        found = noise.made(SECRET, step, b"", 10.96) * 2.0**-24 / 10.96
+        if name == "tree":
+            height = [0, 1, 0, 2, 0, 1, 0, 3][step]
+            node = mechanism.draws[height] * z + mechanism.estimates[height, :height] @ rows[:height]
+            y = node - mechanism.left[:height] @ rows[:height]
+            written = {height: node}
+        else:
+            u = z + (mechanism.replays[0, step] * draws_so_far[step - 4] if step >= 4 else 0.0)
+            y = u - mechanism.outputs[step] @ rows
+            after = mechanism.decays[:, np.newaxis] * rows + mechanism.inputs[step][:, np.newaxis] * y
+            written, y = dict(enumerate(after)), y * mechanism.scales[step]
+        assert np.abs(found - y).max() < 0.51 * 2.0**-24 / 10.96
+        for (row, value), unit in zip(written.items(), form.units(step), strict=True):
+            dither = (exact_draws.dither_bits([(key, row)], spans)[0] + 0.5) / 65536
+            rows[row] = unit * (noise.memory[row] - dither)
+            assert np.abs(rows[row] - value).max() < 0.51 * unit
+
+
 def test_memory_takes_four_bytes_a_row() -> None:
     noise = made(program_of(SECTIONS), 100)[1]
     assert noise.memory.shape == (2, 100)
@@ -310,9 +386,6 @@ def test_the_sensitivity_is_that_of_the_stored_numbers(name: str) -> None:
 
 
 def test_other_forms_and_numbers_are_refused() -> None:
-    tree = cn.mechanisms.BinaryTree(8)
-    with pytest.raises(ValueError, match="release='grid'"):
-        tree.program(EPOCHS, dtype="exact")
     with pytest.raises(ValueError, match="release='grid'"):
         SECTIONS.program(EPOCHS, dtype="exact", form="transform")
     with pytest.raises(ValueError, match="dtype='exact'"):
@@ -424,7 +497,6 @@ def test_sampled_runs_are_proved_too() -> None:
         {"maker": partial(ModelNoise)},
         {"dtype": "float64"},
         {"sums": "float32"},
-        {"mechanism": cn.mechanisms.BinaryTree(8)},
         {"release": "grid", "dtype": "exact"},
     ],
 )
