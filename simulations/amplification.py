@@ -1,8 +1,14 @@
 """Balls in bins by Monte Carlo: intervals of δ and ε at a stated confidence, from weights that have a proved bound.
 
 The certified brackets of ``theory.amplification.bins`` may be some tens of per cent apart.  Here δ is a mean of
-independent weights 0 <= w <= B.  The inequality of Maurer and Pontil gives an interval: with probability 1 − β
-over the accountant's own draws, which is then added to δ: run and accountant together are (ε, δ + β)-DP.
+independent weights 0 <= w <= B.  A bet that is fixed beforehand gives an interval: with probability 1 − β over the
+accountant's own draws, which is then added to δ: run and accountant together are (ε, δ + β)-DP.
+
+*Fixed bet.*  For λ < 1/B, chosen by other draws, the least m with Σ ln(1 + λ (m − w_i)) >= ln(1/β) is at least the mean
+δ with probability 1 − β: at m = δ the product has the mean 1, and Markov's inequality applies, since it grows with m.
+
+*Accountant.*  ``MonteCarlo`` chooses a noise multiplier by a search, and then certifies δ − β at exactly this number,
+by draws from the operating system.  If P(δ(σ) > δ − β) <= β, then choice and run together are (ε, δ)-DP.
 
 *remove*.  Let Λ_t = mean_i exp(tX_i − t²V_ii/2).  S_{a,t} has the density Λ_t^a/Z with respect to Q: its indices
 i_1, …, i_a have probabilities proportional to exp(t² Σ_{k<l} V), and then X ~ N(t Σ_k V_{:,i_k}, V).  The weight under
@@ -14,37 +20,51 @@ n_k <= max_i mean_j e^{kV_ij} gives B.  The sampler with the narrowest interval 
 *add*.  S_t shifts X to N(−t V p, V), with the density e^{−tm − t²V̄/2} for m = Σ p_i X_i.  The weight is
 w = (1 − KΛ)₊/Σ α_t e^{−tm − t²V̄/2}, and Λ >= e^{m − v̄/2} gives B, where V̄ = pᵀVp and v̄ = Σ p_i V_ii.
 
-The sampler, and the ε that is tested, come from other draws than the certificate; the k-th attempt has the
-confidence 1 − β/2^k.  Draws and sums are those of floats, taken as exact.
-
-Source of the interval: A. Maurer, M. Pontil, Empirical Bernstein bounds and sample variance penalization, COLT 2009.
+The sampler, λ, and the ε or σ under test come from other draws than the certificate; the k-th attempt has the
+confidence 1 − β/2^k.  Draws and sums are floats, taken as exact.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from corrnoise.simulations.random_numbers import Seed, generator
+from corrnoise.simulations.run import draws
+from corrnoise.theory.amplification.accountant import CutCurve
 from corrnoise.theory.amplification.bins import BinsCurve
-from corrnoise.theory.amplification.curve import DIRECTIONS, Amplified, DeltaBound, Direction, delta_of, epsilon_of
+from corrnoise.theory.amplification.curve import (
+    DIRECTIONS,
+    Amplified,
+    Curve,
+    DeltaBound,
+    Direction,
+    delta_of,
+    epsilon_of,
+    noise_multiplier_of,
+)
 from corrnoise.theory.amplification.orders import certainly_semidefinite
 from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.participation import Indices, Participation
+from corrnoise.theory.participation import Indices, Participation, Sampled
+from corrnoise.theory.privacy import Budget, uncut_delta
 
 _SAMPLER_POWERS = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
 _PILOT_DRAWS = 500  #: draws for the choice of a power
 _MIN_SHARE = 0.3  #: share of draws above K
 _SAMPLER_ORDERS = (4, 6, 8, 12, 16)  #: of samplers that draw one index after another
 _GRID_CELLS = 8000
-_SEARCH_STEPS = 6  #: of the search for ε
+_SEARCH_STEPS = 6  #: of the search for ε, and for σ
+_SEARCH_RANGE = 0.4  # of ln σ below the certified one
+_ATTEMPT_STEP = 5e-3  # relative, of σ from one attempt to the next
 _MAX_ATTEMPTS = 20
 _LARGEST_EPSILON = 1e3
 
@@ -117,7 +137,8 @@ def removal_weights(gram: Array, epsilon: float, pilot: np.random.Generator) -> 
     samplers += [ordered_weights(gram, epsilon, order) for order in _SAMPLER_ORDERS]
 
     def width(sampler: tuple[Weights, float]) -> float:
-        low, high = interval(sampler[0](pilot, 4 * _PILOT_DRAWS), sampler[1], 1e-2)
+        weights = sampler[0](pilot, 4 * _PILOT_DRAWS)
+        low, high = interval(weights, sampler[1], 1e-2, float(weights.std()))
         return high - low
 
     return min(samplers, key=width)
@@ -221,16 +242,26 @@ def addition_weights(gram: Array, epsilon: float, pilot: np.random.Generator) ->
 # -- intervals ---------------------------------------------------------------------------------------------------------
 
 
-def interval(weights: Array, largest: float, beta: float) -> tuple[float, float]:
+def interval(weights: Array, largest: float, beta: float, deviation: float) -> tuple[float, float]:
     """Two ends of the mean of independent weights in [0, ``largest``], each valid with probability 1 − β/2.
 
-    Both hold with probability 1 − β.
+    Both hold with probability 1 − β.  ``deviation`` is a guess of the standard deviation by other draws.
     """
-    n = weights.size
-    log = math.log(4 / beta)
-    slack = math.sqrt(2 * float(weights.var(ddof=1)) * log / n) + 7 * largest * log / (3 * (n - 1))
-    mean = float(weights.mean())
-    return max(mean - slack, 0.0), min(mean + slack, 1.0)
+    if weights.min() < 0 or weights.max() > largest:
+        raise RuntimeError(f"weights must lie in [0, {largest}], got {weights.min()} to {weights.max()}")
+    log = math.log(2 / beta)
+    bet = min(math.sqrt(2 * log / weights.size) / max(deviation, 1e-300), 0.9 / largest)
+
+    def edge(sign: int) -> float:
+        """The m where Σ ln(1 + λ sign (m − w)) reaches the bound; the inner end of the bracket is on the safe side."""
+        inner, outer = float(weights.mean()), largest if sign > 0 else 0.0
+        for _ in range(50):
+            middle = (inner + outer) / 2
+            reached = float(np.log1p(bet * sign * (middle - weights)).sum()) >= log
+            inner, outer = (inner, middle) if reached else (middle, outer)
+        return outer
+
+    return max(edge(-1) * (1 - 1e-9), 0.0), min(edge(1) * (1 + 1e-9), 1.0)
 
 
 def sampled_delta(
@@ -243,8 +274,10 @@ def sampled_delta(
     if isinstance(pilot, int) and isinstance(rng, int) and pilot == rng:
         raise ValueError(f"pilot must be another seed than rng, for the draws that certify, got {pilot} for both")
     make = removal_weights if direction == "remove" else addition_weights
-    sample, largest = make(gram, epsilon, generator(pilot))
-    return interval(sample(generator(rng), samples), largest, beta)
+    source = generator(pilot)
+    sample, largest = make(gram, epsilon, source)
+    deviation = float(sample(source, 4 * _PILOT_DRAWS).std())
+    return interval(sample(generator(rng), samples), largest, beta, deviation)
 
 
 def sampled_bound(
@@ -314,6 +347,225 @@ def _verified(delta_at: Callable[[float, float], float], target: float, beta: fl
             return x
         x = x * 1.005 + 1e-3 if end else x * 0.99
     return math.inf if end else 0.0
+
+
+# -- an accountant -----------------------------------------------------------------------------------------------------
+
+
+@record
+class MonteCarlo(Record):
+    """An accountant of balls in bins by random draws, for less noise: its failure is a part of δ.
+
+    Parameters
+    ----------
+    samples : int, default 100000
+        Weights in each direction, >= 1000.
+    failure : float, default 1e-10
+        0 < β < 1: the probability over the draws that the noise multiplier is too small.
+
+    Notes
+    -----
+    Whoever computes m multipliers and takes the least has the failure m β.
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> program = cn.mechanisms.DPSGD().program(cn.Participation.balls_in_bins(2, period=2))
+    >>> budget = cn.Budget(epsilon=1.0, delta=1e-2)
+    >>> accountant = cn.privacy.MonteCarlo(samples=4000, failure=1e-6)
+    >>> 1.0 < program.multiplier(budget, accountant=accountant) / program.multiplier(budget) < 1.2
+    True
+    """
+
+    samples: int = 100_000
+    failure: float = 1e-10
+
+    def __post_init__(self) -> None:
+        self._check(samples=1000, failure="(0, 1)")
+
+    def multiplier(self, program: Program, budget: Budget) -> float:
+        """The noise multiplier of a program; ``certificate`` has its evidence.
+
+        Parameters
+        ----------
+        program : Program
+            The noise of a run with balls in bins.
+        budget : Budget
+            ε and δ.
+
+        Returns
+        -------
+        float
+        """
+        return self.certificate(program, budget).noise_multiplier
+
+    def certificate(self, program: Program, budget: Budget) -> MonteCarloCertificate:
+        """A noise multiplier that draws from the operating system have verified.
+
+        Parameters
+        ----------
+        program, budget : Program and Budget
+            As for ``multiplier``.
+
+        Returns
+        -------
+        MonteCarloCertificate
+
+        Raises
+        ------
+        ValueError
+            The run has no balls in bins, or the failure is not below δ.
+        """
+        target = self._target(program, budget)
+        curve = _bins_of(program.curve)
+        epsilon = checks.real("epsilon", budget.epsilon, "[0, inf)")
+        largest = noise_multiplier_of(curve, epsilon, target)  # of the certified accountant
+
+        def height(x: float) -> float:
+            draft = MonteCarloCertificate(
+                largest * math.exp(x), epsilon, target, max(self.samples // 8, 1000), self.failure, _seed(), 1
+            )
+            return math.log(max(max(draft.upper(curve, each) for each in DIRECTIONS), 1e-300) / target)
+
+        low, high = -_SEARCH_RANGE, 0.0
+        for _ in range(_SEARCH_STEPS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if height(middle) > 0 else (low, middle)
+        for attempt in range(1, _MAX_ATTEMPTS):
+            sigma = largest * math.exp(high) * (1 + _ATTEMPT_STEP * (attempt - 1))
+            found = MonteCarloCertificate(sigma, epsilon, target, self.samples, self.failure, _seed(), attempt)
+            if found.holds(curve):
+                return found
+        raise ValueError(f"samples must be larger, got {self.samples}: no multiplier was verified for {budget!r}")
+
+    def _target(self, program: Program, budget: Budget) -> float:
+        """δ of the curve without capacity, less the failure."""
+        program.check_amplified(budget)
+        assert budget.delta is not None
+        assert isinstance(program.participation, Sampled)
+        overflow = program.participation.overflow
+        target = uncut_delta(budget.delta, overflow) - self.failure / (1 - overflow) * (1 + 2.0**-50)
+        if not target > 0:
+            raise ValueError(f"failure must be below delta={budget.delta:g}, got {self.failure:g}")
+        return target * (1 - 2.0**-50)
+
+    def verified(self, program: Program, budget: Budget, described: Mapping[str, Any]) -> MonteCarloCertificate:
+        """The certificate that a run keeps, whose draws are made again.
+
+        Parameters
+        ----------
+        program, budget : Program and Budget
+            As for ``multiplier``.
+        described : mapping
+            ``certificate(…).arguments()``.
+
+        Returns
+        -------
+        MonteCarloCertificate
+
+        Raises
+        ------
+        ValueError
+            The certificate is for another budget, or its draws do not verify it.
+        """
+        found = MonteCarloCertificate(**described)
+        asked = (budget.epsilon, self._target(program, budget), self.samples, self.failure)
+        if (found.epsilon, found.delta, found.samples, found.failure) != asked:
+            raise ValueError(f"certificate must be for {asked}, got {found!r}")
+        if not found.holds(_bins_of(program.curve)):
+            raise ValueError(f"certificate must be verified by its draws, got {found!r}: begin a new run")
+        return found
+
+
+@record
+class MonteCarloCertificate(Record):
+    """A noise multiplier with the draws that verify it; ``MonteCarlo.certificate`` makes it.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        σ.
+    epsilon, delta : float
+        The ε, and the δ that σ is verified for, in both directions.
+    samples : int
+        Weights in each direction.
+    failure : float
+        β of all attempts together.
+    seed : int
+        Of the draws, from the operating system after σ was chosen.
+    attempt : int
+        k >= 1: the number of the attempt, which fails with probability β/2^k.
+    """
+
+    noise_multiplier: float
+    epsilon: float
+    delta: float
+    samples: int
+    failure: float
+    seed: int
+    attempt: int
+
+    def __post_init__(self) -> None:
+        self._check(noise_multiplier="(0, inf)", epsilon="[0, inf)", delta="(0, 1)", samples=1000, failure="(0, 1)")
+        self._check(seed=0, attempt=1)
+
+    def multiplier(self, program: Program, budget: Budget) -> float:
+        """The noise multiplier of the run that it was made for.
+
+        Parameters
+        ----------
+        program, budget : Program and Budget
+            As for ``MonteCarlo.multiplier``.
+
+        Returns
+        -------
+        float
+        """
+        return self.noise_multiplier
+
+    def upper(self, curve: BinsCurve, direction: Direction) -> float:
+        """An upper bound of δ in one direction, which fails with probability β/2^{k+1}.
+
+        Parameters
+        ----------
+        curve : BinsCurve
+            The curve of the run.
+        direction : {"remove", "add"}
+            The direction.
+
+        Returns
+        -------
+        float
+        """
+        gram = curve.upper * (1 + 1e-14) / self.noise_multiplier**2
+        pilot, rng = np.random.SeedSequence([self.seed, DIRECTIONS.index(direction)]).spawn(2)
+        share = self.failure / 2**self.attempt  # of two ends, and the upper one alone is used
+        return sampled_delta(gram, self.epsilon, direction, samples=self.samples, pilot=pilot, rng=rng, beta=share)[1]
+
+    def holds(self, curve: BinsCurve) -> bool:
+        """Whether the draws verify σ.
+
+        Parameters
+        ----------
+        curve : BinsCurve
+            The curve of the run.
+
+        Returns
+        -------
+        bool
+        """
+        return all(self.upper(curve, direction) <= self.delta for direction in DIRECTIONS)
+
+
+def _seed() -> int:
+    return int.from_bytes(draws.fresh(7), "little")
+
+
+def _bins_of(curve: Curve) -> BinsCurve:
+    whole = curve.whole if isinstance(curve, CutCurve) else curve
+    if not isinstance(whole, BinsCurve):
+        raise ValueError(f"accountant must be None except for balls in bins, got a run with {type(whole).__name__}")
+    return whole
 
 
 @usual_float_errors

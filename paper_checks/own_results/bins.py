@@ -292,6 +292,7 @@ def interval_ofdelta_of_two(
     Half or one and a half of δ is outside of the interval somewhere.
     """
     sample, bound = sampler(v, epsilon, kind, calibration)
-    low, high = interval(sample(generator(draws), 10000), bound, 1e-12)
+    deviation = float(sample(generator(200 + calibration), 2000).std())
+    low, high = interval(sample(generator(draws), 10000), bound, 1e-12, deviation)
     delta = scale * delta_of_two(v, epsilon, "add" if kind == "add" else "remove")
     return np.array([low, delta]), np.array([delta, high])

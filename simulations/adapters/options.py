@@ -20,6 +20,7 @@ from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.sums import Release, Sums
 from corrnoise.support.suggestions import did_you_mean
 from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.program import SamplingAccountant
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
@@ -40,6 +41,7 @@ class TrainingKeywords(TypedDict, total=False):
     mechanism: Mechanism | Choice | None
     folder: str | os.PathLike[str] | Folder | None
     account: Account | None
+    accountant: SamplingAccountant | None
     carry: Mapping[str, Any] | None
     item: Callable[[Any], Any] | None
     sums: Sums
@@ -88,6 +90,8 @@ class TrainingOptions:
         Where the run is kept.  None for a run that ends with the process.
     account : Account, optional
         The account of the data set, which the run pays before its first step.
+    accountant : SamplingAccountant, optional
+        ``cn.privacy.MonteCarlo(…)`` for balls in bins, whose failure is a part of δ; None for certified bounds.
     carry : dict, optional
         Further content of checkpoints: objects by their names.  PyTorch needs ``state_dict`` and ``load_state_dict``,
         such as a scheduler of learning rates.  JAX needs ``save()``, which returns arrays by their names, and
@@ -123,6 +127,7 @@ class TrainingOptions:
     mechanism: Mechanism | Choice | None = None
     folder: str | os.PathLike[str] | Folder | None = None
     account: Account | None = None
+    accountant: SamplingAccountant | None = None
     carry: Mapping[str, Any] | None = None
     item: Callable[[Any], Any] | None = None
     sums: Sums = "exact"

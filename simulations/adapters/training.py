@@ -222,6 +222,7 @@ class DataRun(PrivateRun):
             batches=order,
             folder=folder,
             account=options.account,
+            accountant=options.accountant,
             sums=options.sums,
             release=options.release,
             **further,

@@ -36,7 +36,7 @@ from corrnoise.support.reading import LARGE, guarded, json_value
 from corrnoise.support.serialise import digest, packed, plain
 from corrnoise.support.version import __version__
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.program import Program
+from corrnoise.theory.mechanisms.program import Program, SamplingAccountant
 from corrnoise.theory.numerics.rounding import Dtype
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.participation.legacy import stable_text
@@ -213,17 +213,27 @@ class Durable:
                 self._files[PROGRAM_FILE] = packed(thing, PROGRAM_KINDS, most_bytes=LARGE)
         return made
 
-    def multiplier(self, budget: Budget) -> float:
+    def multiplier(self, budget: Budget, *, accountant: SamplingAccountant | None = None) -> float:
         """The multiplier of the start of the run, if it covers the program; in a new run the one of the program."""
-        return self._ranks.share(lambda: self._verified(budget))
+        return self._ranks.share(lambda: self._verified(budget, accountant))
 
-    def _verified(self, budget: Budget) -> float:
+    def _verified(self, budget: Budget, accountant: SamplingAccountant | None) -> float:
+        program = self._program
         if self._own.settings is None:
-            return self._program.multiplier(budget)
+            if accountant is None:
+                return program.multiplier(budget)
+            evidence = accountant.certificate(program, program.ideal_budget(budget))
+            self._settings["certificate"] = evidence.arguments()
+            return program.multiplier(budget, accountant=evidence)
         stored = self._own.settings.get("multiplier")
         if not isinstance(stored, float):
             raise ValueError(f"{self.home.path} is damaged or foreign: its multiplier is {stored!r:.80}")
-        if self._participation.sampled and budget.epsilon is not None and budget.adjacency == "zero-out":
+        known = None
+        if accountant is not None:
+            with guarded(self.home.path / "settings.json"):
+                described = self._own.settings["certificate"]
+                known = accountant.verified(program, program.ideal_budget(budget), described)
+        elif self._participation.sampled and budget.epsilon is not None and budget.adjacency == "zero-out":
             from corrnoise.theory.amplification.curve import delta_of
 
             # To find it again takes several times as long; its last factor 1 + 2⁻⁵⁰ is not counted (``Program``).
@@ -231,7 +241,7 @@ class Durable:
             delta = self._program.ideal_budget(budget).delta
             if delta is not None and found.upper <= delta:
                 return stored
-        needed = self._program.multiplier(budget)
+        needed = program.multiplier(budget, accountant=known)
         if not needed <= stored * (1 + _MULTIPLIER_SLACK):
             raise refused(
                 "multiplier is small",

@@ -54,8 +54,9 @@ from corrnoise.simulations.run.secret import Secret
 from corrnoise.simulations.run.sums import Grid, Release, Sums
 from corrnoise.simulations.run.termination import Termination
 from corrnoise.support.process import this_process
+from corrnoise.support.serialise import plain
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.program import TOTAL_VARIATION, Program
+from corrnoise.theory.mechanisms.program import TOTAL_VARIATION, Program, SamplingAccountant
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.rounding import Dtype
 from corrnoise.theory.objectives.workloads import MomentumAverage
@@ -129,6 +130,9 @@ class PrivateRun(Guarded):
         ``"float"`` for sums of floats, where this is true for real numbers only.
     account : Account, optional
         The account of the data set, which the run pays in full before its first step.  A resumed run needs the same.
+    accountant : SamplingAccountant, optional
+        ``cn.privacy.MonteCarlo(…)`` for balls in bins, whose failure is a part of δ; None for certified bounds.  The
+        folder keeps its evidence, which a resumed run checks again.
 
     Raises
     ------
@@ -177,6 +181,7 @@ class PrivateRun(Guarded):
         sums: Sums = "float32",
         release: Release = "float",
         account: Account | None = None,
+        accountant: SamplingAccountant | None = None,
     ) -> None:
         super().__init__()
         self._budget = checks.instance("budget", budget, Budget)
@@ -209,10 +214,11 @@ class PrivateRun(Guarded):
             raise ValueError("prefetch must be False where steps are not noted ahead, by Folder(…, ahead=2) or more")
         if where is None and carry is not None:
             raise ValueError("folder must be given where there is something to carry")
-        self._account = account
+        self._account, self._accountant = account, accountant
         said = {
             **({} if settings is None else settings),
             **{"sums": sums, "release": release, "account": None if account is None else account.identity},
+            "accountant": None if accountant is None else plain(accountant),
         }
         self._durable = (
             None if where is None else Durable(where, carry, self._budget, promised, self._size, said, self._ranks)
@@ -247,7 +253,9 @@ class PrivateRun(Guarded):
             self._batches = durable.batches(self._batches)
             self._program = durable.program(mechanism, asked, dtype)
         chosen = self._program if durable is None else durable
-        self._multiplier = chosen.multiplier(self._budget)
+        # A random multiplier is the one of the first process; a folder shares it already.
+        share = self._ranks.share if durable is None else Alone().share
+        self._multiplier = share(lambda: chosen.multiplier(self._budget, accountant=self._accountant))
         largest = None if self._batches is None else self._batches.largest_batch
         self._arithmetic.bound(self._program, self.scale, self._budget.clip_norm, largest, self._size)
         self._noise = noise_of(self._program, self._size, spans=self._ranks.spans, **self._arithmetic.of_noise)
@@ -431,6 +439,7 @@ class PrivateRun(Guarded):
             **private,
             "participation": self.participation.summary(),
             "multiplier": self._multiplier,
+            "accountant": "certified" if self._accountant is None else plain(self._accountant),
             "level": self.level,
             "total variation": self.total_variation,
             "generator": self._arithmetic.generator,
@@ -480,7 +489,11 @@ class PrivateRun(Guarded):
         It is the privacy of a stop that was fixed beforehand.  Whoever stops by looking at releases has the privacy of
         the whole run, and may spend the rest in another Gaussian run within the same budget.
         """
-        return self.profile(self._released).epsilon_at(delta)
+        found = self.profile(self._released).epsilon_at(delta)
+        epsilon, least = self._budget.epsilon, self._budget.delta
+        if self._accountant is None or epsilon is None or least is None or delta < least:
+            return found
+        return min(found, epsilon)  # random draws verify the whole run alone
 
     def settle(self) -> None:
         """End the run for ever, and give its account back the privacy of the steps that were not made.

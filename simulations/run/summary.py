@@ -42,6 +42,8 @@ def summary_of(run: Any, next_call: str, *, html: bool = False) -> str:
     opening = f"The whole run of {total} steps is ({epsilon}, {delta:g})-differentially private."
     if run.participation.sampled:
         proof = "by the accountant of its sampling"
+        if isinstance(costs["accountant"], dict):
+            proof = f"by Monte Carlo, whose failure of {costs['accountant']['failure']:g} is a part of delta"
     else:
         near = "" if run.total_variation is None else "within 2^-256 of "
         proof = f"{near}{budget.gaussian_rho:.4g}-zCDP as one Gaussian mechanism"

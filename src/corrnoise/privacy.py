@@ -1,6 +1,6 @@
 """Privacy profiles of runs and of several runs, and conversions between ρ of zCDP and (ε, δ)."""
 
-from corrnoise.simulations.amplification import amplified
+from corrnoise.simulations.amplification import MonteCarlo, amplified
 from corrnoise.theory.auditing.one_run import one_run_bound
 from corrnoise.theory.privacy import (
     approx_dp_to_zcdp,
@@ -15,6 +15,7 @@ from corrnoise.theory.selection import SelectionProfile, Trials, selection, tria
 
 __all__ = [
     "GaussianProfile",
+    "MonteCarlo",
     "ProductProfile",
     "Profile",
     "SampledProfile",

@@ -1,5 +1,6 @@
 """Monte Carlo of balls in bins: unbiased weights below their bound, coverage, and draws that certify nothing."""
 
+import json
 import math
 
 import numpy as np
@@ -7,6 +8,8 @@ import pytest
 
 import corrnoise as cn
 from corrnoise.simulations.amplification import (
+    MonteCarlo,
+    MonteCarloCertificate,
     addition_weights,
     amplified,
     interval,
@@ -64,23 +67,24 @@ def test_coverage(direction):
     truth = dict(zip(DIRECTIONS, (0.0592065010858927, 0.0501976623694882), strict=True))[direction]
     make = removal_weights if direction == "remove" else addition_weights
     sample, bound = make(np.eye(2), 1.0, np.random.default_rng(0))
-    found = [interval(sample(np.random.default_rng((7, seed)), 500), bound, 0.05) for seed in range(400)]
+    deviation = float(sample(np.random.default_rng(6), 2000).std())
+    found = [interval(sample(np.random.default_rng((7, seed)), 500), bound, 0.05, deviation) for seed in range(400)]
     assert sum(not low <= truth <= high for low, high in found) <= 40
     assert np.mean([high - low for low, high in found]) < truth  # and they say something
 
 
-def test_an_interval_has_half_of_beta_on_each_side():
-    """The two-sided interval at β is made of one-sided ones at β/2, each with log(2/(β/2)); one at β is narrower."""
+def test_an_interval_is_the_edge_of_a_fixed_bet():
+    """Each end solves Σ ln(1 ± λ (m − w)) = ln(2/β), with λ by the guess of the deviation and at most 0.9/B."""
     weights, bound, beta = np.random.default_rng(6).random(1000), 1.5, 0.01
-
-    def one_sided(share):
-        log = math.log(2 / share)
-        return math.sqrt(2 * weights.var(ddof=1) * log / 1000) + 7 * bound * log / (3 * 999)
-
-    low, high = interval(weights, bound, beta)
-    assert math.isclose(high - weights.mean(), one_sided(beta / 2), rel_tol=1e-12)
-    assert math.isclose(weights.mean() - low, one_sided(beta / 2), rel_tol=1e-12)
-    assert one_sided(beta) < one_sided(beta / 2)
+    log = math.log(2 / beta)
+    for deviation, bet in ((0.3, math.sqrt(2 * log / 1000) / 0.3), (1e-9, 0.9 / 1.5)):
+        low, high = interval(weights, bound, beta, deviation)
+        assert math.isclose(np.log1p(bet * (high - weights)).sum(), log, rel_tol=1e-6)
+        assert math.isclose(np.log1p(bet * (weights - low)).sum(), log, rel_tol=1e-6)
+    constant = interval(np.full(1000, 0.2), 1.0, beta, 0.0)
+    assert constant[1] - 0.2 < 1.1 * log / 900  # the least that any bound can be: B ln(2/β)/n
+    with pytest.raises(RuntimeError, match="weights must lie"):
+        interval(np.full(10, 2.0), 1.5, beta, 0.3)
 
 
 def test_the_draws_of_the_search_do_not_certify():
@@ -156,3 +160,111 @@ def test_correlated_noise_within_the_certified_bracket():
         found = sampled_bound(curve, 2.5, direction, epsilon=1.0, samples=24_000, rng=3, beta=1e-6)
         assert found.lower <= certified.upper
         assert certified.lower <= found.upper < certified.upper
+
+
+# -- the accountant ----------------------------------------------------------------------------------------------------
+
+TWO_BINS = cn.Participation.balls_in_bins(2, period=2)
+BUDGET = cn.Budget(epsilon=1.0, delta=1e-2)
+QUICK = MonteCarlo(samples=2000, failure=1e-3)
+
+
+def exact_multiplier(delta: float) -> float:
+    return DPSGD().program(TWO_BINS).multiplier(cn.Budget(epsilon=1.0, delta=delta))
+
+
+@pytest.mark.slow
+def test_the_multiplier_of_the_accountant_covers_delta_less_its_failure():
+    """Of two bins, whose bracket is narrow: three certificates cover, with a false alarm below 3e-12."""
+    program = DPSGD().program(TWO_BINS)
+    sure = MonteCarlo(samples=4000, failure=1e-12)
+    least = exact_multiplier(1e-2 - 1e-12)
+    found = [sure.multiplier(program, BUDGET) for _ in range(3)]
+    assert min(found) >= least * (1 - 1e-9)
+    assert max(found) < 1.15 * least
+    assert program.multiplier(BUDGET, accountant=QUICK) > exact_multiplier(1.2e-2)
+
+
+@pytest.mark.slow
+def test_a_failure_is_a_part_of_delta():
+    program = DPSGD().program(TWO_BINS)
+    found = QUICK.certificate(program, BUDGET)
+    assert found.delta <= 1e-2 - 1e-3
+    cut = cn.Participation.balls_in_bins(2, period=2, capacity=30, examples=40)
+    assert 0 < cut.overflow < 5e-3
+    inner = QUICK.certificate(DPSGD().program(cut), BUDGET)
+    assert (1 - cut.overflow) * inner.delta + cut.overflow + 1e-3 <= 1e-2
+    with pytest.raises(ValueError, match="failure must be below"):
+        MonteCarlo(failure=0.1).multiplier(program, BUDGET)
+
+
+def test_a_certificate_is_checked_by_its_own_draws():
+    program = DPSGD().program(TWO_BINS)
+    found = QUICK.certificate(program, BUDGET)
+    assert QUICK.verified(program, BUDGET, found.arguments()) == found
+    assert QUICK.certificate(program, BUDGET).seed != found.seed
+    for change, word in (
+        ({"noise_multiplier": found.noise_multiplier * 0.8}, "verified by its draws"),
+        ({"failure": 1e-2}, "certificate must be for"),
+        ({"delta": 2e-2}, "certificate must be for"),
+        ({"epsilon": 2.0}, "certificate must be for"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            QUICK.verified(program, BUDGET, {**found.arguments(), **change})
+
+
+def test_later_attempts_have_smaller_shares():
+    gram, shares = BinsCurve(np.eye(2), np.eye(2), True), []
+    for attempt in (1, 2, 3):
+        shares.append(MonteCarloCertificate(2.0, 1.0, 1e-2, 2000, 1e-3, seed=5, attempt=attempt).upper(gram, "remove"))
+    assert shares == sorted(shares)
+    assert len(set(shares)) == 3
+    assert (
+        MonteCarloCertificate(2.0, 1.0, 1e-2, 2000, 1e-3, seed=6, attempt=1).upper(gram, "remove") != shares[0]
+    )  # other draws
+
+
+@pytest.mark.parametrize(
+    ("who", "word"),
+    [
+        (cn.Participation.poisson(4, 0.5), "balls in bins"),
+        (cn.Participation.fixed_epochs(4, epochs=2), "not sampled"),
+    ],
+)
+def test_other_batches_have_no_such_accountant(who, word):
+    with pytest.raises(ValueError, match=word):
+        DPSGD().program(who).multiplier(BUDGET, accountant=QUICK)
+
+
+def test_a_run_keeps_its_evidence(tmp_path):
+    def opened(accountant):
+        order = cn.batches(TWO_BINS, 20)
+        where = cn.Folder(tmp_path / "run", marks=tmp_path / "marks")
+        return cn.PrivateRun(BUDGET, TWO_BINS, DPSGD(), 3, batches=order, folder=where, accountant=accountant)
+
+    with opened(QUICK) as run:
+        assert run.multiplier < exact_multiplier(1e-2) * 1.3
+        assert run.report()["accountant"] == {"kind": "MonteCarlo", "samples": 2000, "failure": 1e-3}
+        assert "failure of 0.001" in str(run)
+        assert run.profile().delta_at(1.0) <= 1e-2
+    with opened(QUICK) as again:
+        assert again.multiplier == run.multiplier
+    for other in (None, MonteCarlo(samples=2000, failure=1e-4)):
+        with pytest.raises(ValueError, match="accountant was"):
+            opened(other)
+    path = tmp_path / "run" / "settings.json"
+    settings = json.loads(path.read_text())
+    settings["certificate"]["noise_multiplier"] *= 0.8
+    settings["multiplier"] *= 0.8
+    path.write_text(json.dumps(settings))
+    with pytest.raises(ValueError, match="verified by its draws"):
+        opened(QUICK)
+
+
+@pytest.mark.slow
+def test_correlated_noise_needs_less_noise_than_the_certified_bound():
+    program = NuFTRL(1 / 16).program(cn.Participation.balls_in_bins(64, period=16), form="transform")
+    budget = cn.Budget(epsilon=2.0, delta=1e-5)
+    certified = program.multiplier(budget)
+    found = program.multiplier(budget, accountant=MonteCarlo(samples=20_000))
+    assert 0.7 * certified < found <= certified

@@ -23,8 +23,9 @@ form                        recurrence                                          
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from flint import arb, ctx
@@ -71,6 +72,22 @@ _LEAST_EXACT_DELTA, _LARGEST_EXACT_EPSILON = 2.0**-100, 69.0  # whose float belo
 _FLOAT32_RANGE = (1e-30, 1e30)  # standard deviations that float32 holds, with the noise of all steps
 _ENDLESS_STEPS = 10**9  # steps, in place of any number
 INCREASE = 1e-3  #: the largest relative increase of the sensitivity that is paid for float32
+
+
+class SamplingAccountant(Protocol):
+    """An accountant of sampled batches that replaces the certified one; its failure is a part of δ."""
+
+    def multiplier(self, program: Any, budget: Budget) -> float:
+        """The noise multiplier of a program for a budget."""
+        ...
+
+    def certificate(self, program: Any, budget: Budget) -> Any:
+        """A new noise multiplier with its evidence: ``noise_multiplier`` and ``arguments()``."""
+        ...
+
+    def verified(self, program: Any, budget: Budget, described: Mapping[str, Any]) -> Any:
+        """The certificate with these arguments, checked again."""
+        ...
 
 
 @record
@@ -147,17 +164,19 @@ class Program(Record):
         scales = {"step_scales": self.step_scales, "draw_scales": self.draw_scales}
         return found | {name: value for name, value in scales.items() if value is not None}
 
-    def multiplier(self, budget: Budget) -> float:
+    def multiplier(self, budget: Budget, *, accountant: SamplingAccountant | None = None) -> float:
         """Standard deviation of the independent noise in units of the clipping norm; never too small.
 
         For sampled batches the accountant gives it, or the worst case where this is smaller.  It has
-        been verified by certified bounds of δ at this number.  With exact numbers it is the multiplier of the float
+        been verified by bounds of δ at this number.  With exact numbers it is the multiplier of the float
         below δ, which leaves (1 + e^ε) 2⁻²⁵⁶ for the total variation of proved noise.
 
         Parameters
         ----------
         budget : Budget
             The privacy budget: for sampled batches ε and δ, for zero-out adjacency.
+        accountant : SamplingAccountant, optional
+            ``cn.privacy.MonteCarlo(…)`` for balls in bins; None for certified bounds.
 
         Raises
         ------
@@ -168,11 +187,13 @@ class Program(Record):
         budget = self.ideal_budget(budget)
         who, sensitivity = self.participation, self.sensitivity * self.participation.members
         if isinstance(who, Sampled):
-            amplified = self._amplified(budget, who)
+            amplified = self._amplified(budget, accountant)
             assert budget.delta is not None
             uncut = replace(budget, delta=uncut_delta(budget.delta, who.overflow))
             multiplier = min(uncut.multiplier(sensitivity), amplified)
         else:
+            if accountant is not None:
+                self.check_amplified(budget)
             multiplier = budget.multiplier(sensitivity)
         low, high = _FLOAT32_RANGE
         if not low <= multiplier * budget.clip_norm <= high:
@@ -209,7 +230,34 @@ class Program(Record):
             )
         return replace(budget, delta=math.nextafter(budget.delta, 0.0))
 
-    def _amplified(self, budget: Budget, who: Sampled) -> float:
+    def _amplified(self, budget: Budget, accountant: SamplingAccountant | None) -> float:
+        self.check_amplified(budget)
+        assert budget.epsilon is not None
+        assert budget.delta is not None
+        if accountant is not None:
+            found = accountant.multiplier(self, budget)
+        else:
+            from corrnoise.theory.amplification.curve import noise_multiplier_of
+
+            found = noise_multiplier_of(self.curve, budget.epsilon, budget.delta)
+        return found * (1 + 2.0**-50)  # exceeds the rounding error of a later product with the clipping norm
+
+    def check_amplified(self, budget: Budget) -> None:
+        """Refuse a budget that no accountant of sampled batches takes.
+
+        Parameters
+        ----------
+        budget : Budget
+            The privacy budget.
+
+        Raises
+        ------
+        ValueError
+            The batches are not sampled, the budget has no ε and δ or another adjacency, or the capacity is too small.
+        """
+        who = self.participation
+        if not isinstance(who, Sampled):
+            raise ValueError(f"accountant must be None where batches are not sampled, got one for {who!r:.80}")
         if budget.adjacency != "zero-out":
             raise ValueError(
                 f"budget must have zero-out adjacency for sampled batches, got {budget.adjacency!r}: the theorem "
@@ -225,10 +273,6 @@ class Program(Record):
                 f"capacity must be larger, got {who.capacity}: other examples fill a batch with probability up to "
                 f"{who.overflow:.2g}, which counts as delta, and delta={budget.delta:g}; take a larger capacity [H2]"
             )
-        from corrnoise.theory.amplification.curve import noise_multiplier_of
-
-        # The factor 1 + 2⁻⁵⁰ exceeds the rounding error of a later product with the clipping norm.
-        return noise_multiplier_of(self.curve, budget.epsilon, budget.delta) * (1 + 2.0**-50)
 
     @property
     def curve(self) -> Curve:

@@ -33,7 +33,7 @@ from corrnoise.solvers.rational.handover import check_scales, fitted_buffers, ha
 from corrnoise.support.wording import buffers_in_words, bytes_in_words, summary_html, summary_text
 from corrnoise.theory.amplification.curve import delta_of
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.program import HANDED_OVER, INCREASE, Form, Program
+from corrnoise.theory.mechanisms.program import HANDED_OVER, INCREASE, Form, Program, SamplingAccountant
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
@@ -497,6 +497,7 @@ class Design(Record):
         folder: str | os.PathLike[str] | Folder | None = None,
         carry: Carry | None = None,
         account: Account | None = None,
+        accountant: SamplingAccountant | None = None,
     ) -> PrivateRun:
         """A private run with this noise.
 
@@ -513,6 +514,8 @@ class Design(Record):
         carry : Carry, optional
             As for ``PrivateRun``.
         account : Account, optional
+            As for ``PrivateRun``.
+        accountant : SamplingAccountant, optional
             As for ``PrivateRun``.
 
         Returns
@@ -544,6 +547,7 @@ class Design(Record):
             carry=carry,
             asked=self.asked,
             account=account,
+            accountant=accountant,
         )
 
     def stream(self, shape: int | tuple[int, ...], rng: Seed = None) -> Stream:
