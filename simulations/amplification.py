@@ -253,7 +253,7 @@ def interval(weights: Array, largest: float, beta: float, deviation: float) -> t
     bet = min(math.sqrt(2 * log / weights.size) / max(deviation, 1e-300), 0.9 / largest)
 
     def edge(sign: int) -> float:
-        """The m where Σ ln(1 + λ sign (m − w)) reaches the bound; the inner end of the bracket is on the safe side."""
+        """The m where Σ ln(1 + λ sign (m − w)) reaches the bound; the end of the bracket that reached it."""
         inner, outer = float(weights.mean()), largest if sign > 0 else 0.0
         for _ in range(50):
             middle = (inner + outer) / 2
