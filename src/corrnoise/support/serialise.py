@@ -141,7 +141,7 @@ def digest(described: Any) -> str:
 
 
 def _short(value: Any) -> Any:
-    """What ``json`` does not know: an array as the digest of its bytes, a record as its arguments."""
+    """Values that ``json`` does not know: an array as the digest of its bytes, a record as its arguments."""
     if isinstance(value, np.ndarray) and value.dtype.kind in _DIGEST_TYPES and value.dtype.itemsize <= 8:
         number = np.ascontiguousarray(value, _DIGEST_TYPES[value.dtype.kind])
         return {"array": digest(number.tobytes()), "dtype": number.dtype.str, "shape": value.shape}
