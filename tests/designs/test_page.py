@@ -182,6 +182,7 @@ def test_the_program_for_jax_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert program(with_dpsgd(8.0), "JAX", tmp_path, monkeypatch, **given)["run"].position == 48
 
 
+@pytest.mark.slow
 def test_a_sampled_design_has_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     design = poisson()
     text = " ".join(page_of(design, tmp_path).text.split())

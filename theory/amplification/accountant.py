@@ -69,6 +69,10 @@ class CutCurve(Curve):
     def resolution(self) -> float:
         return self.whole.resolution
 
+    @property
+    def largest_delta(self) -> float:
+        return self._raised(0.0, self.whole.largest_delta)[1]
+
     def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> DeltaBound:
         found = self.whole.delta(epsilon, noise_multiplier, direction)
         return DeltaBound(*self._raised(found.lower, found.upper), found.kind, f"{found.comparison}, or a full batch")

@@ -83,6 +83,10 @@ class PoissonCurve(Curve):
             for factor in getattr(self, name):
                 checks.instance(name, factor, Factor)
 
+    @property
+    def largest_delta(self) -> float:
+        return -math.expm1(_log_unused(self.above)) if gaussian_part(self.above) == 0 else 1.0
+
     def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> DeltaBound:
         upper = _enclosed(self.above, epsilon, noise_multiplier, direction)
         lower = upper if self.below == self.above else _enclosed(self.below, epsilon, noise_multiplier, direction)
@@ -92,6 +96,11 @@ class PoissonCurve(Curve):
         upper = _estimated(self.above, epsilon, noise_multiplier, direction)
         lower = upper if self.below == self.above else _estimated(self.below, epsilon, noise_multiplier, direction)
         return lower[0], upper[1]
+
+
+def _log_unused(factors: tuple[Factor, ...]) -> float:
+    """The logarithm of the probability that no sampled step uses the example."""
+    return sum(part.count * part.members * math.log1p(-part.rate) for part in sampled_part(factors))
 
 
 @lru_cache(maxsize=1024)
@@ -113,8 +122,7 @@ def _estimated(factors: tuple[Factor, ...], epsilon: float, sigma: float, direct
         lower, upper = _summed(*key, plan)
     if plan.bound - math.log(max(upper, 1e-300)) > _MAX_FLOAT_LOSS:
         return _enclosed(*key)
-    logs = sum(part.count * part.members * math.log1p(-part.rate) for part in sampled_part(factors))
-    logs += epsilon if direction == "add" else 0.0
+    logs = _log_unused(factors) + (epsilon if direction == "add" else 0.0)
     most = -math.expm1(logs) if gaussian_part(factors) == 0 and epsilon >= 0 else 1.0
     return min(lower, most), min(upper, most)
 

@@ -62,6 +62,11 @@ class Curve(Record, ABC):
         """A search ends where the logarithm of an estimate over its target is below this number."""
         return 1e-11
 
+    @property
+    def largest_delta(self) -> float:
+        """An upper end of δ at all ε >= 0 and all noise multipliers, up to rounding."""
+        return 1.0
+
     @abstractmethod
     def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> DeltaBound:
         """A bracket of δ.
@@ -227,6 +232,8 @@ def _noise_multiplier_of(curve: Curve, epsilon: float, target: float) -> float:
     def verified(x: float) -> float:
         return max(curve.delta(epsilon, math.exp(low + x), direction).upper for direction in DIRECTIONS)
 
+    if curve.largest_delta <= target:  # a search would take seconds to say so
+        raise _needless(curve, epsilon, target)
     root = _root(lambda x: estimate(x, "remove"), target, high - low, curve.resolution, start=-low, width=0.25)
     if math.isfinite(root) and estimate(root, "add") > target:
         root = _root(lambda x: estimate(x, "add"), target, high - low, curve.resolution, start=root, width=0.25)
@@ -238,15 +245,20 @@ def _noise_multiplier_of(curve: Curve, epsilon: float, target: float) -> float:
         )
     multiplier = math.exp(low + found)
     if multiplier < _LEAST_MULTIPLIER:
-        used = max(curve.delta(0.0, _MULTIPLIER_RANGE[0], direction).upper for direction in DIRECTIONS)
-        reason = (
-            f"the run uses an example with probability at most {used:.3g}, below delta={target:g}, so that most "
-            "examples train nothing; take more steps or a larger rate"
-            if used <= target
-            else f"a noise multiplier below {_LEAST_MULTIPLIER:g} is enough; take a smaller epsilon"
-        )
-        raise ValueError(f"budget must need noise, got epsilon={epsilon:g} and delta={target:g}: {reason}")
+        raise _needless(curve, epsilon, target)
     return multiplier
+
+
+def _needless(curve: Curve, epsilon: float, target: float) -> ValueError:
+    """The refusal of a budget that needs no noise."""
+    used = max(curve.delta(0.0, _MULTIPLIER_RANGE[0], direction).upper for direction in DIRECTIONS)
+    reason = (
+        f"the run uses an example with probability at most {used:.3g}, below delta={target:g}, so that most "
+        "examples train nothing; take more steps or a larger rate"
+        if used <= target
+        else f"a noise multiplier below {_LEAST_MULTIPLIER:g} is enough; take a smaller epsilon"
+    )
+    return ValueError(f"budget must need noise, got epsilon={epsilon:g} and delta={target:g}: {reason}")
 
 
 def _height(value: float, target: float) -> float:
