@@ -45,6 +45,9 @@ def test_what_is_loaded_is_what_was_saved(name: str, tmp_path: Path) -> None:
     save(found, single)
     for path in (tmp_path / "folder", tmp_path / "folder/design.npz", single):
         again = load(path)
+        if name == "reshuffled":  # a search over patterns takes a second
+            assert again.lower_bound is None
+            again = again.with_floor()
         assert again == found
         assert again.program() == found.program()
         assert (again.error, again.lower_bound, again.notes) == (found.error, found.lower_bound, found.notes)
