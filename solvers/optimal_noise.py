@@ -47,8 +47,8 @@ def optimal_noise(problem: object, *, budget: Budget = UNIT_BUDGET) -> ToeplitzN
     Parameters
     ----------
     problem : object
-        ``MeanEstimation`` or ``LinearRegression`` with a stable learning rate; or ``StronglyConvex`` The error of the
-        latter is only bounded, so the result is the noise of ``minimise_strongly_convex_bound``.
+        ``MeanEstimation`` or ``LinearRegression`` with a stable learning rate; or ``StronglyConvex``.  The error of
+        the latter is only bounded, so the result is the noise of ``minimise_strongly_convex_bound``.
     budget : Budget, optional
         ρ, clip norm G and adjacency.  The optimum of a quadratic problem does not depend on them.
 

@@ -33,6 +33,7 @@ RULES = {
     "name the things": r"(?:all|both|each|every one|few|many|most|neither|none|one|several|some) of"
     r" (?:them|those|these(?=[.,;:]))",
     "start with the subject": r"(?-i:Of|Among) (?:the|all|these|those)",
+    "end the sentence with a full stop": r"(?-i:[a-z]+\x20(?:It|Positive|The|These|They|This|With))",
     "use the field's term": r"promis(?:e|es|ed)|tak(?:e|es|en|ing) part|clip norms?|go(?:es|ing)? on with|cut among"
     r"|(?:may|can) be spent|visits|classified rightly",
 }

@@ -78,12 +78,12 @@ class Plan(Record):
     learning_rate : float
         η in (0, 1e50].
     budget : Budget
-        The privacy budget of a unit in the whole run, the clip norm c in [1e-50, 1e50], and the neighbouring data The
+        The privacy budget of a unit in the whole run, the clip norm c in [1e-50, 1e50], and the neighbouring data.  The
         guard ``"centred"`` does not use c.
     unit : {"example", "client"}
         ``"example"`` or ``"client"``: neighbouring data differ in it, for the second in all data of a client.
     noise : Mechanism or str, optional
-        The mechanism over the participations, or ``"best-share"``, or ``"two-buffers"`` for ``cn.default_noise`` None
+        The mechanism over the participations, or ``"best-share"``, or ``"two-buffers"`` for ``cn.default_noise``.  None
         stands for ``cn.default_noise``, and at client level with local noise for independent noise, because there a
         share that is taken back only adds variance.
     trust : {"local", "central"}, default "local"

@@ -70,6 +70,7 @@ def test_every_rule_finds_its_places() -> None:
         "# What is ignored\n\n```text\nof which\n```\n\nA page `of which` $that\nof$ [readers](those-that.md) stop.\n"
         "The noise of\nwhich we know that of the sum. What is left is no noise, nobody takes part beside it, and none"
         " of\nthese. Of the runs, one has begun. It is no longer so; some of these runs end, in that of course.\n"
+        "The batch is cut It has a limit\n\nThe next paragraph.\n"
     )
     assert [(place.line, place.words) for place in sorted(places(page))] == [
         (9, "of which"),
@@ -82,8 +83,9 @@ def test_every_rule_finds_its_places() -> None:
         (10, "that of"),
         (11, "Of the"),
         (11, "begun"),
+        (12, "cut It"),
     ]
-    assert number_of_words(page) == 48
+    assert number_of_words(page) == 58
 
 
 def test_a_page_above_the_limit_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -166,8 +166,8 @@ class BandedNoise(SubstitutedNoise):
     Parameters
     ----------
     diagonals : array_like
-        Shape (p, steps), 1 <= p <= steps: entry (i, t) is C_{t+i, t}, and must be 0 where t + i >= steps The first row,
-        the diagonal, holds no 0.
+        Shape (p, steps), 1 <= p <= steps: entry (i, t) is C_{t+i, t}, and must be 0 where t + i >= steps.  The first
+        row, the diagonal, holds no 0.
 
     Examples
     --------

@@ -88,9 +88,9 @@ class ScaledNoise(Mechanism):
         participation : Participation
             The run: its ``steps``, and its ``period``, the number of steps of an epoch.
         weights : array_like, optional
-            p_e > 0, Σ p_e = 1, one for each of the ceil(n/b) epochs: the squared norm of each column of the epoch With
-            at most b bands the sensitivity is then at most 1, with equality in epochs of equal length, for any number
-            of participations b apart.  None for columns of norm 1.
+            p_e > 0, Σ p_e = 1, one for each of the ceil(n/b) epochs: the squared norm of its columns.  With
+            at most b bands the sensitivity is at most 1, with equality in epochs of equal length, for any number of
+            participations b apart.  None for columns of norm 1.
         noise : ToeplitzNoise
             The noise whose steps are scaled.
 

@@ -81,12 +81,12 @@ class ShuffledGradients(Record):
     public_learning_rate : float, optional
         η > 0 of public steps; None for ``learning_rate``.  The noise of a public step shrinks with it.
     smoothness : float
-        L > 0: an upper bound of the smoothness of the loss of *every admissible record*, private or public It must be
-        known without looking at the private records: their largest constant is not a bound.  ``math.inf`` where none
+        L > 0: an upper bound of the smoothness of the loss of *every admissible record*, private or public.  It must
+        be known without looking at the private records: their largest constant is not a bound.  ``math.inf`` where none
         is known.
     strong_convexity : float, default 0.0
-        0 <= μ <= L: a lower bound of the strong convexity of the loss of every admissible record Positive ones are for
-        unclipped gradients only.
+        0 <= μ <= L: a lower bound of the strong convexity of the loss of every admissible record.  Positive ones are
+        for unclipped gradients only.
     clipping : {"none", "cocoercive", "general"}
         ``"none"``: nothing is clipped.  Then G bounds the gradients of all admissible private records at all points;
         for replace-one adjacency it suffices that any two of them differ by at most 2G.  ``"cocoercive"``: gradients
