@@ -284,9 +284,7 @@ def bounded_weights(
     tolerance=1e-9,
     evaluations=24,
 )
-def interval_ofdelta_of_two(
-    v: Array, epsilon: float, kind: str, calibration: int, draws: int, scale: float = 1.0
-) -> Sides:
+def interval_of_delta(v: Array, epsilon: float, kind: str, calibration: int, draws: int, scale: float = 1.0) -> Sides:
     """A false alarm has at most the probability 1e-12 at a point, and 1e-9 in a search.
 
     Half or one and a half of δ is outside of the interval somewhere.
