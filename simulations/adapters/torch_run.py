@@ -27,7 +27,7 @@ from corrnoise.simulations.adapters.torch_loops import Guard, Loader, private_lo
 from corrnoise.simulations.adapters.torch_noise import maker_for
 from corrnoise.simulations.adapters.torch_probe import Engines
 from corrnoise.simulations.adapters.torch_random import seeded
-from corrnoise.simulations.adapters.torch_shards import Group, group_of
+from corrnoise.simulations.adapters.torch_shards import Group, group_of, several_processes
 from corrnoise.simulations.adapters.training import AuditedRows, DataRun, Unprotected, source, warn_unprotected
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.batches import AnyBatches
@@ -113,6 +113,11 @@ class TorchRun(DataRun):
         return self._rows_of(batch)
 
     def _rows_of(self, batch: ArrayLike) -> Any:
+        if self.ranks.count == 1 and several_processes():
+            raise RuntimeError(
+                "make_private must be called after torch.distributed was initialised: otherwise each process trains a "
+                "model of its own, and spends the budget.  Call torch.distributed.init_process_group() at the start"
+            )
         mine = self.mine(batch)
         position, rows = self._read
         if position != self.position:

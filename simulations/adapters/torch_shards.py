@@ -109,10 +109,15 @@ class Group(Ranks):
         self._distributed.all_reduce(total, group=self._group)
 
 
+def several_processes() -> bool:
+    """Whether ``torch.distributed`` joins several processes."""
+    module = extra_module("torch.distributed", "torch")
+    return bool(module.is_available() and module.is_initialized() and module.get_world_size() > 1)
+
+
 def group_of(model: Any) -> Group | None:
     """The processes of a job where each process has the whole model; None for one process."""
-    module = extra_module("torch.distributed", "torch")
-    if not (module.is_available() and module.is_initialized() and module.get_world_size() > 1):
+    if not several_processes():
         return None
     if isinstance(model, extra_module("torch.nn.parallel", "torch").DistributedDataParallel):
         raise ValueError("model must be given without DistributedDataParallel, which adds gradients without noise")

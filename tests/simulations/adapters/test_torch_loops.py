@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import copy
+import os
 import re
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from corrnoise.simulations.adapters.torch_run import make_private
 from tests.simulations.adapters.pages import script
+from tests.simulations.adapters.processes import made_by, process_group
+from tests.simulations.adapters.small_network import BUDGET, data, network
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -19,7 +24,7 @@ DATA = '{"input_ids": tokens[:1600], "labels": labels[:1600]}'
 
 
 def executed(name: str, place: Path, monkeypatch: pytest.MonkeyPatch, old: str = "", new: str = "") -> dict[str, Any]:
-    """What the script of a page leaves after one epoch without a folder, with a part of its text changed."""
+    """The names of the script of a page after one epoch without a folder, with a part of its text changed."""
     monkeypatch.chdir(place)
     text = re.sub(r"    folder=.*\n(    carry=.*\n)?", "    mechanism=cn.mechanisms.DPSGD(),\n", script(name))
     assert old in text
@@ -67,3 +72,39 @@ def test_the_trained_model_is_exported_as_a_plain_module(tmp_path: Path, monkeyp
         other(input_ids=names["private"], labels=names["private"]).loss.backward()
     with pytest.raises(RuntimeError, match="backward must start from the private loss"):
         model(input_ids=names["private"], labels=names["private"]).loss.backward()
+
+
+JOB = """
+import sys
+from pathlib import Path
+from tests.simulations.adapters.test_torch_loops import job
+job(sys.argv[1].split(), Path(sys.argv[2]), int(sys.argv[3]))
+"""
+
+
+def job(names: list[str], place: Path, rank: int) -> None:
+    """The scripts of pages in one of two processes; the ``Trainer`` wraps the model in DistributedDataParallel."""
+    os.environ.update(
+        RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="29500"
+    )
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loss = torch.nn.functional.cross_entropy
+    early = make_private(model, optimizer, data(), loss=loss, budget=BUDGET, batch_size=12, epochs=1)
+    with process_group(f"{place}/meet", rank), pytest.MonkeyPatch.context() as patch:
+        with pytest.raises(RuntimeError, match=r"after torch\.distributed was initialised"):
+            early.step(early.next_batch())
+        for name in names:
+            run = executed(name, place, patch)["run"]
+            assert (run.position, run.ranks.count) == (20, 2)
+            own = torch.cat([each.detach().reshape(-1) for each in run.model.parameters()])
+            both = [torch.empty_like(own) for _ in range(2)]
+            torch.distributed.all_gather(both, own)
+            assert torch.equal(*both)
+
+
+def test_loops_of_other_libraries_share_a_run_among_two_processes(tmp_path: Path) -> None:
+    """Both ranks end with one model; a run that was made before the ranks knew each other is refused."""
+    needed = {"Trainer": "accelerate", "Accelerate": "accelerate", "Lightning": "lightning"}
+    found = [name for name, library in needed.items() if find_spec(library)]
+    made_by(JOB, *([" ".join(found), str(tmp_path), str(rank)] for rank in range(2)))
