@@ -63,9 +63,9 @@ class Recursion(Record):
         return int(self.weights.shape[0])
 
     @property
-    def parts(self) -> tuple[Array, Array, Array, tuple[int, ...]]:
-        """Φ, γ, w, and the states of a group by number: functions are compiled for each number of states."""
-        return self.transition, self.input, self.weights, tuple(range(self.input.shape[2]))
+    def parts(self) -> tuple[Array, Array, Array]:
+        """Φ, γ and w."""
+        return self.transition, self.input, self.weights
 
     def with_equal_weights(self) -> Recursion:
         """The same system, whose squared error is the sum over all steps and groups."""

@@ -12,11 +12,10 @@ import numpy as np
 
 from corrnoise.support.kernels import kernel
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.numerics.inlined import dot
 
 _MAX_PAIRS = 60  # of steps and changes of the gradient
 MAX_HALVINGS = 20
-_MIN_DECREASE = 1e-10  # at which a descent ends
+_MIN_DECREASE = 1e-10  # of the value; a smaller one ends a descent
 
 
 class Descent:
@@ -26,7 +25,7 @@ class Descent:
     ----------
     function : gives a value and the gradient
     start : where it begins, shape (variables,)
-    scales : a diagonal matrix in proportion to which the inverse Hessian is thought to be, shape (variables,)
+    scales : the diagonal of the inverse Hessian at the start, but for a common factor, shape (variables,)
     """
 
     def __init__(self, function: Callable[[Array], tuple[float, Array]], start: Array, scales: Array) -> None:
@@ -76,20 +75,33 @@ class Descent:
 @kernel
 def _direction(gradient, scales, steps, changes, pairs, direction):  # type: ignore[no-untyped-def]
     """Fill minus the gradient times the inverse Hessian that the last of all pairs imply, shape (kept, variables)."""
-    kept = len(steps)
+    kept, size = steps.shape
     first = max(0, pairs - kept)
     shares, curved = np.empty(kept), np.empty(kept)
-    direction[:] = -gradient
+    for x in range(size):
+        direction[x] = -gradient[x]
     for pair in range(pairs - 1, first - 1, -1):
         k = pair % kept
-        curved[k] = dot(steps[k], changes[k])
-        shares[k] = dot(steps[k], direction) / curved[k]
-        direction -= shares[k] * changes[k]
-    last = (pairs - 1) % kept
+        curvature, share = 0.0, 0.0
+        for x in range(size):
+            curvature += steps[k, x] * changes[k, x]
+            share += steps[k, x] * direction[x]
+        curved[k], shares[k] = curvature, share / curvature
+        for x in range(size):
+            direction[x] -= shares[k] * changes[k, x]
     factor = 1.0
-    if pairs:
-        factor = curved[last] / dot(changes[last], scales * changes[last])
-    direction[:] *= factor * scales
+    if pairs > 0:
+        last, total = (pairs - 1) % kept, 0.0
+        for x in range(size):
+            total += changes[last, x] * (scales[x] * changes[last, x])
+        factor = curved[last] / total
+    for x in range(size):
+        direction[x] *= factor * scales[x]
     for pair in range(first, pairs):
         k = pair % kept
-        direction += (shares[k] - dot(changes[k], direction) / curved[k]) * steps[k]
+        total = 0.0
+        for x in range(size):
+            total += changes[k, x] * direction[x]
+        share = shares[k] - total / curved[k]
+        for x in range(size):
+            direction[x] += share * steps[k, x]

@@ -358,19 +358,9 @@ def buffer_errors(
     """
     if len(numbers) > _BUFFER_NUMBERS:
         return _replayed_errors(numbers, period, system, keeps=keeps)
-    theta, outputs, inputs, scales = mine = tuple(writable(*numbers))
-    (n, d), (groups, m) = outputs.shape, system.input.shape[1:]
-    segments = -(-n // time_varying_errors.SEGMENT) if keeps else 0
-    kept = np.empty((segments, d, d)), np.empty((segments, groups, d, m))
-    errors = np.empty(n)
-    time_varying_errors.covariances(*system.parts, theta, outputs, inputs, scales, errors, *kept)
-
-    def gradient(slopes: Array) -> list[Array]:
-        found = tuple(np.empty_like(each) for each in mine)
-        time_varying_errors.error_gradient(system.parts, mine, slopes, kept, found)
-        return list(found)
-
-    return errors, gradient
+    mine, errors = writable(*numbers), np.empty(system.steps)
+    kept = time_varying_errors.covariances(system, mine, errors, keeps)
+    return errors, lambda slopes: time_varying_errors.error_gradient(system, mine, slopes, kept)
 
 
 def _replayed_errors(

@@ -5,18 +5,21 @@ A run of n steps keeps d buffers s, from 0, with decays θ, outputs o_t, inputs 
     y⁰_t = z_t − o_t·s,    s ← θ∘s + i_t y⁰_t,    y_t = δ_t y⁰_t.
 
 ``covariances`` carries P = Cov(s), R_g = Cov(s, v_g) and Q_g = Cov(v_g) through a recursion (``theory.recursion``);
-``error_gradient`` is its adjoint.  Both are compiled for each number m of states of a group, which a tuple of so many
-items tells them: a system is (Φ, γ, w, states), with read-only arrays.
+``error_gradient`` is its adjoint.  The compiled functions read and write single numbers: numba takes seconds to
+compile as many views of arrays.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from corrnoise.support.kernels import kernel
-from corrnoise.theory.numerics.inlined import dot, inlined, sized_times, times
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.recursion import Recursion
 
-SEGMENT = 256  #: steps between two states that are kept for the gradient
+_SEGMENT_STEPS = 512  # steps between two states that are kept for the gradient
 
 
 @kernel
@@ -34,190 +37,233 @@ def noise(decays, outputs, inputs, scales, draws):  # type: ignore[no-untyped-de
             draws[t, j] = scales[t] * made
 
 
-@inlined
-def _advance(mine, step, p, r, next_p, next_r, work, m):  # type: ignore[no-untyped-def]
-    """One step of P, shape (d, d), and R, shape (G, d, m), which may be in place.
+def covariances(system: Recursion, mine: Sequence[Array], errors: Array, keeps: bool) -> list[tuple[Array, Array]]:
+    """Fill ``errors``, shape (n,), with Σ_g w_tg E (v_g)_0², and return P and R before the first step of each segment.
 
-    ``mine`` is (θ, o, i, δ) and ``step`` (Φ, γ), both at the step, here and below.
+    ``mine`` is (θ, o, i, δ).  The list is empty unless the function ``keeps`` these states.
     """
-    theta, o, i, delta = mine
-    phi, gamma = step
-    d = theta.size
-    po, ro, u, moved = work[0, :d], work[1, :m], work[2, :m], work[3, :m]
-    times(p, o, po)
-    variance = 1 + dot(o, po)
-    for g in range(gamma.shape[0]):
-        sized_times(r[g].T, o, ro, m, o.size)
-        sized_times(phi[g], ro, u, m, m)
+    p, r, q = _states(system, mine[0].size)
+    kept = []
+    for first in range(0, errors.size, _SEGMENT_STEPS):
+        last = min(first + _SEGMENT_STEPS, errors.size)
+        if keeps:
+            kept.append((p[0].copy(), r[0].copy()))
+        _advance(*system.parts, *mine, first, last, p, r, q, errors)
+        p[0], r[0] = p[last - first], r[last - first]
+    return kept
+
+
+def error_gradient(
+    system: Recursion, mine: Sequence[Array], slopes: Array, kept: Sequence[tuple[Array, Array]]
+) -> list[Array]:
+    """The gradients of Σ_t slopes_t errors_t in θ, o, i and δ, from the states that ``covariances`` has kept."""
+    found = [np.zeros_like(each) for each in mine]
+    p, r, bar_q = _states(system, mine[0].size)
+    bar_p, bar_r = np.zeros_like(p[0]), np.zeros_like(r[0])
+    unused = np.empty((0, 0, 0)), slopes
+    for segment in range(len(kept) - 1, -1, -1):
+        first, last = segment * _SEGMENT_STEPS, min((segment + 1) * _SEGMENT_STEPS, slopes.size)
+        p[0], r[0] = kept[segment]
+        _advance(*system.parts, *mine, first, last, p, r, *unused)
+        _retreat(*system.parts, *mine, slopes, first, last, p, r, bar_p, bar_r, bar_q, *found)
+    return found
+
+
+def _states(system: Recursion, buffers: int) -> tuple[Array, Array, Array]:
+    """P and R before each step of a segment, and Q, all 0."""
+    groups, m = system.input.shape[1:]
+    rows = min(_SEGMENT_STEPS, system.steps) + 1
+    return np.zeros((rows, buffers, buffers)), np.zeros((rows, groups, buffers, m)), np.zeros((groups, m, m))
+
+
+@kernel
+def _advance(phi, gamma, weights, theta, outputs, inputs, scales, first, last, p, r, q, errors):  # type: ignore[no-untyped-def]  # noqa: C901
+    """Fill P and R before the steps from ``first`` to ``last``, from those in the first row.
+
+    Q and ``errors`` advance with them, unless Q is empty.
+    """
+    d, groups, m = theta.size, gamma.shape[1], gamma.shape[2]
+    po, ro, u, moved = np.empty(d), np.empty(m), np.empty(m), np.empty((m, m))
+    for t in range(first, last):
+        at = t - first
+        f, c = t if phi.shape[0] > 1 else 0, t if gamma.shape[0] > 1 else 0
+        delta = scales[t]
+        variance, seen = 0.0, 0.0
         for a in range(d):
-            sized_times(phi[g], r[g, a], moved, m, m)
-            entered = delta * (variance * i[a] - theta[a] * po[a])
+            total = 0.0
+            for b in range(d):
+                total += p[at, a, b] * outputs[t, b]
+            po[a] = total
+            variance += outputs[t, a] * total
+        variance += 1
+        for g in range(groups):
             for x in range(m):
-                next_r[g, a, x] = theta[a] * moved[x] - i[a] * u[x] + entered * gamma[g, x]
-    for a in range(d):
-        for b in range(d):
-            crossed = theta[a] * po[a] * i[b] + i[a] * theta[b] * po[b]
-            next_p[a, b] = theta[a] * theta[b] * p[a, b] - crossed + variance * i[a] * i[b]
+                total = 0.0
+                for a in range(d):
+                    total += r[at, g, a, x] * outputs[t, a]
+                ro[x] = total
+            for x in range(m):
+                total = 0.0
+                for y in range(m):
+                    total += phi[f, g, x, y] * ro[y]
+                u[x] = total
+            for a in range(d):
+                entered = delta * (variance * inputs[t, a] - theta[a] * po[a])
+                for x in range(m):
+                    total = 0.0
+                    for y in range(m):
+                        total += phi[f, g, x, y] * r[at, g, a, y]
+                    r[at + 1, g, a, x] = theta[a] * total - inputs[t, a] * u[x] + entered * gamma[c, g, x]
+            if q.shape[0] == 0:
+                continue
+            for x in range(m):
+                for y in range(m):
+                    total = 0.0
+                    for z in range(m):
+                        total += phi[f, g, y, z] * q[g, x, z]
+                    moved[x, y] = total  # Q Φᵀ, as Q is symmetric
+            for x in range(m):
+                for y in range(m):
+                    total = -delta * (u[x] * gamma[c, g, y] + gamma[c, g, x] * u[y])
+                    total += delta * delta * variance * gamma[c, g, x] * gamma[c, g, y]
+                    for z in range(m):
+                        total += phi[f, g, x, z] * moved[z, y]
+                    q[g, x, y] = total
+            seen += weights[t, g] * q[g, 0, 0]
+        if q.shape[0] > 0:
+            errors[t] = seen
+        for a in range(d):
+            for b in range(d):
+                crossed = theta[a] * po[a] * inputs[t, b] + inputs[t, a] * theta[b] * po[b]
+                entered = variance * inputs[t, a] * inputs[t, b]
+                p[at + 1, a, b] = theta[a] * theta[b] * p[at, a, b] - crossed + entered
 
 
-@inlined
-def _observe(mine, step, p, r, q, work, m):  # type: ignore[no-untyped-def]
-    """One step of Q, shape (G, m, m), in place, from P and R before the step."""
-    _, o, _, delta = mine
-    phi, gamma = step
-    po, ro, u, moved = work[0, : o.size], work[1, :m], work[2, :m], work[3:, :m]
-    times(p, o, po)
-    variance = 1 + dot(o, po)
-    for g in range(gamma.shape[0]):
-        sized_times(r[g].T, o, ro, m, o.size)
-        sized_times(phi[g], ro, u, m, m)
-        for x in range(m):
-            sized_times(phi[g], q[g, x], moved[x], m, m)  # the rows of Q Φᵀ, as Q is symmetric
-        for x in range(m):
+@kernel
+def _retreat(  # type: ignore[no-untyped-def]  # noqa: C901
+    phi,
+    gamma,
+    weights,
+    theta,
+    outputs,
+    inputs,
+    scales,
+    slopes,
+    first,
+    last,
+    p,
+    r,
+    bar_p,
+    bar_r,
+    bar_q,
+    of_theta,
+    of_outputs,
+    of_inputs,
+    of_scales,
+):
+    """The adjoint of a segment: adjoints of P, R and Q after it become those before it, and gradients are filled.
+
+    ``_advance`` has filled ``p`` and ``r``.  Gradients in θ are added.
+    """
+    d, groups, m = theta.size, gamma.shape[1], gamma.shape[2]
+    po, later, bar_a = np.empty(d), np.empty(d), np.empty(d)
+    u, qc, bar_u, bar_ro, row = np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m)
+    for t in range(last - 1, first - 1, -1):
+        at = t - first
+        f, c = t if phi.shape[0] > 1 else 0, t if gamma.shape[0] > 1 else 0
+        delta = scales[t]
+        variance = 0.0
+        for a in range(d):
+            total = 0.0
+            for b in range(d):
+                total += p[at, a, b] * outputs[t, b]
+            po[a], later[a] = total, theta[a] * total
+            variance += outputs[t, a] * total
+        variance += 1
+        bar_variance, bar_delta = 0.0, 0.0
+        for a in range(d):
+            bar_pi, bar_pa = 0.0, 0.0
+            for b in range(d):
+                bar_pi += bar_p[a, b] * inputs[t, b]
+                bar_pa += bar_p[a, b] * later[b]
+                of_theta[a] += 2 * bar_p[a, b] * p[at, a, b] * theta[b]
+            bar_variance += inputs[t, a] * bar_pi
+            bar_a[a] = -2 * bar_pi
+            of_inputs[t, a] = 2 * (variance * bar_pi - bar_pa)
+        for g in range(groups):
+            bar_q[g, 0, 0] += slopes[t] * weights[t, g]
+            for x in range(m):
+                total = 0.0
+                for a in range(d):
+                    total += r[at, g, a, x] * outputs[t, a]
+                row[x] = total
+            for x in range(m):
+                u[x], qc[x] = 0.0, 0.0
+                for y in range(m):
+                    u[x] += phi[f, g, x, y] * row[y]
+                    qc[x] += bar_q[g, x, y] * gamma[c, g, y]
+            seen, crossed = 0.0, 0.0
+            for x in range(m):
+                seen += gamma[c, g, x] * qc[x]
+                crossed += u[x] * qc[x]
+                total = 0.0
+                for a in range(d):
+                    total += bar_r[g, a, x] * inputs[t, a]
+                bar_u[x] = -total - 2 * delta * qc[x]
+            of_variance = delta * delta * seen
+            of_delta = 2 * delta * variance * seen - 2 * crossed
+            for x in range(m):
+                total = 0.0
+                for y in range(m):
+                    total += phi[f, g, y, x] * bar_u[y]
+                bar_ro[x] = total
+            for a in range(d):
+                entered, moved, seen, left = 0.0, 0.0, 0.0, 0.0
+                for x in range(m):
+                    total = 0.0
+                    for y in range(m):
+                        total += phi[f, g, x, y] * r[at, g, a, y]
+                    entered += bar_r[g, a, x] * gamma[c, g, x]
+                    moved += bar_r[g, a, x] * total
+                    seen += bar_r[g, a, x] * u[x]
+                    left += r[at, g, a, x] * bar_ro[x]
+                of_theta[a] += moved
+                of_variance += delta * inputs[t, a] * entered
+                of_delta += (variance * inputs[t, a] - later[a]) * entered
+                bar_a[a] -= delta * entered
+                of_inputs[t, a] += delta * variance * entered - seen
+                of_outputs[t, a] += left
+                for x in range(m):
+                    row[x] = 0.0
+                    for y in range(m):
+                        row[x] += phi[f, g, y, x] * bar_r[g, a, y]
+                for x in range(m):
+                    bar_r[g, a, x] = theta[a] * row[x] + outputs[t, a] * bar_ro[x]
+            for x in range(m):  # Q̄ Φ, by rows; then Φᵀ Q̄ Φ, by columns
+                for y in range(m):
+                    row[y] = 0.0
+                    for z in range(m):
+                        row[y] += phi[f, g, z, y] * bar_q[g, x, z]
+                for y in range(m):
+                    bar_q[g, x, y] = row[y]
             for y in range(m):
-                total = -delta * (u[x] * gamma[g, y] + gamma[g, x] * u[y])
-                total += delta * delta * variance * gamma[g, x] * gamma[g, y]
-                for z in range(m):
-                    total += phi[g, x, z] * moved[z, y]
-                q[g, x, y] = total
-
-
-@kernel
-def covariances(phi, gamma, weights, states, theta, outputs, inputs, scales, errors, kept_p, kept_r):  # type: ignore[no-untyped-def]
-    """Fill ``errors``, shape (n,), with Σ_g w_tg E (v_g)_0², and keep P and R before every ``SEGMENT``-th step.
-
-    ``kept_p`` has the shape (segments, d, d), ``kept_r`` (segments, G, d, m); both are empty where none are kept.
-    """
-    n, d = outputs.shape
-    groups, m = gamma.shape[1], len(states)
-    p, r, q = np.zeros((d, d)), np.zeros((groups, d, m)), np.zeros((groups, m, m))
-    work = np.empty((3 + max(m, 1), max(d, m)))
-    for t in range(n):
-        if t % SEGMENT == 0 and kept_p.shape[0]:
-            kept_p[t // SEGMENT] = p
-            kept_r[t // SEGMENT] = r
-        mine = theta, outputs[t], inputs[t], scales[t]
-        step = phi[t if phi.shape[0] > 1 else 0], gamma[t if gamma.shape[0] > 1 else 0]
-        _observe(mine, step, p, r, q, work, m)
-        _advance(mine, step, p, r, p, r, work, m)
-        errors[t] = dot(weights[t], q[:, 0, 0])
-
-
-@kernel
-def error_gradient(system, mine, slopes, kept, gradients):  # type: ignore[no-untyped-def]
-    """Fill the gradients of Σ_t slopes_t errors_t in θ, o, i and δ, from what ``covariances`` has kept.
-
-    ``system`` is (Φ, γ, w, states), ``mine`` (θ, o, i, δ).  Adjoints of P, R, … are called bar_p, bar_r, …, and those
-    of P, R and Q are ``bars``.
-    """
-    phi, gamma, weights, states = system
-    theta, outputs, inputs, scales = mine
-    of_theta, of_outputs, of_inputs, of_scales = gradients
-    n, d = outputs.shape
-    groups, m = gamma.shape[1], len(states)
-    of_theta[:] = 0.0
-    bars = np.zeros((d, d)), np.zeros((groups, d, m)), np.zeros((groups, m, m))
-    ps, rs = np.empty((SEGMENT, d, d)), np.empty((SEGMENT, groups, d, m))
-    work = np.empty((12, max(d, m)))
-    for segment in range(kept[0].shape[0] - 1, -1, -1):
-        first = segment * SEGMENT
-        last = min(first + SEGMENT, n)
-        ps[0], rs[0] = kept[0][segment], kept[1][segment]
-        for t in range(first, last - 1):
-            at = t - first
-            here = theta, outputs[t], inputs[t], scales[t]
-            step = phi[t if phi.shape[0] > 1 else 0], gamma[t if gamma.shape[0] > 1 else 0]
-            _advance(here, step, ps[at], rs[at], ps[at + 1], rs[at + 1], work, m)
-        for t in range(last - 1, first - 1, -1):
-            for g in range(groups):
-                bars[2][g, 0, 0] += slopes[t] * weights[t, g]
-            here = theta, outputs[t], inputs[t], scales[t]
-            step = phi[t if phi.shape[0] > 1 else 0], gamma[t if gamma.shape[0] > 1 else 0]
-            state = ps[t - first], rs[t - first]
-            of_scales[t] = _retreat(here, step, state, bars, (of_theta, of_outputs[t], of_inputs[t]), work, m)
-
-
-@inlined
-def _retreat(mine, step, state, bars, gradients, work, m):  # type: ignore[no-untyped-def]
-    """The adjoint of one step: adjoints after it become those before it.  Returns the gradient in δ.
-
-    ``state`` is (P, R) before the step, ``gradients`` are those in θ, to which is added, o and i.
-    """
-    theta, o, i, _ = mine
-    phi, gamma = step
-    p, r = state
-    bar_p, bar_r, bar_q = bars
-    of_theta, of_o, of_i = gradients
-    d = theta.size
-    po, later, bar_pi, bar_pa, bar_a = work[0, :d], work[1, :d], work[2, :d], work[3, :d], work[4, :d]
-    times(p, o, po)
-    for a in range(d):
-        later[a] = theta[a] * po[a]
-    variance = 1 + dot(o, po)
-    times(bar_p, i, bar_pi)
-    times(bar_p, later, bar_pa)
-    bar_variance = dot(i, bar_pi)
-    for a in range(d):
-        bar_a[a] = -2 * bar_pi[a]
-        of_i[a] = 2 * (variance * bar_pi[a] - bar_pa[a])
-        of_o[a] = 0.0
-        for b in range(d):
-            of_theta[a] += 2 * bar_p[a, b] * p[a, b] * theta[b]
-    bar_delta = 0.0
-    for g in range(gamma.shape[0]):
-        one, adjoints = (phi[g], gamma[g]), (bar_r[g], bar_q[g], bar_a)
-        moved = _retreat_group(mine, one, variance, later, r[g], adjoints, gradients, work[5:], m)
-        bar_variance += moved[0]
-        bar_delta += moved[1]
-    for a in range(d):
-        of_theta[a] += bar_a[a] * po[a]
-        bar_a[a] = theta[a] * bar_a[a] + bar_variance * o[a]  # the adjoint of P o from here on
-    for a in range(d):
-        of_o[a] += bar_variance * po[a] + dot(p[a], bar_a)
-        for b in range(d):
-            bar_p[a, b] = theta[a] * theta[b] * bar_p[a, b] + (bar_a[a] * o[b] + o[a] * bar_a[b]) / 2
-    return bar_delta
-
-
-@inlined
-def _retreat_group(mine, step, variance, later, r, bars, gradients, work, m):  # type: ignore[no-untyped-def]
-    """The part of a group in this; returns the adjoints of the variance of y⁰ and of δ.
-
-    ``later`` is θ∘P o, ``bars`` are the adjoints of R, Q and P o.
-    """
-    theta, o, i, delta = mine
-    phi, gamma = step
-    bar_r, bar_q, bar_a = bars
-    of_theta, of_o, of_i = gradients
-    d = r.shape[0]
-    ro, u, qc, bar_u, bar_ro = work[0, :m], work[1, :m], work[2, :m], work[3, :m], work[4, :m]
-    moved, row = work[5, :m], work[6, :m]
-    sized_times(r.T, o, ro, m, o.size)
-    sized_times(phi, ro, u, m, m)
-    sized_times(bar_q, gamma, qc, m, m)
-    seen = dot(gamma, qc)
-    bar_variance = delta * delta * seen
-    bar_delta = 2 * delta * variance * seen - 2 * dot(u, qc)
-    sized_times(bar_r.T, i, bar_u, m, o.size)
-    for x in range(m):
-        bar_u[x] = -bar_u[x] - 2 * delta * qc[x]
-    sized_times(phi.T, bar_u, bar_ro, m, m)
-    for a in range(d):
-        entered = dot(bar_r[a], gamma)
-        sized_times(phi, r[a], moved, m, m)
-        of_theta[a] += dot(bar_r[a], moved)
-        bar_variance += delta * i[a] * entered
-        bar_delta += (variance * i[a] - later[a]) * entered
-        bar_a[a] -= delta * entered
-        of_i[a] += delta * variance * entered - dot(bar_r[a], u)
-        of_o[a] += dot(r[a], bar_ro)
-        sized_times(phi.T, bar_r[a], row, m, m)
-        for x in range(m):
-            bar_r[a, x] = theta[a] * row[x] + o[a] * bar_ro[x]
-    for x in range(m):  # Q̄ Φ, by rows; then Φᵀ Q̄ Φ, by columns
-        sized_times(phi.T, bar_q[x], row, m, m)
-        bar_q[x] = row
-    for y in range(m):
-        sized_times(phi.T, bar_q[:, y], row, m, m)
-        bar_q[:, y] = row
-    return bar_variance, bar_delta
+                for x in range(m):
+                    row[x] = 0.0
+                    for z in range(m):
+                        row[x] += phi[f, g, z, x] * bar_q[g, z, y]
+                for x in range(m):
+                    bar_q[g, x, y] = row[x]
+            bar_variance += of_variance
+            bar_delta += of_delta
+        for a in range(d):
+            of_theta[a] += bar_a[a] * po[a]
+            bar_a[a] = theta[a] * bar_a[a] + bar_variance * outputs[t, a]  # the adjoint of P o from here on
+        for a in range(d):
+            total = 0.0
+            for b in range(d):
+                total += p[at, a, b] * bar_a[b]
+            of_outputs[t, a] += bar_variance * po[a] + total
+            for b in range(d):
+                entered = (bar_a[a] * outputs[t, b] + outputs[t, a] * bar_a[b]) / 2
+                bar_p[a, b] = theta[a] * theta[b] * bar_p[a, b] + entered
+        of_scales[t] = bar_delta

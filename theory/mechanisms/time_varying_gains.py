@@ -8,6 +8,7 @@ Q_n = 0, and the state σ at step j of the system that is fed c in the earlier s
     c_j (c_j base_j + slope_j·σ),    base_j = 1 + i_jᵀQ_{j+1}i_j,    slope_j = 2 (o_j + θ∘Q_{j+1}i_j).
 
 All terms are >= 0: no subtraction, and a relative error of (6n + 8d + 40) units at most.  No argument is checked.
+Compiled functions read and write single numbers: numba takes seconds to compile as many views of arrays.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ import math
 import numpy as np
 
 from corrnoise.support.kernels import kernel
-from corrnoise.theory.numerics.inlined import dot, inlined, times
 
 _SEGMENT_STEPS = 256  # steps between two states that are kept for a gradient
 
 
-@inlined
-def _earlier(theta, o, later, q):  # type: ignore[no-untyped-def]
-    """Fill Q_t, which may be in place of Q_{t+1}."""
+@kernel
+def powers(theta, exponent):  # type: ignore[no-untyped-def]
+    """The powers of the decays."""
+    found = np.empty(theta.size)
     for a in range(theta.size):
-        for b in range(theta.size):
-            q[a, b] = theta[a] * theta[b] * later[a, b] + o[a] * o[b]
+        found[a] = theta[a] ** exponent
+    return found
 
 
 @kernel
@@ -43,15 +44,18 @@ def gains(theta, outputs, inputs, bases, slopes):  # type: ignore[no-untyped-def
                 qi += q[a, b] * inputs[t, b]
             bases[t] += inputs[t, a] * qi
             slopes[t, a] = 2 * (outputs[t, a] + theta[a] * qi)
-        _earlier(theta, outputs[t], q, q)
+        for a in range(d):
+            for b in range(d):
+                q[a, b] = theta[a] * theta[b] * q[a, b] + outputs[t, a] * outputs[t, b]
 
 
 @kernel
 def class_sums(theta, inputs, columns, bases, slopes, period, states, sums):  # type: ignore[no-untyped-def]
     """Fill ``sums`` with Σ X_ij over each class {r, r + b, …}, and ``states``, shape (n, d), with σ before a step."""
     n, d = inputs.shape
-    waited = theta ** (period - 1)
-    sums[:] = 0.0
+    waited = powers(theta, period - 1)
+    for r in range(sums.size):
+        sums[r] = 0.0
     for t in range(n):
         total = columns[t] * bases[t]
         for a in range(d):
@@ -90,7 +94,7 @@ def min_sep_bound(theta, inputs, columns, bases, slopes, period, count, saturate
     sum of these gains bounds all.  Where the separation alone limits the number (``saturated``) it is not counted.
     """
     n, d = inputs.shape
-    waited = theta ** (period - 1)
+    waited = powers(theta, period - 1)
     states = np.zeros((n, d))  # before step t, from participations up to t − period
     best = np.zeros(n + period)  # the largest sum of the participations up to t − period
     rounds = 1 if saturated else count
@@ -154,9 +158,12 @@ def level(theta, inputs, bases, slopes, gains, period, reshuffled, columns, stat
     component by component; or after any number, for k = 1.  ``sources`` are the participations that leave them, or −1.
     """
     layers, n, d = states.shape
-    waited = theta ** (period - 1)
+    waited = powers(theta, period - 1)
     state, entered = np.zeros((layers, d)), np.zeros((layers, d))
-    source, entering = np.full((layers, d), -1), np.full((layers, d), -1)
+    source, entering = np.zeros((layers, d), dtype=np.int64), np.zeros((layers, d), dtype=np.int64)
+    for k in range(layers):
+        for a in range(d):
+            source[k, a] = entering[k, a] = -1
     for t in range(n):
         enters = not reshuffled or t % period == 0
         s = t - 1 if reshuffled else t - period
@@ -176,7 +183,9 @@ def level(theta, inputs, bases, slopes, gains, period, reshuffled, columns, stat
                     if enters:
                         entered[k, a] = 0.0
                 states[k, t, a], sources[k, t, a] = state[k, a], source[k, a]
-        total = dot(slopes[t], states[layers - 1, t])
+        total = 0.0
+        for a in range(d):
+            total += slopes[t, a] * states[layers - 1, t, a]
         columns[t] = 2 * gains[t] / (total + math.sqrt(total * total + 4 * bases[t] * gains[t]))
 
 
@@ -194,10 +203,15 @@ def level_gradient(mine, found, of_columns, of_gains, gradients):  # type: ignor
     of_left = np.zeros((layers, n, d))  # in the states after a step
     for t in range(n - 1, -1, -1):
         c = columns[t]
-        share = of_columns[t]
+        share, slope = of_columns[t], 0.0
         for k in range(layers):
-            share += dot(inputs[t], of_left[k, t])
-        share /= 2 * bases[t] * c + dot(slopes[t], states[layers - 1, t])
+            left = 0.0
+            for a in range(d):
+                left += inputs[t, a] * of_left[k, t, a]
+            share += left
+        for a in range(d):
+            slope += slopes[t, a] * states[layers - 1, t, a]
+        share /= 2 * bases[t] * c + slope
         of_gains[t] = share
         of_bases[t] = -share * c * c
         for a in range(d):
@@ -230,11 +244,14 @@ def class_gradient(mine, found, period, of_sums, gradients):  # type: ignore[no-
     of_bases, of_slopes, of_states = bases, states, slopes  # each is read last at the step that writes it
     of_theta, of_outputs, of_inputs, of_columns = gradients
     n, d = outputs.shape
-    waited = theta ** (period - 1)
-    slower = (period - 1) * theta ** max(period - 2, 0)
+    waited = powers(theta, period - 1)
+    slower = powers(theta, max(period - 2, 0))
     for t in range(n - 1, -1, -1):
         share, c = of_sums[t % period], columns[t]
-        of_columns[t] += share * (2 * c * bases[t] + dot(slopes[t], states[t]))
+        slope = 0.0
+        for a in range(d):
+            slope += slopes[t, a] * states[t, a]
+        of_columns[t] += share * (2 * c * bases[t] + slope)
         of_bases[t] = share * c * c
         for a in range(d):
             state = states[t, a]
@@ -245,12 +262,14 @@ def class_gradient(mine, found, period, of_sums, gradients):  # type: ignore[no-
                 of_states[t, a] += waited[a] * later * theta[a]
                 of_columns[t] += waited[a] * later * inputs[t, a]
                 of_inputs[t, a] += waited[a] * later * c
-                of_theta[a] += later * (waited[a] * state + slower[a] * (theta[a] * state + c * inputs[t, a]))
+                of_theta[a] += later * (
+                    waited[a] * state + (period - 1) * slower[a] * (theta[a] * state + c * inputs[t, a])
+                )
     _gains_gradient(theta, outputs, inputs, of_bases, of_slopes, (of_theta, of_outputs, of_inputs))
 
 
 @kernel
-def _gains_gradient(theta, outputs, inputs, of_bases, of_slopes, gradients):  # type: ignore[no-untyped-def]
+def _gains_gradient(theta, outputs, inputs, of_bases, of_slopes, gradients):  # type: ignore[no-untyped-def]  # noqa: C901
     """Add to the gradients in θ, o and i, from those in bases and slopes."""
     of_theta, of_outputs, of_inputs = gradients
     n, d = outputs.shape
@@ -258,30 +277,40 @@ def _gains_gradient(theta, outputs, inputs, of_bases, of_slopes, gradients):  # 
     kept = np.zeros((segments, d, d))  # Q after the last step of a segment
     for t in range(n - 1, _SEGMENT_STEPS - 1, -1):
         here = t // _SEGMENT_STEPS - 1
-        if t % _SEGMENT_STEPS == _SEGMENT_STEPS - 1:
-            kept[here] = kept[here + 1]
-        _earlier(theta, outputs[t], kept[here], kept[here])
+        later = here + 1 if t % _SEGMENT_STEPS == _SEGMENT_STEPS - 1 else here
+        for a in range(d):
+            for b in range(d):
+                kept[here, a, b] = theta[a] * theta[b] * kept[later, a, b] + outputs[t, a] * outputs[t, b]
     q = np.empty((_SEGMENT_STEPS + 1, d, d))
     of_q = np.zeros((d, d))
-    qi, fed, moved = np.empty(d), np.empty(d), np.empty(d)
+    qi, fed = np.empty(d), np.empty(d)
     for segment in range(segments):
         first = segment * _SEGMENT_STEPS
         last = min(first + _SEGMENT_STEPS, n)
-        q[last - first] = kept[segment]
+        for a in range(d):
+            for b in range(d):
+                q[last - first, a, b] = kept[segment, a, b]
         for t in range(last - 1, first - 1, -1):
-            _earlier(theta, outputs[t], q[t + 1 - first], q[t - first])
-        for t in range(first, last):
-            o, i, later = outputs[t], inputs[t], q[t + 1 - first]
-            times(of_q, o, moved)
-            times(later, i, qi)
+            at = t - first
             for a in range(d):
-                of_outputs[t, a] += 2 * (moved[a] + of_slopes[t, a])
-                of_theta[a] += 2 * of_slopes[t, a] * qi[a]
-                fed[a] = theta[a] * of_slopes[t, a]
-            times(later, fed, moved)
-            for a in range(d):
-                of_inputs[t, a] += 2 * (of_bases[t] * qi[a] + moved[a])
                 for b in range(d):
-                    of_theta[a] += 2 * of_q[a, b] * later[a, b] * theta[b]
-                    entered = of_bases[t] * i[a] * i[b] + fed[a] * i[b] + i[a] * fed[b]
+                    q[at, a, b] = theta[a] * theta[b] * q[at + 1, a, b] + outputs[t, a] * outputs[t, b]
+        for t in range(first, last):
+            at = t + 1 - first
+            for a in range(d):
+                moved, total = 0.0, 0.0
+                for b in range(d):
+                    moved += of_q[a, b] * outputs[t, b]
+                    total += q[at, a, b] * inputs[t, b]
+                qi[a], fed[a] = total, theta[a] * of_slopes[t, a]
+                of_outputs[t, a] += 2 * (moved + of_slopes[t, a])
+                of_theta[a] += 2 * of_slopes[t, a] * total
+            for a in range(d):
+                moved = 0.0
+                for b in range(d):
+                    moved += q[at, a, b] * fed[b]
+                of_inputs[t, a] += 2 * (of_bases[t] * qi[a] + moved)
+                for b in range(d):
+                    of_theta[a] += 2 * of_q[a, b] * q[at, a, b] * theta[b]
+                    entered = of_bases[t] * inputs[t, a] * inputs[t, b] + fed[a] * inputs[t, b] + inputs[t, a] * fed[b]
                     of_q[a, b] = theta[a] * theta[b] * of_q[a, b] + entered

@@ -23,15 +23,9 @@ def writable(*arrays: NDArray[Any]) -> list[NDArray[Any]]:
 @inlined
 def times(matrix, vector, result):  # type: ignore[no-untyped-def]
     """Fill ``result`` with the product."""
-    sized_times(matrix, vector, result, matrix.shape[0], matrix.shape[1])
-
-
-@inlined
-def sized_times(matrix, vector, result, rows, columns):  # type: ignore[no-untyped-def]
-    """Fill ``result`` with the product; loops of sizes that are constants are unrolled."""
-    for x in range(rows):
+    for x in range(matrix.shape[0]):
         total = 0.0
-        for y in range(columns):
+        for y in range(matrix.shape[1]):
             total += matrix[x, y] * vector[y]
         result[x] = total
 

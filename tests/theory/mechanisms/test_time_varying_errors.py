@@ -20,20 +20,16 @@ SYSTEMS = {
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_the_gradient_of_errors(name, buffers):
     system = SYSTEMS[name].recursion()
-    parts = system.parts
     slopes = np.linspace(0.5, 1.0, STEPS)
-    segments, (groups, states) = -(-STEPS // time_varying_errors.SEGMENT), system.input.shape[1:]
-    kept = np.empty((segments, buffers, buffers)), np.empty((segments, groups, buffers, states))
 
     def error(mine):
         errors = np.empty(STEPS)
-        time_varying_errors.covariances(*parts, *mine, errors, *kept)
+        time_varying_errors.covariances(system, mine, errors, False)
         return float(slopes @ errors)
 
     at = start(buffers)
-    error(at)
-    gradient = tuple(np.empty_like(x) for x in at)
-    time_varying_errors.error_gradient(parts, at, slopes, kept, gradient)
+    kept = time_varying_errors.covariances(system, at, np.empty(STEPS), True)
+    gradient = time_varying_errors.error_gradient(system, at, slopes, kept)
     assert max(map(abs, derivatives(error, gradient, at))) < 1e-6
-    time_varying_errors.error_gradient(parts, at, np.ones(STEPS), kept, gradient)  # the mutant forgets the slopes
-    assert max(map(abs, derivatives(error, gradient, at))) > 0.1
+    mutant = time_varying_errors.error_gradient(system, at, np.ones(STEPS), kept)  # forgets the slopes
+    assert max(map(abs, derivatives(error, mutant, at))) > 0.1
