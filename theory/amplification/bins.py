@@ -1,8 +1,8 @@
 """The accountant of balls in bins: each example draws its place in the epoch once, with any correlated noise.
 
 The pair of Theorem 1 is a mixture of b Gaussians with the Gram matrix V = gram/σ².  The upper end of δ is the smallest
-upper bound (``orders``, ``chain``, ``ring``), the lower end the largest lower bound; all comparisons are certified,
-rounding included.  Cheap comparisons come first; chains and rings are left out where these are close to the lower end.
+upper bound (``orders``, ``ring``), the lower end the largest lower bound; all comparisons are certified, rounding
+included.  Cheap comparisons come first; rings are left out where these are close to the lower end.
 
 ``redrawn_bins_curve`` is for batches that are sampled again in each epoch, with independent noise: the ratio is a
 product.
@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.theory.amplification.chain import Chain, chains_above, decreasing, promising
 from corrnoise.theory.amplification.curve import Curve, DeltaBound, Direction
 from corrnoise.theory.amplification.gram import gram
 from corrnoise.theory.amplification.laws import Law, combined, lognormal, mean, nodes_of_mean, power
@@ -38,11 +37,7 @@ from corrnoise.theory.privacy import gaussian_deltas
 _SMALL_LAW_NODES, _LAW_NODES = 120, 1600  #: of laws, to choose one and for the result
 _MIN_DELTA = 1e-300  #: of upper ends, where exponentials underflow
 _MAX_ENTRY = 200.0  #: largest entry of V with computed laws; δ grows with V
-_COARSE_NODES = {"sums": 150, "states": 48}  #: nodes of chains, to choose one
-_MEDIUM_NODES = {"sums": 300, "states": 80}  #: for estimates
-_FINE_NODES = {"sums": 500, "states": 128}  #: for results
-_SHORTLIST_SIZES = (2, 5)  #: of chains, for estimates and for results
-_CLOSE_RATIO = 1.1  #: upper over lower end of δ that needs neither chain nor ring
+_CLOSE_RATIO = 1.1  #: upper over lower end of δ that needs no ring
 _COARSE_RATIO = 1.5  #: δ of K' with few nodes over the smallest one, where more nodes may help
 _FIT_GRID = 0.25  #: of ln σ and ln ε, where rings are fitted: δ is then continuous but for a few small steps
 _MIN_FIT_EPSILON = 0.05
@@ -75,13 +70,6 @@ class BinsCurve(Curve):
     def below(self) -> list[Exchangeable]:
         """Comparisons below the lower Gram matrix."""
         return from_below(self.lower)
-
-    @cached_property
-    def _above(self) -> list[Chain]:
-        """Chains above the Gram matrix for some gaps."""
-        b = self.upper.shape[0]
-        gaps = sorted({0, *(b * k // 16 for k in (1, 3, 6))})
-        return [chain for gap in gaps for chain in chains_above(decreasing(self.upper, gap))]
 
     @cached_property
     def _entries(self) -> Array:
@@ -127,13 +115,6 @@ class BinsCurve(Curve):
         equal = largest_entry(self.upper).scaled(factor)
         found.append((equal.delta(epsilon, direction, upper=True, count=_SMALL_LAW_NODES), "K'"))
         coarse, least = found[-1][0], min(found)[0]
-        if least > _CLOSE_RATIO * _coarse_lower(self, epsilon, noise_multiplier, direction)[0]:
-            short = promising(self._above, factor, epsilon, direction, _SHORTLIST_SIZES[exact])
-            if len(short) > 1:
-                short = [min(short, key=lambda one: one.delta(epsilon, direction, **_COARSE_NODES))]
-            name = f"chain with λ = {short[0].correlation:g} in {short[0].length} of {v.shape[0]} bins"
-            found.append((short[0].delta(epsilon, direction, **(_FINE_NODES if exact else _MEDIUM_NODES)), name))
-            least = min(found)[0]
         if self._needs_ring(least, epsilon, noise_multiplier, direction):
             ring = self.ring(epsilon, noise_multiplier)
             value = ring.estimate(epsilon, direction)

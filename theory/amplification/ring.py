@@ -46,6 +46,7 @@ _TURNS = (0.0, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7, 1.1)  #: of φ,
 _SMOOTHING_BIASES = (0.03, 0.1, 0.2, 0.4)  #: standard deviations of smoothing, times the slope of ln δ
 _TABLE_SHARES = (0.8, 1.0, 1.3, 1.7, 2.2, 2.9)  #: lengths of certified tables over that of an estimate
 _SMALL_TAILS = {"remove": 1e-3, "add": 0.02}  #: of δ, which is larger for remove
+_TAIL_STARTS = (1.0, 1.1, 1.2, 1.35, 1.6, 2.0, 3.0)  #: of intervals behind a certified table, over its end
 _MIN_PRICE = 1e-12  #: of estimates of δ
 _SMALL_SHARE = 0.02  #: of δ for add over δ for remove, where it need not be close
 _FAR_NODE, _FAR_SHARE = 40.0, 3.0  #: nodes with fewer modes, and their smallest amplitude over that of the others
@@ -437,7 +438,7 @@ class _Prices(Record):
     errors : array of float
         Bounds of the errors of Z, shape (N,); 0 in an estimate.
     beyond : float
-        A bound of |Z(u)| at the nodes that follow; a guess in an estimate.
+        A bound of the integral of |Z(u)|/|Im u|² over the imaginary parts that follow; a guess in an estimate.
     """
 
     ring: RingLaw
@@ -466,7 +467,7 @@ class _Prices(Record):
             4 * (np.abs(exponents) + strikes[:, np.newaxis] * np.abs(self.nodes)) + self.nodes.size + 40
         )
         end = float(self.nodes[-1].imag)
-        tail = np.exp(c * strikes + wide[:, 0] * (c**2 - end**2)) * self.beyond / (math.pi * end)
+        tail = np.exp(c * strikes + wide[:, 0] * (c**2 - end**2)) * self.beyond / math.pi
         aliases = 64 * UNIT_ROUNDOFF * (strikes + 2 * period) / (1 - q) ** 2
         return np.asarray(found + (1 + 1e-9) * ((moduli * counted) @ twice + tail + aliases))
 
@@ -513,8 +514,19 @@ def _estimated(ring: RingLaw, epsilon: float) -> tuple[_Prices, float]:
         values.append(transfers[int(abs(u) > _FAR_NODE)].transform(u))
         width = _ESTIMATE_SMOOTHING * math.exp(epsilon) if len(nodes) > _FEW_NODES else 0.0
         small = small + 1 if abs(values[-1] / u**2) * math.exp(-((width * u.imag) ** 2) / 2) < _NEGLIGIBLE_TERM else 0
-    prices = _Prices(ring, np.array(nodes), np.array(values), np.zeros(len(nodes)), abs(values[-1]))
+    prices = _Prices(ring, np.array(nodes), np.array(values), np.zeros(len(nodes)), abs(values[-1]) / nodes[-1].imag)
     return prices, _ESTIMATE_SMOOTHING if len(nodes) > _FEW_NODES else 0.0
+
+
+def tail_integral(transfer: Transfer, real: float, end: float) -> float:
+    """A bound of the integral of |Z(u)|/|Im u|² over Im u > ``end``: a falling bound of |Z| on a few intervals."""
+    found, least = 0.0, math.inf
+    starts = end * np.array(_TAIL_STARTS)
+    for start, width in zip(starts, 1 / starts - np.append(1 / starts[1:], 0.0), strict=True):
+        value, error = transfer.enclosed(transfer.sites.falling(real, float(start)), 0.0)
+        least = min(least, abs(value) + error)
+        found += least * float(width)
+    return found * (1 + 1e-12)
 
 
 @lru_cache(maxsize=8)
@@ -534,12 +546,9 @@ def certified_bounds(ring: RingLaw, epsilon: float) -> dict[Direction, float]:
     for share in _TABLE_SHARES:
         size = math.ceil(guess.nodes.size * share)
         end = (size - 1) * step
-        value, error = transfers[1].enclosed(sites.falling(c, end), 0.0)
-        beyond = abs(value) + error
+        beyond = tail_integral(transfers[1], c, end)
         widths = {d: _SMOOTHING_BIASES[1] / slopes[d] * strikes[d] for d in DIRECTIONS}
-        tails = {
-            d: math.exp(c * strikes[d] - (end * widths[d]) ** 2 / 2) * beyond / (math.pi * end) for d in DIRECTIONS
-        }
+        tails = {d: math.exp(c * strikes[d] - (end * widths[d]) ** 2 / 2) * beyond / math.pi for d in DIRECTIONS}
         if all(tails[d] < _SMALL_TAILS[d] * prices[d] for d in DIRECTIONS):
             break
     nodes: Array = np.asarray(c + 1j * step * np.arange(size))

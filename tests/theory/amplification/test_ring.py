@@ -162,6 +162,15 @@ def test_site_factors(own, monkeypatch):
 # -- rings above a Gram matrix -----------------------------------------------------------------------------------------
 
 
+def test_the_tail_of_a_table_is_bounded_on_intervals():
+    """At least lower sums over 40 points; one bound for the whole tail is more than twice as large."""
+    transfer = Transfer(Sites(RingLaw(16, 0.0, 0.3, (0.2,), (0.8,))), 1e-6)
+    starts = 30.0 * 1.1 ** np.arange(41)
+    bounds = [sum(np.abs(transfer.enclosed(transfer.sites.falling(0.3, float(u)), 0.0))) for u in starts]
+    found = ring_module.tail_integral(transfer, 0.3, 30.0)
+    assert np.array(bounds)[1:] @ -np.diff(1 / starts) < found < bounds[0] / 30.0 / 2
+
+
 @pytest.mark.parametrize("b", [3, 4, 7, 8, 11])
 def test_rings_are_above_in_the_copositive_order(b):
     """For matrices far from circulant, and with waves so weak that entries are missing."""
