@@ -105,26 +105,19 @@ def fill_words(key, stream, group, words):  # type: ignore[no-untyped-def]
 def fill_halves(key, stream, group, halves):  # type: ignore[no-untyped-def]
     """The 16 bits of the coordinates of groups from the one of number ``group`` on, shape (groups, 2048)."""
     x = np.empty(4096, np.uint32)
-    low = np.empty(4096, np.uint16)
-    high = np.empty(4096, np.uint16)
-    low_words, high_words = low.view(np.uint64), high.view(np.uint64)
     counters = np.empty(256, np.uint64)
     for first in range(0, len(halves), 4):
         for r in range(256):
             counters[r] = (group + np.uint64(first)) * np.uint64(64) + np.uint64(r)
         encrypt(key, stream, counters, x)
-        for i in range(4096):
-            low[i] = np.uint16(x[i] & np.uint32(0xFFFF))
-        for i in range(4096):
-            high[i] = np.uint16(x[i] >> np.uint32(16))
-        for b in range(min(4, len(halves) - first)):  # four of them at once
-            row = halves[first + b].view(np.uint64)
+        for b in range(min(4, len(halves) - first)):
+            row = halves[first + b]
             for q in range(16):
-                place = 64 * q + 16 * b
-                for r in range(16):
-                    row[16 * q + r] = low_words[place + r]
-                for r in range(16):
-                    row[256 + 16 * q + r] = high_words[place + r]
+                words, low, high = x[256 * q + 64 * b :], row[64 * q :], row[1024 + 64 * q :]
+                for r in range(64):
+                    low[r] = np.uint16(words[r] & np.uint32(0xFFFF))
+                for r in range(64):
+                    high[r] = np.uint16(words[r] >> np.uint32(16))
 
 
 def chacha20(key: bytes, first: int, count: int, *, stream: int = 0) -> NDArray[np.uint32]:

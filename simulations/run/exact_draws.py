@@ -37,7 +37,7 @@ _PAIRED_COORDINATES = 1024  # between a cosine and its sine
 
 
 def step_key(secret: Key, step: int, nonce: bytes, *, draw: int = 0) -> bytes:
-    """The key of ChaCha20 of a step, 32 bytes: no frame keeps it for longer than a step."""
+    """The key of ChaCha20 of a step, 32 bytes, which is kept as long as a row that this step wrote."""
     place = step.to_bytes(8, "little") + draw.to_bytes(8, "little")
     return keyed(secret, 32, b"draws" + place + nonce).digest()
 

@@ -38,7 +38,6 @@ from corrnoise.simulations.run.exact_steps import (
 )
 from corrnoise.simulations.run.model_noise import HostMaker
 from corrnoise.simulations.run.secret import Key
-from corrnoise.simulations.run.spans import Spans
 from corrnoise.simulations.run.sums import Grid, released_integers
 from corrnoise.support.kernels import kernel
 from corrnoise.theory.mechanisms.program import Program
@@ -93,7 +92,7 @@ def _read(row, old, unit, state):  # type: ignore[no-untyped-def]
 def _write(state, own, limit, fresh, open_places):  # type: ignore[no-untyped-def]
     """⌊v/u + D + ½⌋ for numbers v/u, and open places as in ``_rounded``."""
     reach = 0.5 - limit
-    for j in range(state.size):  # loops of few arrays are what the compiler vectorises
+    for j in range(state.size):  # the compiler vectorises loops of few arrays
         state[j] += (np.float64(own[j]) + 0.5) * 2.0**-16
     for j in range(state.size):
         number = np.floor(state[j] + 0.5)
@@ -104,7 +103,7 @@ def _write(state, own, limit, fresh, open_places):  # type: ignore[no-untyped-de
 
 @kernel
 def _keep(row, fresh, places, first):  # type: ignore[no-untyped-def]
-    """Keep what was written into a part of a row that begins at ``first``, but at open places."""
+    """Keep the integers of a part of a row that begins at ``first``, but at open places."""
     for place in places:
         fresh[place - first] = row[place - first]
     for j in range(row.size):  # several times as fast as ``row[:] = fresh``
@@ -112,16 +111,14 @@ def _keep(row, fresh, places, first):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def run_rows(x, memory, dithers, cascade, numbers, limits, factor, places):  # type: ignore[no-untyped-def]
+def run_rows(x, memory, before, now, cascade, numbers, limits, factor, places):  # type: ignore[no-untyped-def]
     """Turn scaled draws into integers, and write the rows where all is certain; the number of open places.
 
-    ``dithers``, shape (2, rows, coordinates) or (1, …) in the first step, are 16 bits of those of the step that wrote
-    the rows and of this one.  ``numbers`` are decays, outputs, inputs, and the units of the rows that are read, 0 for
-    those that were never written, and written.  A ``cascade`` has the gaps of its poles for decays, and its gains for
-    outputs.
+    ``before`` and ``now`` are 16 bits of the dithers of the step that wrote the rows, and of this one.  ``numbers`` are
+    decays, outputs, inputs, and the units of the rows that are read, 0 for new rows, and written.
+    A ``cascade`` has the gaps of its poles for decays, and its gains for outputs.
     """
     decays, outputs, inputs, read, units = numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]
-    before, now = dithers[0], dithers[len(dithers) - 1]
     count = 0
     rows = units.size
     fresh = np.empty((rows, _BLOCK), np.int32)
@@ -254,8 +251,11 @@ class ProvedNoise(HostMaker):
         if size * (program.participation.steps or _ENDLESS_STEPS) > _MOST_NUMBERS:
             raise ValueError(f"size must keep a run within {_MOST_NUMBERS:.3g} numbers, got {size}")
         self.rows, self.dtype = 0 if self._replays else found.rows, np.dtype(found.dtype)
-        super().__init__(size, threads, spans, 16 + self.rows * self.dtype.itemsize)
-        self._memories = [np.zeros((self.rows, int(part[:, 1].sum())), self.dtype) for part in self._parts]
+        super().__init__(size, threads, spans, 16 + self.rows * self.dtype.itemsize + 2 * found.dithered)
+        lengths = [int(part[:, 1].sum()) for part in self._parts]
+        self._memories = [np.zeros((self.rows, length), self.dtype) for length in lengths]
+        self._bits = [np.zeros((found.dithered, length), np.uint16) for length in lengths]  # of the dithers of rows
+        self._held: dict[int, bytes] = {}  # the keys of these dithers, by row
         self.lookback = found.lookback
         self.history = self.lookback if isinstance(found, ExactDelays) else None if self.rows else 0
         self.opened = self._steps = 0
@@ -311,10 +311,11 @@ class ProvedNoise(HostMaker):
                     exact_draws.fill_normals(keys.draws[0], self._parts[number], row)
                 return np.empty(0, np.int64)
             places = np.empty(target.size, np.int64)
-            count = self._approximate(step, keys, limits, self._parts[number], self._memories[number], target, places)
+            count = self._approximate(step, keys, limits, number, target, places)
             return places[:count] + self._places[number].start
 
         places = np.concatenate([np.empty(0, np.int64), *self._each(part)])
+        self._held.update({row: key for key, row in keys.read + keys.wrote})
         self._steps += not missing
         share = 2 * float(limits.sum()) + len(form.earlier(step)) * _EXTREME_SHARE
         self._expected += 0.0 if missing else min(1.0, share)
@@ -327,17 +328,10 @@ class ProvedNoise(HostMaker):
         return found
 
     def _approximate(
-        self,
-        step: int,
-        keys: Keys,
-        limits: Array,
-        spans: Spans,
-        memory: NDArray[Any],
-        x: Array,
-        places: NDArray[np.int64],
+        self, step: int, keys: Keys, limits: Array, number: int, x: Array, places: NDArray[np.int64]
     ) -> int:
         """Fill a part with integers by floats, and list the open places; their number."""
-        form = self._recurrence
+        form, spans, memory, bits = self._recurrence, self._parts[number], self._memories[number], self._bits[number]
         factor = form.factor(step)
         if isinstance(form, ExactDelays) and self._replays:
             memory = np.empty((len(keys.draws), x.size))
@@ -352,8 +346,14 @@ class ProvedNoise(HostMaker):
             return int(run_delays(x, memory, newest, form.weights(step), limits[0], factor, places))
         if isinstance(form, ExactSubstitution):
             return int(run_substitution(x, memory, step, form.entries(step), limits[0], factor, places))
+        for writer in keys.read:
+            if self._held.get(writer[1]) != writer[0]:
+                bits[writer[1]] = exact_draws.dither_bits([writer], spans)[0]
+        own = exact_draws.dither_bits(keys.wrote, spans)
         if isinstance(form, ExactTree):
-            return _run_tree(form, step, keys, spans, memory, x, limits, places)
+            count = _run_tree(form, step, bits, own[0], memory, x, limits, places)
+            bits[form.height(step)] = own[0]
+            return count
         assert isinstance(form, ExactCascade | ExactBuffers)
         if isinstance(form, ExactBuffers):
             for key, replay in zip(keys.draws[1:], form.replays(step), strict=True):
@@ -362,10 +362,10 @@ class ProvedNoise(HostMaker):
                 x += replay * past
         if (gamma := form.gamma(step)) != 1.0:
             x *= gamma
-        dithers = exact_draws.dither_bits(keys.read + keys.wrote, spans)
-        dithers = dithers.reshape(2 if keys.read else 1, self.rows, x.size)
         cascade = isinstance(form, ExactCascade)
-        return int(run_rows(x, memory, dithers, cascade, form.numbers(step), limits, factor, places))
+        count = int(run_rows(x, memory, bits, own, cascade, form.numbers(step), limits, factor, places))
+        bits[:] = own
+        return count
 
     # -- open places ---------------------------------------------------------------------------------------------------
 
@@ -404,8 +404,8 @@ class ProvedNoise(HostMaker):
 def _run_tree(
     form: ExactTree,
     step: int,
-    keys: Keys,
-    spans: Spans,
+    before: NDArray[np.uint16],
+    own: NDArray[np.uint16],
     memory: NDArray[Any],
     x: Array,
     limits: Array,
@@ -413,7 +413,6 @@ def _run_tree(
 ) -> int:
     """Turn the draws of a step of a tree into integers, and write its row; the number of open places."""
     height = form.height(step)
-    *before, own = exact_draws.dither_bits(keys.read + keys.wrote, spans)
     states = np.empty((height, x.size))
     x *= form.noise.draws[height]
     estimates, left = form.weights(height)
@@ -440,7 +439,7 @@ class Keys(NamedTuple):
 
 
 def keys_of(form: Recurrence, step: int, keys: Mapping[int, bytes]) -> Keys:
-    """The keys of a step, from those of all steps that it needs; other ones are left out."""
+    """The keys of a step, from the keys of all steps that it needs; other ones are left out."""
     draws = [keys[each] for each in form.earlier(step) if each in keys]
     read = [(keys[writer], row) for row, writer in enumerate(form.writers(step)) if writer >= 0]
     return Keys(draws, read, [(keys[step], row) for row in form.writes(step)])

@@ -227,19 +227,37 @@ def test_limits_of_substitution_follow_the_integers() -> None:
     assert small < 2.0**-16 < 2.0**-15 < large
 
 
-def test_limits_of_buffers_have_the_units_of_the_step_that_wrote_them() -> None:
-    program = program_of(FORMS["buffers"])
+@pytest.mark.parametrize("name", ["buffers", "replays", "mostly replays"])
+def test_limits_of_buffers_have_the_units_of_the_step_that_wrote_them(name: str) -> None:
+    replayed = cn.mechanisms.TimeVaryingBuffers(
+        [0.9], np.full((8, 1), 1e-6), np.ones((8, 1)), np.ones(8), replays=[[0.0] * 4 + [3.0] * 4], period=4
+    )
+    program = program_of(replayed if name == "mostly replays" else FORMS[name])
     form, noise, u = recurrence(program, 10.96, 2.0**-24), program.mechanism, 2.0**-53
     for step in (1, 4, 5):
         read, written = form.units(step - 1), form.units(step)
         known = read / 2**17 + 2**31 * read * u
-        y = (noise.outputs[step] * known).sum() + 2.0**-46
+        y = (noise.outputs[step] * known).sum() + 2.0**-46 * (1 + np.abs(noise.replays[:, step]).sum())
         v = (noise.decays * known + noise.inputs[step] * y) / written + 2.0**-17
         expected = np.array([y * noise.scales[step] * 10.96 * 2**24, *v])
         found = form.limits(step, [])
         assert (expected <= found).all()
         assert (found < expected * 1.5).all()
     assert (form.read_units(0) == 0).all()
+
+
+def test_limits_of_a_tree_are_those_of_its_node() -> None:
+    program = program_of(FORMS["tree"])
+    form, noise, u = recurrence(program, 10.96, 2.0**-24), program.mechanism, 2.0**-53
+    for step in range(8):
+        height = (step + 1 & -(step + 1)).bit_length() - 1
+        known = form.read_units(step) / 2**17 + 2**31 * form.read_units(step) * u
+        node = noise.draws[height] * 2.0**-46 + (np.abs(noise.estimates[height, :height]) * known).sum()
+        y = node + (np.abs(noise.left[:height]) * known).sum()
+        expected = np.array([y * 10.96 * 2**24, node / form.units(step)[0] + 2.0**-17])
+        found = form.limits(step, [])
+        assert (expected <= found).all()
+        assert (found < expected * 1.5).all()
 
 
 def test_the_noise_of_each_step_is_as_wide_as_the_grid() -> None:
@@ -537,6 +555,18 @@ def test_a_restart_makes_skipped_steps_again(name: str, tmp_path: Path) -> None:
             with opened("again") as run:
                 assert (run.position, run.skipped) == (7, 0)
                 assert releases(run, 8) == whole[7:]
+
+
+@pytest.mark.parametrize("name", ["sections", "buffers", "tree"])
+def test_dithers_are_those_of_the_step_that_wrote_the_memory(name: str) -> None:
+    """A maker whose memory is set back has the dithers of later steps."""
+    program = program_of(FORMS[name])
+    whole = made(program, 50, 8)[0]
+    memory = made(program, 50, 3)[1].memory
+    noise = made(program, 50, 6)[1]
+    noise.memory = memory
+    noise.know(dict.fromkeys(range(3), b""))
+    np.testing.assert_array_equal([noise.made(SECRET, step, b"", 10.96) for step in range(3, 8)], whole[3:])
 
 
 def test_a_restart_needs_the_nonce_of_the_step_that_wrote_the_memory() -> None:
