@@ -14,10 +14,11 @@ from corrnoise.simulations.adapters.jax import clipped_sum, private_gradient
 from corrnoise.simulations.adapters.jax_run import JaxRun, make_private
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder
+from corrnoise.simulations.run.proved import integers
 from corrnoise.simulations.run.sums import Grid, grid_of
-from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.mechanisms.product import NuFTRL, ProductNoise
 from corrnoise.theory.privacy import Budget
-from tests.simulations.run.sources import counted
+from tests.simulations.run.sources import KEY, counted, known_key
 
 jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")
@@ -231,3 +232,21 @@ def test_clipping_has_no_products_of_matrices(grid: Grid | None) -> None:
     assert "dot_general" in str(
         jax.make_jaxpr(clipped_sum(loss, 1.0, grid, SIZE, None))(PARAMETERS, np.ones(len(DATA[0]), bool), *DATA)
     )
+
+
+def test_proved_releases_have_the_integers_of_the_host() -> None:
+    """The gradient of a loss without slope is the noise alone, over a power of two."""
+
+    def level(parameters: Any, image: Any, digit: Any, key: Any) -> Any:
+        return 0.0 * loss(parameters, image, digit)
+
+    sections = ProductNoise([0.001, 0.02, 0.004, 0.05], [1, 1, -1, -1])
+    with known_key():
+        run = command(None, release="proved", mechanism=sections, loss=level, batch_size=8, engine="loop")
+    grid = run.grid
+    assert grid is not None
+    given: dict[str, Any] = {"scale": run.scale, "unit": grid.unit, "coordinates": range(SIZE), "steps": 3}
+    for numbers in integers(run.program, KEY, **given):
+        leaves = jax.tree.leaves(run.gradient(run.next_batch()))
+        found = np.concatenate([np.ravel(leaf) for leaf in leaves])
+        np.testing.assert_array_equal(found, (numbers * grid.unit).astype(np.float32) / 8)

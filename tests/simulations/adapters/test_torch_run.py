@@ -21,13 +21,14 @@ from corrnoise.simulations.run import durable
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.engines import streaming
 from corrnoise.simulations.run.folder import Folder
+from corrnoise.simulations.run.proved import integers
 from corrnoise.solvers.default import default_noise
-from corrnoise.theory.mechanisms.product import DPSGD
+from corrnoise.theory.mechanisms.product import DPSGD, ProductNoise
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from tests.simulations.adapters.processes import made_by, process_group
 from tests.simulations.run.crashes import dies
-from tests.simulations.run.sources import counted, known_key
+from tests.simulations.run.sources import KEY, counted, known_key
 
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
@@ -583,10 +584,20 @@ def test_two_processes_train_the_model_of_one(tmp_path: Path) -> None:
     np.testing.assert_array_equal(one, two)
 
 
-def test_a_model_on_the_host_has_proved_releases() -> None:
-    run = command(None, release="proved", mechanism=DPSGD())
-    before = flat(run)
-    for batch in run:
-        run.step(batch)
+def test_proved_releases_have_the_integers_of_the_host() -> None:
+    """The gradient of a loss without slope is the noise alone."""
+
+    def level(scores: torch.Tensor, digits: torch.Tensor) -> torch.Tensor:
+        return 0.0 * scores.sum()
+
+    sections = ProductNoise([0.001, 0.02, 0.004, 0.05], [1, 1, -1, -1])
+    with known_key():
+        run = command(None, release="proved", mechanism=sections, loss=level)
+    grid = run.grid
+    assert grid is not None
     assert run.level == "proved"
-    assert not np.array_equal(flat(run), before)
+    given: dict[str, Any] = {"scale": run.scale, "unit": grid.unit, "coordinates": range(run.size), "steps": 3}
+    for numbers in integers(run.program, KEY, **given):
+        run.gradient(run.next_batch())
+        found = torch.cat([each.grad.reshape(-1) for each in run.model.parameters()]).numpy()
+        np.testing.assert_array_equal(found, (numbers * grid.unit).astype(np.float32) / np.float32(BATCH))
