@@ -35,6 +35,8 @@ import numpy as np
 
 from corrnoise.simulations.random_numbers import Seed, generator
 from corrnoise.simulations.run import draws
+from corrnoise.simulations.spaced import addition_bound
+from corrnoise.simulations.spaced import removal_weights as spaced_weights
 from corrnoise.theory.amplification.accountant import CutCurve
 from corrnoise.theory.amplification.bins import BinsCurve
 from corrnoise.theory.amplification.curve import (
@@ -48,6 +50,7 @@ from corrnoise.theory.amplification.curve import (
     noise_multiplier_of,
 )
 from corrnoise.theory.amplification.orders import certainly_semidefinite
+from corrnoise.theory.amplification.spaced import SpacedCurve
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
@@ -63,7 +66,9 @@ _MIN_SHARE = 0.3  #: share of draws above K
 _SAMPLER_ORDERS = (4, 6, 8, 12, 16)  #: of samplers that draw one index after another
 _GRID_CELLS = 8000
 _SEARCH_STEPS = 6  #: of the search for ε, and for σ
-_SEARCH_RANGE = 0.4  # of ln σ below the certified one
+_SEARCH_RANGE = 0.4  # of ln σ below the known one, doubled where it is not enough
+_LARGEST_SEARCH = 12.0  # of ln σ
+_SEARCH_SHARE = 8  # of the draws of a certificate are made once for each σ of a search
 _ATTEMPT_STEP = 5e-3  # relative, of σ from one attempt to the next
 _MAX_ATTEMPTS = 20
 _LARGEST_EPSILON = 1e3
@@ -275,9 +280,21 @@ def sampled_delta(
         raise ValueError(f"pilot must be another seed than rng, for the draws that certify, got {pilot} for both")
     make = removal_weights if direction == "remove" else addition_weights
     source = generator(pilot)
-    sample, largest = make(gram, epsilon, source)
-    deviation = float(sample(source, 4 * _PILOT_DRAWS).std())
-    return interval(sample(generator(rng), samples), largest, beta, deviation)
+    return _interval_by(make(gram, epsilon, source), source, generator(rng), samples, beta)
+
+
+def _interval_by(
+    sampler: tuple[Weights, float],
+    pilot: np.random.Generator,
+    rng: np.random.Generator,
+    samples: int,
+    beta: float,
+    repeats: int = 1,
+) -> tuple[float, float]:
+    """``interval`` of the weights of a sampler, whose deviation is guessed by ``pilot``."""
+    sample, largest = sampler
+    deviation = float(sample(pilot, 4 * _PILOT_DRAWS).std())
+    return interval(np.tile(sample(rng, samples), repeats), largest, beta, deviation)
 
 
 def sampled_bound(
@@ -354,7 +371,7 @@ def _verified(delta_at: Callable[[float, float], float], target: float, beta: fl
 
 @record
 class MonteCarlo(Record):
-    """An accountant of balls in bins by random draws, for less noise: its failure is a part of δ.
+    """An accountant of balls in bins and of b-min-sep sampling by random draws: its failure is a part of δ.
 
     Parameters
     ----------
@@ -389,7 +406,7 @@ class MonteCarlo(Record):
         Parameters
         ----------
         program : Program
-            The noise of a run with balls in bins.
+            The noise of a run with balls in bins or b-min-sep sampling.
         budget : Budget
             ε and δ.
 
@@ -414,23 +431,29 @@ class MonteCarlo(Record):
         Raises
         ------
         ValueError
-            The run has no balls in bins, or the failure is not below δ.
+            The run has other batches, or the failure is not below δ.
         """
         target = self._target(program, budget)
-        curve = _bins_of(program.curve)
+        curve = _mixture_of(program.curve)
         epsilon = checks.real("epsilon", budget.epsilon, "[0, inf)")
-        largest = noise_multiplier_of(curve, epsilon, target)  # of the certified accountant
+        if curve.certifies:
+            largest = noise_multiplier_of(curve, epsilon, target)
+        else:
+            largest = Budget(epsilon=epsilon, delta=target).multiplier(program.sensitivity)
 
-        def height(x: float) -> float:
-            draft = MonteCarloCertificate(
-                largest * math.exp(x), epsilon, target, max(self.samples // 8, 1000), self.failure, _seed(), 1
-            )
-            return math.log(max(max(draft.upper(curve, each) for each in DIRECTIONS), 1e-300) / target)
+        def suffices(x: float) -> bool:
+            """Whether σ is likely to pass, by fewer draws that are counted several times."""
+            draws_made = max(self.samples // _SEARCH_SHARE, 1000)
+            draft = MonteCarloCertificate(largest * math.exp(x), epsilon, target, draws_made, self.failure, _seed(), 1)
+            repeats = max(self.samples // draws_made, 1)
+            return all(draft.upper(curve, each, repeats) <= target for each in DIRECTIONS)
 
         low, high = -_SEARCH_RANGE, 0.0
-        for _ in range(_SEARCH_STEPS):
+        while low > -_LARGEST_SEARCH and suffices(low):
+            low, high = 2 * low, low
+        while high - low > _SEARCH_RANGE / 2**_SEARCH_STEPS:
             middle = (low + high) / 2
-            low, high = (middle, high) if height(middle) > 0 else (low, middle)
+            low, high = (low, middle) if suffices(middle) else (middle, high)
         for attempt in range(1, _MAX_ATTEMPTS):
             sigma = largest * math.exp(high) * (1 + _ATTEMPT_STEP * (attempt - 1))
             found = MonteCarloCertificate(sigma, epsilon, target, self.samples, self.failure, _seed(), attempt)
@@ -472,7 +495,7 @@ class MonteCarlo(Record):
         asked = (budget.epsilon, self._target(program, budget), self.samples, self.failure)
         if (found.epsilon, found.delta, found.samples, found.failure) != asked:
             raise ValueError(f"certificate must be for {asked}, got {found!r}")
-        if not found.holds(_bins_of(program.curve)):
+        if not found.holds(_mixture_of(program.curve)):
             raise ValueError(f"certificate must be verified by its draws, got {found!r}: begin a new run")
         return found
 
@@ -523,31 +546,49 @@ class MonteCarloCertificate(Record):
         """
         return self.noise_multiplier
 
-    def upper(self, curve: BinsCurve, direction: Direction) -> float:
+    def upper(self, curve: BinsCurve | SpacedCurve, direction: Direction, repeats: int = 1) -> float:
         """An upper bound of δ in one direction, which fails with probability β/2^{k+1}.
 
         Parameters
         ----------
-        curve : BinsCurve
+        curve : BinsCurve or SpacedCurve
             The curve of the run.
         direction : {"remove", "add"}
             The direction.
+        repeats : int, default 1
+            How often each draw is counted, in a search; more than once certifies nothing.
 
         Returns
         -------
         float
         """
-        gram = curve.upper * (1 + 1e-14) / self.noise_multiplier**2
         pilot, rng = np.random.SeedSequence([self.seed, DIRECTIONS.index(direction)]).spawn(2)
         share = self.failure / 2**self.attempt  # of two ends, and the upper one alone is used
-        return sampled_delta(gram, self.epsilon, direction, samples=self.samples, pilot=pilot, rng=rng, beta=share)[1]
+        sigma, source = self.noise_multiplier, generator(pilot)
+        if isinstance(curve, SpacedCurve) and direction == "add":
+            return addition_bound(
+                curve,
+                self.epsilon,
+                sigma,
+                samples=self.samples,
+                repeats=repeats,
+                pilot=source,
+                rng=generator(rng),
+                beta=share / 2,
+            )
+        if isinstance(curve, SpacedCurve):
+            sampler = spaced_weights(curve, self.epsilon, sigma)
+        else:
+            make = removal_weights if direction == "remove" else addition_weights
+            sampler = make(curve.upper * (1 + 1e-14) / sigma**2, self.epsilon, source)
+        return _interval_by(sampler, source, generator(rng), self.samples, share, repeats)[1]
 
-    def holds(self, curve: BinsCurve) -> bool:
+    def holds(self, curve: BinsCurve | SpacedCurve) -> bool:
         """Whether the draws verify σ.
 
         Parameters
         ----------
-        curve : BinsCurve
+        curve : BinsCurve or SpacedCurve
             The curve of the run.
 
         Returns
@@ -561,10 +602,13 @@ def _seed() -> int:
     return int.from_bytes(draws.fresh(7), "little")
 
 
-def _bins_of(curve: Curve) -> BinsCurve:
+def _mixture_of(curve: Curve) -> BinsCurve | SpacedCurve:
     whole = curve.whole if isinstance(curve, CutCurve) else curve
-    if not isinstance(whole, BinsCurve):
-        raise ValueError(f"accountant must be None except for balls in bins, got a run with {type(whole).__name__}")
+    if not isinstance(whole, BinsCurve | SpacedCurve):
+        raise ValueError(
+            "accountant must be None except for balls in bins and b-min-sep sampling, got a run with "
+            f"{type(whole).__name__}"
+        )
     return whole
 
 

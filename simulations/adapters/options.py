@@ -91,7 +91,8 @@ class TrainingOptions:
     account : Account, optional
         The account of the data set, which the run pays before its first step.
     accountant : SamplingAccountant, optional
-        ``cn.privacy.MonteCarlo(…)`` for balls in bins, whose failure is a part of δ; None for certified bounds.
+        ``cn.privacy.MonteCarlo(…)`` for balls in bins and b-min-sep sampling, whose failure is a part of δ; None for
+        certified bounds.
     carry : dict, optional
         Further content of checkpoints: objects by their names.  PyTorch needs ``state_dict`` and ``load_state_dict``,
         such as a scheduler of learning rates.  JAX needs ``save()``, which returns arrays by their names, and

@@ -38,6 +38,7 @@ from corrnoise.theory.amplification.accountant import CutCurve
 from corrnoise.theory.amplification.bins import BinsCurve, RedrawnBinsCurve
 from corrnoise.theory.amplification.contour import PoissonCurve
 from corrnoise.theory.amplification.factors import Factor
+from corrnoise.theory.amplification.spaced import SpacedCurve
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.numerics.rounding import rounded_up
@@ -78,7 +79,7 @@ class Charge(Record):
 _KINDS = by_name(
     *(Budget, Charge, GaussianProfile, NearbyProfile, SampledProfile, SelectionProfile),
     *(BinomialTrials, NegativeBinomialTrials, PoissonTrials),
-    *(PoissonCurve, Factor, CutCurve, BinsCurve, RedrawnBinsCurve),
+    *(PoissonCurve, Factor, CutCurve, BinsCurve, RedrawnBinsCurve, SpacedCurve),
 )
 
 

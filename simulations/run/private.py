@@ -131,8 +131,8 @@ class PrivateRun(Guarded):
     account : Account, optional
         The account of the data set, which the run pays in full before its first step.  A resumed run needs the same.
     accountant : SamplingAccountant, optional
-        ``cn.privacy.MonteCarlo(…)`` for balls in bins, whose failure is a part of δ; None for certified bounds.  The
-        folder keeps its evidence, which a resumed run checks again.
+        ``cn.privacy.MonteCarlo(…)`` for balls in bins and b-min-sep sampling, whose failure is a part of δ; None for
+        certified bounds.  The folder keeps its evidence, which a resumed run checks again.
 
     Raises
     ------

@@ -7,6 +7,7 @@ True
 
 from corrnoise.theory.participation import (
     BallsInBins,
+    BMinSep,
     CyclicPoisson,
     FixedEpochs,
     MinSep,
@@ -20,6 +21,7 @@ from corrnoise.theory.participation import (
 )
 
 __all__ = [
+    "BMinSep",
     "BallsInBins",
     "CyclicPoisson",
     "FixedEpochs",

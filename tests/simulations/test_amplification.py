@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from corrnoise.simulations.amplification import (
 )
 from corrnoise.theory.amplification.bins import BinsCurve, bins_curve
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from tests.simulations.run.test_ranks import CUTS, SIZE, together
 from tests.theory.amplification.bins_oracle import MANY, PAIR, PAIR_REFERENCES, REFERENCES
 
 DIRECTIONS = ("remove", "add")
@@ -201,6 +204,7 @@ def test_a_failure_is_a_part_of_delta():
 def test_a_certificate_is_checked_by_its_own_draws():
     program = DPSGD().program(TWO_BINS)
     found = QUICK.certificate(program, BUDGET)
+    assert found.delta <= 1e-2 - 1e-3  # β is a part of δ
     assert QUICK.verified(program, BUDGET, found.arguments()) == found
     assert QUICK.certificate(program, BUDGET).seed != found.seed
     for change, word in (
@@ -213,15 +217,63 @@ def test_a_certificate_is_checked_by_its_own_draws():
             QUICK.verified(program, BUDGET, {**found.arguments(), **change})
 
 
-def test_later_attempts_have_smaller_shares():
-    gram, shares = BinsCurve(np.eye(2), np.eye(2), True), []
-    for attempt in (1, 2, 3):
-        shares.append(MonteCarloCertificate(2.0, 1.0, 1e-2, 2000, 1e-3, seed=5, attempt=attempt).upper(gram, "remove"))
-    assert shares == sorted(shares)
-    assert len(set(shares)) == 3
-    assert (
-        MonteCarloCertificate(2.0, 1.0, 1e-2, 2000, 1e-3, seed=6, attempt=1).upper(gram, "remove") != shares[0]
-    )  # other draws
+def test_all_attempts_together_fail_as_rarely_as_stated(monkeypatch):
+    """Each attempt has new draws, counts the earlier ones, and fails with probability β/2^k in both directions."""
+    from corrnoise.simulations import amplification
+
+    tried, shares = [], []
+
+    def refused_twice(self, curve):
+        tried.append(self)
+        return len(tried) == 3
+
+    def spy(weights, largest, beta, deviation):
+        if weights.size == 1000:
+            shares.append(beta / 2)  # of the upper end
+        return interval(weights, largest, beta, deviation)
+
+    monkeypatch.setattr(MonteCarloCertificate, "holds", refused_twice)
+    found = QUICK.certificate(DPSGD().program(TWO_BINS), BUDGET)
+    assert [each.attempt for each in tried] == [1, 2, 3]
+    assert found == tried[-1]
+    assert len({each.seed for each in tried}) == 3
+    assert tried[0].noise_multiplier < tried[1].noise_multiplier < tried[2].noise_multiplier
+    monkeypatch.setattr(amplification, "interval", spy)
+    curve = BinsCurve(np.eye(2), np.eye(2), True)
+    for attempt in range(1, 12):
+        for direction in DIRECTIONS:
+            MonteCarloCertificate(2.0, 1.0, 1e-2, 1000, 1e-3, seed=5, attempt=attempt).upper(curve, direction)
+    assert 0.9e-3 < sum(shares) <= 1e-3
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_draws_of_the_pilot_certify_nothing(direction, monkeypatch):
+    """The weights that count come from another stream than the choice of the sampler and of the bet."""
+    from corrnoise.simulations import amplification
+
+    choosing, drawing = set(), []
+
+    def spied(make):
+        def chosen(gram, epsilon, pilot):
+            choosing.add(pilot.bit_generator.seed_seq.spawn_key)
+            sample, largest = make(gram, epsilon, pilot)
+
+            def drawn(rng, size):
+                drawing.append((size, rng.bit_generator.seed_seq.spawn_key))
+                return sample(rng, size)
+
+            return drawn, largest
+
+        return chosen
+
+    for name, make in (("removal_weights", removal_weights), ("addition_weights", addition_weights)):
+        monkeypatch.setattr(amplification, name, spied(make))
+    curve = BinsCurve(np.eye(2), np.eye(2), True)
+    MonteCarloCertificate(2.0, 1.0, 1e-2, 4321, 1e-3, seed=5, attempt=1).upper(curve, direction)
+    certifying = {key for size, key in drawing if size == 4321}
+    assert len(certifying) == len(choosing) == 1
+    assert not certifying & choosing
+    assert {key for size, key in drawing if size != 4321} == choosing
 
 
 @pytest.mark.parametrize(
@@ -247,8 +299,10 @@ def test_a_run_keeps_its_evidence(tmp_path):
         assert run.report()["accountant"] == {"kind": "MonteCarlo", "samples": 2000, "failure": 1e-3}
         assert "failure of 0.001" in str(run)
         assert run.profile().delta_at(1.0) <= 1e-2
+        certificate = json.loads((tmp_path / "run" / "settings.json").read_text())["certificate"]
     with opened(QUICK) as again:
         assert again.multiplier == run.multiplier
+        assert json.loads((tmp_path / "run" / "settings.json").read_text())["certificate"] == certificate
     for other in (None, MonteCarlo(samples=2000, failure=1e-4)):
         with pytest.raises(ValueError, match="accountant was"):
             opened(other)
@@ -259,6 +313,42 @@ def test_a_run_keeps_its_evidence(tmp_path):
     path.write_text(json.dumps(settings))
     with pytest.raises(ValueError, match="verified by its draws"):
         opened(QUICK)
+
+
+def test_processes_share_a_random_multiplier():
+    """Each process would find another one; a mutant without the sharing has two."""
+
+    def job(ranks):
+        return cn.PrivateRun(
+            BUDGET, TWO_BINS, DPSGD(), SIZE, batches=cn.batches(TWO_BINS, 20), ranks=ranks, accountant=QUICK
+        ).multiplier
+
+    first, second = together(job, CUTS[2])
+    assert first == second
+    assert len({QUICK.multiplier(DPSGD().program(TWO_BINS), BUDGET) for _ in range(3)}) > 1
+
+
+@pytest.mark.slow
+def test_another_process_opens_the_folder_with_the_same_multiplier(tmp_path):
+    """Two processes that are started for one new folder: one begins it, and both have its multiplier."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, time, corrnoise as cn\n"
+        "who = cn.Participation.balls_in_bins(2, period=2)\n"
+        "for attempt in range(600):\n"
+        "    try:\n"
+        "        with cn.PrivateRun(cn.Budget(epsilon=1.0, delta=1e-2), who, cn.mechanisms.DPSGD(), 3,\n"
+        "                           batches=cn.batches(who, 20), accountant=cn.privacy.MonteCarlo(2000, 1e-3),\n"
+        "                           folder=cn.Folder(sys.argv[1], marks=sys.argv[2])) as run:\n"
+        "            print(repr(run.multiplier))\n"
+        "        break\n"
+        "    except BlockingIOError:\n"
+        "        time.sleep(0.1)\n"
+    )
+    command = [sys.executable, str(script), str(tmp_path / "run"), str(tmp_path / "marks")]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate(timeout=120)[0] for process in both]
+    assert said[0] == said[1] != ""
 
 
 @pytest.mark.slow

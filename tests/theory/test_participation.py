@@ -197,6 +197,8 @@ def test_a_sampled_promise_is_kept_by_the_same_sampling_alone():
         Participation.cyclic_poisson(12, period=3, rate=0.25),
         Participation.balls_in_bins(12, period=4),
         Participation.redrawn_bins(12, period=4),
+        Participation.b_min_sep(12, period=4, rate=0.25),
+        Participation.b_min_sep(12, period=4, rate=0.2),
     ]
     fixed = [
         Participation.single(12),
@@ -263,6 +265,7 @@ def test_overflow_at_its_ends():
         Participation.cyclic_poisson(40, period=4, rate=0.5),
         Participation.balls_in_bins(40, period=10),
         Participation.redrawn_bins(40, period=10),
+        Participation.b_min_sep(40, period=10, rate=0.05),
     ],
 )
 def test_room_is_the_smallest_capacity_that_is_rarely_filled(who, overflow):
@@ -346,6 +349,7 @@ def test_words():
         (Participation.reshuffled(9, epochs=3), "each example once in each of 3 epochs of 3 steps, in any order"),
         (Participation.balls_in_bins(9, period=3), "in a bin of its own that was drawn once"),
         (Participation.redrawn_bins(9, period=3), "in a bin that is drawn in each epoch"),
+        (Participation.b_min_sep(9, period=3, rate=0.25), "with probability 0.25, at least 3 steps apart"),
         (Participation.poisson(9, 0.5, capacity=3, examples=5), "batches cut to 3 of 5 examples"),
         (Participation.poisson(9, 0.25), "each example in every step with probability 0.25"),
         (Participation.cyclic_poisson(9, period=3, rate=0.5), "with probability 0.5 in every 3th step"),

@@ -14,6 +14,7 @@ from corrnoise.theory.amplification.factors import Factor
 from corrnoise.theory.numerics.records import record
 from corrnoise.theory.participation import (
     BallsInBins,
+    BMinSep,
     CyclicPoisson,
     FixedEpochs,
     MinSep,
@@ -74,6 +75,7 @@ EVERY = [
     CyclicPoisson(7, period=2, rate=0.5),
     BallsInBins(7, period=3),
     RedrawnBins(7, period=3),
+    BMinSep(4, period=2, rate=0.3),
     Alternating(6, 0.4, 0.1),
 ]
 

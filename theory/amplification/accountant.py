@@ -70,6 +70,10 @@ class CutCurve(Curve):
         return self.whole.resolution
 
     @property
+    def certifies(self) -> bool:
+        return self.whole.certifies
+
+    @property
     def largest_delta(self) -> float:
         return self._raised(0.0, self.whole.largest_delta)[1]
 

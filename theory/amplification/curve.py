@@ -63,6 +63,11 @@ class Curve(Record, ABC):
         return 1e-11
 
     @property
+    def certifies(self) -> bool:
+        """Whether the upper ends use the sampling; otherwise Monte Carlo alone does."""
+        return True
+
+    @property
     def largest_delta(self) -> float:
         """An upper end of δ at all ε >= 0 and all noise multipliers, up to rounding."""
         return 1.0
@@ -219,6 +224,11 @@ def noise_multiplier_of(curve: Curve, epsilon: float, delta: float) -> float:
     """
     epsilon = checks.real("epsilon", epsilon, "[0, inf)")
     target = checks.real("delta", delta, "(0, 1)")
+    if not curve.certifies:
+        raise ValueError(
+            "accountant must be cn.privacy.MonteCarlo(…) for this sampling, got None: no certified bound uses it; "
+            "participation.worst has the noise of the worst case"
+        )
     return _noise_multiplier_of(curve, epsilon, target)
 
 

@@ -176,7 +176,7 @@ class Program(Record):
         budget : Budget
             The privacy budget: for sampled batches ε and δ, for zero-out adjacency.
         accountant : SamplingAccountant, optional
-            ``cn.privacy.MonteCarlo(…)`` for balls in bins; None for certified bounds.
+            ``cn.privacy.MonteCarlo(…)`` for balls in bins and b-min-sep sampling; None for certified bounds.
 
         Raises
         ------

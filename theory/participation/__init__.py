@@ -7,10 +7,11 @@ True
 
 from corrnoise.theory.participation.base import Indices, Order, Participation, Sampled, Unit, Words
 from corrnoise.theory.participation.orders import ANY_LENGTH, FixedEpochs, MinSep, Reshuffled, Single
-from corrnoise.theory.participation.sampled import BallsInBins, CyclicPoisson, Poisson, RedrawnBins
+from corrnoise.theory.participation.sampled import BallsInBins, BMinSep, CyclicPoisson, Poisson, RedrawnBins
 
 __all__ = [
     "ANY_LENGTH",
+    "BMinSep",
     "BallsInBins",
     "CyclicPoisson",
     "FixedEpochs",

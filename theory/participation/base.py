@@ -103,6 +103,7 @@ class Participation(Record, ABC):
     cyclic_poisson: ClassVar[Callable[..., Any]]
     balls_in_bins: ClassVar[Callable[..., Any]]
     redrawn_bins: ClassVar[Callable[..., Any]]
+    b_min_sep: ClassVar[Callable[..., Any]]
 
     def __init_subclass__(cls, door: str | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -1,4 +1,4 @@
-"""The four sampled participations: how each draws its batches, and the accountant of each.
+"""The five sampled participations: how each draws its batches, and the accountant of each.
 
 =====================  =============================================================================================
 class                  the words of an example, and what they decide
@@ -7,6 +7,7 @@ class                  the words of an example, and what they decide
 ``CyclicPoisson``      one at each turn of its group, which is its number modulo b
 ``BallsInBins``        one for the run: its bin is the word modulo b
 ``RedrawnBins``        one an epoch
+``BMinSep``            one for its first step, and one a step: an example that does not wait is in the batch
 =====================  =============================================================================================
 
 A word is a uniform integer of 64 bits.  The probability that is really drawn is never above the rate, and by at most
@@ -248,6 +249,102 @@ class RedrawnBins(_Bins, door="redrawn_bins"):
 
     def _when(self) -> str:
         return f"{epochs_in_words(-(-self.steps // self.period), self.period)}, in a bin that is drawn in each epoch"
+
+
+@record
+class BMinSep(Sampled, door="b_min_sep"):
+    """Steps of an example are at least ``period`` apart: an example that does not wait is in a step with a probability.
+
+    The sampling is stationary: the first steps find examples that wait, so that all batches have the same rate.  Noise
+    multipliers need ``accountant=cn.privacy.MonteCarlo(…)``; no certified bound is known.
+
+    Parameters
+    ----------
+    steps, capacity, examples : int
+        As for ``Poisson``.
+    period : int
+        b >= 1: the least distance of two steps of an example.
+    rate : float
+        1e-12 <= q <= 1/b: the probability of an example in a batch.  An example that does not wait is in the next one
+        with probability p = q/(1 − (b − 1) q).
+
+    References
+    ----------
+    Dong and Ganesh, arXiv 2602.09338.
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> who = cn.Participation.b_min_sep(8, period=3, rate=0.2)
+    >>> [batch.size for batch in map(cn.batches(who, 1000).bound(bytes(32)).batch, range(3))]
+    [208, 191, 208]
+    """
+
+    _: KW_ONLY
+    period: int
+    rate: float
+
+    label = "b-min-sep batches"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check(period=1, rate=RATES)
+        if Fraction(self.rate) * self.period > 1 + Fraction(1, 2**50):
+            raise ValueError(f"rate must be at most 1/period = {1 / self.period:g}, got {self.rate}")
+
+    @property
+    def worst(self) -> Order:
+        return MinSep(self.steps, self.period)
+
+    @property
+    def sampling_rate(self) -> float:
+        return self.rate
+
+    def leading(self, steps: int) -> BMinSep:
+        return self._cut(steps)
+
+    def crowd(self, examples: int) -> tuple[int, int, float]:
+        return self.steps, examples - 1, self.rate
+
+    def batch(self, step: int, examples: int, words: Words) -> NDArray[np.int64]:
+        """The state before a step follows from all earlier words, and is kept from one step to the next.
+
+        With R = ⌊q 2⁶⁴⌋ an example that does not wait is in the batch if its word is below R, and draws again if it is
+        at least 2⁶⁴ − (b − 1) R: the rate is exactly R/2⁶⁴ in each step.
+        """
+        share = min(int(Fraction(self.rate) * N_WORDS), N_WORDS // self.period)
+        bounds = np.array([share * (wait + 1) - 1 for wait in range(self.period)], dtype=np.uint64)  # last words
+        free = np.uint64(N_WORDS - 1 - (self.period - 1) * share)  # the last word that is not drawn again
+
+        def waiting() -> dict[str, NDArray[np.int64]]:
+            """An example waits for r = 1, …, b − 1 steps if its word is the r-th stretch of R words."""
+            waits = np.searchsorted(bounds[: self.period - 1], words(b"wait", 0, examples)).astype(np.int64) + 1
+            return {"waits": np.where(waits == self.period, 0, waits), "step": np.zeros(1, dtype=np.int64)}
+
+        state = words.keep((examples, "waits"), waiting)
+        if state["step"][0] > step:
+            state.update(waiting())
+        while True:
+            open_, attempt = np.flatnonzero(state["waits"] == 0), 0
+            drawn = words(b"take", int(state["step"][0]), examples)
+            while (again := open_[drawn[open_] > free]).size:
+                attempt += 1
+                drawn[again] = words(b"take", int(state["step"][0]), examples, attempt)[again]
+            batch = open_[drawn[open_] <= bounds[0]]
+            if state["step"][0] == step:
+                return batch
+            state["waits"] = np.maximum(state["waits"] - 1, 0)
+            state["waits"][batch] = self.period - 1
+            state["step"] = state["step"] + 1
+
+    def curve(self, strategy: Strategy, column_error: float) -> Curve:
+        """The pair of a renewal process, for at most b bands (Theorem 1); its δ is for Monte Carlo."""
+        from corrnoise.theory.amplification.spaced import spaced_curve
+
+        return spaced_curve(strategy, self.steps, self.period, self.rate, column_error)
+
+    def _when(self) -> str:
+        return f"in every step with probability {self.rate:g}, at least {self.period} steps apart"
 
 
 def taken(group: NDArray[np.int64], rate: float, step: int, words: Words) -> NDArray[np.int64]:

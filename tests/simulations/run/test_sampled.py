@@ -126,6 +126,30 @@ def test_cyclic_batches_are_of_the_group_whose_turn_it_is() -> None:
     assert chances[2] > 1 - LEVEL
 
 
+@pytest.mark.parametrize(("period", "rate"), [(4, 0.15), (3, 1 / 3), (1, 0.3)])
+def test_b_min_sep_is_a_stationary_renewal_process(period: int, rate: float) -> None:
+    number, steps = 20_000, 3 * period + 2
+    who = Participation.b_min_sep(steps, period=period, rate=rate)
+    where = taken(SampledBatches(who, number).bound(key(3)))
+    wait, chance = np.zeros(number, dtype=int), rate / (1 - (period - 1) * rate)
+
+    def usual(hits: int, trials: int, probability: float) -> bool:
+        return abs(hits - trials * probability) <= 6.2 * math.sqrt(trials * probability * (1 - probability)) + 1e-6
+
+    for step, row in enumerate(where):
+        assert usual(int(row.sum()), number, rate)  # also of the first step
+        assert not row[wait > 0].any()
+        known = wait == 0 if step >= period else np.zeros(number, dtype=bool)
+        assert usual(int(row[known].sum()), int(known.sum()), min(chance, 1.0))
+        wait = np.where(row, period - 1, np.maximum(wait - 1, 0))
+    assert usual(int((where[0, 1:] & where[0, :-1]).sum()), number - 1, rate**2)  # neighbours are independent
+    if period > 1:  # mutants: examples that start without a wait, and p for the rate
+        assert not usual(int(where[0].sum()), number, min(chance, 1.0))
+    again = SampledBatches(who, number).bound(key(3))  # of a run that resumes, in any order
+    for step in (period + 1, 2, steps - 1):
+        assert np.array_equal(again.batch(step), np.flatnonzero(where[step]))
+
+
 @given(st.floats(1e-12, 1.0))
 def test_a_rate_is_never_exceeded(rate: float) -> None:
     """Exactly ⌊rate · 2⁶⁴⌋ of the 2⁶⁴ words are taken."""
