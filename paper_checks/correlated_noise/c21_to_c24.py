@@ -151,11 +151,7 @@ def proposition_c22(problem: LinearRegression, share: float, clip_norm: float, c
     evaluations=1024,
 )
 def equation_51(
-    problem: LinearRegression,
-    nu: float,
-    clip_norm: float,
-    constant: float = 1 / (8 * math.pi**2),
-    scale: float = 2.0,
+    problem: LinearRegression, nu: float, clip_norm: float, constant: float = 1 / (8 * math.pi**2), scale: float = 2.0
 ) -> Sides:
     """By N1, for ηR² <= 1 and every ν.  The printed right side does not depend on G, so it is false for every C.
 

@@ -58,13 +58,7 @@ def optimised(step: float, condition: float) -> float:
         "lag": integers(1, 3),
     },
     as_printed={"sign": 1.0},
-    counterexample={
-        "mu": 0.01,
-        "smooth": 1.0,
-        "slope": 0.01,
-        "points": np.array([1.0, -10.0, 1.0, -10.0]),
-        "lag": 1,
-    },
+    counterexample={"mu": 0.01, "smooth": 1.0, "slope": 0.01, "points": np.array([1.0, -10.0, 1.0, -10.0]), "lag": 1},
     mutants=[{"weight": 1.01}, {"least": 1.01}, {"largest": 0.99}],
 )
 def theorem_e1_multiplier(

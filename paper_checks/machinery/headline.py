@@ -7,14 +7,7 @@ from typing import get_args
 
 from corrnoise.paper_checks.machinery.ledger import Claim
 from corrnoise.paper_checks.machinery.papers import ListedClaim
-from corrnoise.paper_checks.machinery.verdicts import (
-    ESTABLISHED,
-    EVIDENCE,
-    REFUTED,
-    UNDECIDED,
-    Evidence,
-    Truth,
-)
+from corrnoise.paper_checks.machinery.verdicts import ESTABLISHED, EVIDENCE, REFUTED, UNDECIDED, Evidence, Truth
 
 
 @dataclass(frozen=True)

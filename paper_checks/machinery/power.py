@@ -167,8 +167,7 @@ def powers() -> Mapping[str, Power]:
     rows = csv.DictReader(io.StringIO(text))
     return {
         row["claim"]: Power(
-            **{name: int(row[name]) for name in COUNTS},
-            ratios=_ratios(row) if row["largest"] else None,
+            **{name: int(row[name]) for name in COUNTS}, ratios=_ratios(row) if row["largest"] else None
         )
         for row in rows
     }

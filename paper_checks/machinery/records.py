@@ -81,11 +81,6 @@ def outcome_record(outcome: Outcome) -> dict[str, Any]:
             "margin": _described(found.margin),
         },
         "power": power
-        and {
-            "telling": power.telling,
-            "kill_rate": power.kill_rate,
-            "blindness": power.blindness,
-            **asdict(power),
-        },
+        and {"telling": power.telling, "kill_rate": power.kill_rate, "blindness": power.blindness, **asdict(power)},
         "mutants": [{"mutant": mutant, "rejected": rejected} for mutant, rejected in outcome.mutants],
     }

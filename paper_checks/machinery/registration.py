@@ -115,10 +115,7 @@ def written_claim(
             "where constants may be chosen, or symbols have meanings with other arguments, one counterexample does not "
             "refute: evidence must be 'family', 'proved' or 'computed'",
         ),
-        (
-            claim.evidence == "family" and not chosen(claim.constants),
-            "a family needs constants that may be chosen",
-        ),
+        (claim.evidence == "family" and not chosen(claim.constants), "a family needs constants that may be chosen"),
         (
             evidence == "computed" and endless and relation == INEQUALITY and not unrepaired,
             "of inequalities only those with a finite domain can be computed",

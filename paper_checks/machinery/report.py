@@ -99,11 +99,7 @@ def claim_pages(papers: Sequence[Paper]) -> Iterator[tuple[Claim, str]]:
         yield (
             claim,
             template.render(
-                claim=claim,
-                outcome=outcome,
-                title=paper.title,
-                verdict=VERDICTS[claim.recorded],
-                evidence=EVIDENCE,
+                claim=claim, outcome=outcome, title=paper.title, verdict=VERDICTS[claim.recorded], evidence=EVIDENCE
             ),
         )
 

@@ -155,14 +155,7 @@ RATES = {
 def _one_round(constant: float) -> dict[str, float]:
     """One round of so many machines that the printed rate is below the loss of the starting point."""
     machines = math.ceil(max(1.0, 1e4 * constant**2))
-    return {
-        "rounds": 1,
-        "participants": machines,
-        "ratio": 1.0,
-        "dimension": 1,
-        "rho": 1.0,
-        "at_optimum": 0.0,
-    }
+    return {"rounds": 1, "participants": machines, "ratio": 1.0, "dimension": 1, "rho": 1.0, "at_optimum": 0.0}
 
 
 def _published_rate(

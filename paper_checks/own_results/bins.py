@@ -43,13 +43,7 @@ _EQUAL_BINS = np.full(2, 0.5)
     evaluations=256,
 )
 def copositive_order(
-    v: Array,
-    more: Array,
-    vector: Array,
-    share: float,
-    epsilon: float,
-    direction: str,
-    copositive: bool = True,
+    v: Array, more: Array, vector: Array, share: float, epsilon: float, direction: str, copositive: bool = True
 ) -> Sides:
     """H is V and a semidefinite and a non-negative matrix.  It is not enough that the diagonal of H − V is non-negative."""
     h = above_on_the_orthant(v, more, vector, share)
@@ -115,11 +109,7 @@ def one_block(v: Array, epsilon: float, direction: str, average: bool = False) -
     reading="two bins, whose moments are sums over the number of indices that are 1",
     proof=ORDER,
     independent="The matrix is the argument; the smaller side is an enumeration of moments and an integral, the larger one is neither.",
-    domain={
-        "v": grams(log_scale(0.05, 2), linear(0, 0.95)),
-        "order": integers(2, 12),
-        "epsilon": linear(0, 4),
-    },
+    domain={"v": grams(log_scale(0.05, 2), linear(0, 0.95)), "order": integers(2, 12), "epsilon": linear(0, 4)},
     mutants=[{"largest": False}, {"decay": 0}],
     tolerance=1e-6,
     evaluations=128,
@@ -142,10 +132,7 @@ def holder_and_chernoff(v: Array, order: int, epsilon: float, largest: bool = Tr
     reading="two bins",
     proof=ORDER,
     independent="The matrix is the argument; the smaller side is an integral over both bins, the larger one a Gaussian curve.",
-    domain={
-        "v": grams(log_scale(0.1, 2), linear(-0.9, 0.95)),
-        "epsilon": linear(0, 3),
-    },
+    domain={"v": grams(log_scale(0.1, 2), linear(-0.9, 0.95)), "epsilon": linear(0, 3)},
     mutants=[{"shift": 0.0}, {"shift": 0.25}],
     tolerance=1e-6,
     evaluations=128,

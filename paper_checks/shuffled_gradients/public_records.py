@@ -18,9 +18,7 @@ from corrnoise.paper_checks.shuffled_gradients.runs import (
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.papers.shuffled_gradients.convergence import ConvergenceConstants
 from corrnoise.theory.papers.shuffled_gradients.exact_runs import quadratic_run
-from corrnoise.theory.papers.shuffled_gradients.schedules import (
-    interleaved,
-)
+from corrnoise.theory.papers.shuffled_gradients.schedules import interleaved
 from corrnoise.theory.papers.shuffled_gradients.task import Regulariser
 from corrnoise.theory.papers.shuffled_gradients.task_constants import convergence_constants
 

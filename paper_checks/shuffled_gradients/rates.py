@@ -110,11 +110,7 @@ def many_samples(constant: float, power: float) -> dict[str, float]:
     constants={"constant": "unspecified", "power": "unspecified"},
     counterexample=many_samples,
     disproof="docs/shuffled-gradients-proofs.md#rates",
-    domain={
-        "log_samples": log_scale(5, 1e4),
-        "log_dimension": linear(0, 10),
-        "epsilon": log_scale(0.1, 10),
-    },
+    domain={"log_samples": log_scale(5, 1e4), "log_dimension": linear(0, 10), "epsilon": log_scale(0.1, 10)},
     mutants=[{"constant": 0.1}],
 )
 def comparison(
