@@ -23,6 +23,7 @@ SUBJECTS = (
     "finite_optimum",
     "finite_runs",
     "learning_curves",
+    "private_steps",
     "sampling",
     "simulations",
     "strongly_convex",

@@ -1,4 +1,4 @@
-"""Noise of training runs: against the floor of drawing its normals, and against PyTorch and Opacus where installed."""
+"""Noise of training runs: against the floor of drawing its normals, and against PyTorch where installed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from benchmarks.core import Row, Setting, benchmark
 from benchmarks.timing import Side
-from corrnoise.simulations.adapters.options import Clipping
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.draws import filler
 from corrnoise.simulations.run.private import PrivateRun
@@ -54,7 +53,7 @@ def _noise(run: PrivateRun, dtype: type = np.float32) -> Callable[[], float]:
 def training_noise(setting: Setting) -> Iterator[Row]:
     """One step of noise on one thread; the sides have the same spread, up to the correlation.
 
-    With PyTorch the other sides are its own independent noise, and a whole step of Opacus with independent noise.
+    With PyTorch the other side is its own independent noise, too.
     """
     size = setting.pick(10**6, 10**4)
     draw = filler(bytes(32), 0, np.array([(0, size)]))
@@ -67,7 +66,6 @@ def training_noise(setting: Setting) -> Iterator[Row]:
     others = [Side("its normals", floor, size)]
     if importlib.util.find_spec("torch"):
         others.append(Side("torch normal_", _torch_normals(size), size))
-        yield from _steps(setting)
     for name, mechanism in _MECHANISMS.items():
         ours = Side("PrivateRun", _noise(_run(mechanism, size)), size)
         for other in others:
@@ -95,92 +93,5 @@ def _torch_normals(size: int) -> Callable[[], float]:
     def step() -> float:
         values.normal_()
         return float(values.square().mean().sqrt())
-
-    return step
-
-
-def _steps(setting: Setting) -> Iterator[Row]:
-    """A whole step at 64 examples, with forward, backward, clipping, noise and update: next to Opacus if installed."""
-    import torch
-
-    from corrnoise.simulations.adapters.torch_run import make_private
-
-    torch.set_num_threads(1)
-    width = setting.pick(950, 40)
-    loss = torch.nn.functional.cross_entropy
-
-    def network() -> tuple[Any, Any, Any]:
-        layers = [torch.nn.Linear(64, width), torch.nn.Tanh(), torch.nn.Linear(width, width), torch.nn.Tanh()]
-        model = torch.nn.Sequential(*layers, torch.nn.Linear(width, 10))
-        data = torch.randn(_BATCH, 64), torch.randint(10, (_BATCH,))
-        return model, torch.optim.SGD(model.parameters(), lr=1e-9), data
-
-    size = sum(each.numel() for each in network()[0].parameters())
-
-    def ours(clipping: Clipping, mechanism: ToeplitzNoise) -> Callable[[], float]:
-        model, optimizer, data = network()
-        run = make_private(
-            model,
-            optimizer,
-            data,
-            loss=loss,
-            budget=Budget(rho=0.5),
-            batch_size=_BATCH,
-            epochs=_STEPS,
-            mechanism=mechanism,
-            clipping=clipping,
-        )
-
-        def step() -> float:
-            run.step(run.next_batch())
-            return size
-
-        return step
-
-    def plain() -> float:
-        optimizer.zero_grad()
-        loss(model(data[0]), data[1]).backward()
-        optimizer.step()
-        return size
-
-    model, optimizer, data = network()
-    others = [Side("step without privacy", plain, 1)]
-    if importlib.util.find_spec("opacus"):
-        others += [Side("step of Opacus, hooks", _opacus(network, ghost=False), 1)]
-        others += [Side("step of Opacus, ghost", _opacus(network, ghost=True), 1)]
-    kinds: tuple[Clipping, ...] = ("auto", "example")
-    for clipping in kinds:
-        for name, mechanism in _MECHANISMS.items():
-            step = Side(f"step of a run, {clipping}", ours(clipping, mechanism), 1)
-            for other in others:
-                yield setting.compare(
-                    f"{name}, {size} parameters, batch {_BATCH}", step, other, item="step", tolerance=0
-                )
-
-
-def _opacus(network: Callable[[], tuple[Any, Any, Any]], *, ghost: bool) -> Callable[[], float]:
-    """A step of Opacus with independent noise."""
-    from opacus.grad_sample import GradSampleModule, GradSampleModuleFastGradientClipping
-    from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
-    from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
-    from torch.nn import CrossEntropyLoss
-
-    model, descent, (inputs, targets) = network()
-    size = sum(each.numel() for each in model.parameters())
-    own = {"noise_multiplier": 1.0, "max_grad_norm": 1.0, "expected_batch_size": _BATCH}
-    if ghost:
-        wrapped, optimizer = (
-            GradSampleModuleFastGradientClipping(model),
-            DPOptimizerFastGradientClipping(descent, **own),
-        )
-        criterion = DPLossFastGradientClipping(wrapped, optimizer, CrossEntropyLoss())
-    else:
-        wrapped, optimizer, criterion = GradSampleModule(model), DPOptimizer(descent, **own), CrossEntropyLoss()
-
-    def step() -> float:
-        optimizer.zero_grad()
-        criterion(wrapped(inputs), targets).backward()
-        optimizer.step()
-        return size
 
     return step
