@@ -116,15 +116,7 @@ def noisy_gradient(
     """The gradient of ``private_gradient``, and the loss and the norms of the batch, which are not private."""
     jax = extra_module("jax", "jax")
     leaves, tree = jax.tree.flatten(parameters)
-    check_parameters(leaves, exact=run.grid is not None)
-    if (found := sum(leaf.size for leaf in leaves)) != run.size:
-        raise ValueError(f"parameters must be {run.size} numbers during the whole run, got {found}")
-    expected = due(run)
-    if (sizes := {len(each) for each in jax.tree.leaves(batch)}) != {expected}:
-        found_sizes = ", ".join(map(str, sorted(sizes)))
-        raise ValueError(f"batch must be arrays of the {expected} examples of the step, got {found_sizes}")
-    made = looped_sum if engine_for(leaves, engine, chunk_size).kind == "loop" else vmapped_sum
-    total, kept = made(run, loss, parameters, batch, chunk_size)
+    total, kept = sum_of_batch(run, loss, parameters, batch, chunk_size, engine)
     noisy_sum: Any = run.add_noise(np.asarray(total) if run.device is None else total)
     cut = [each for each in map(sharding_of, leaves) if each is not None]
     whole = jax.sharding.NamedSharding(cut[0].mesh, jax.P()) if cut else None  # of leaves that were put nowhere
@@ -135,6 +127,28 @@ def noisy_gradient(
     return gradient, unprotected_of(losses, norms, run.budget.clip_norm)
 
 
+def sum_of_batch(
+    run: Any,
+    loss: Callable[..., Any],
+    parameters: Any,
+    batch: tuple[Any, ...],
+    chunk_size: int | None,
+    engine: EngineName,
+) -> tuple[Any, list[tuple[Any, Any, NDArray[np.bool_]]]]:
+    """The sum of the clipped gradients of a batch; losses and norms of its chunks, and which of them count."""
+    jax = extra_module("jax", "jax")
+    leaves = jax.tree.leaves(parameters)
+    check_parameters(leaves, exact=run.grid is not None)
+    if (found := sum(leaf.size for leaf in leaves)) != run.size:
+        raise ValueError(f"parameters must be {run.size} numbers during the whole run, got {found}")
+    expected = due(run)
+    if (sizes := {len(each) for each in jax.tree.leaves(batch)}) != {expected}:
+        found_sizes = ", ".join(map(str, sorted(sizes)))
+        raise ValueError(f"batch must be arrays of the {expected} examples of the step, got {found_sizes}")
+    made = looped_sum if engine_for(leaves, engine, chunk_size).kind == "loop" else vmapped_sum
+    return made(run, loss, parameters, batch, chunk_size)
+
+
 def _on_host(parts: list[tuple[Any, NDArray[np.bool_]]]) -> NDArray[np.float64]:
     """The numbers of some vectors that count as one array of NumPy."""
     return np.concatenate([np.zeros(0), *(np.asarray(each, float).reshape(-1)[counts] for each, counts in parts)])
@@ -143,7 +157,7 @@ def _on_host(parts: list[tuple[Any, NDArray[np.bool_]]]) -> NDArray[np.float64]:
 def vmapped_sum(
     run: PrivateRun, loss: Callable[..., Any], parameters: Any, batch: tuple[Any, ...], chunk_size: int | None
 ) -> tuple[Any, list[tuple[Any, Any, NDArray[np.bool_]]]]:
-    """The sum of the clipped gradients of a batch; losses and norms of its chunks, and which of them count."""
+    """The sum of ``sum_of_batch``, for the examples of a chunk at once."""
     jax = extra_module("jax", "jax")
     size = filled_up(run.size, run.device)
     clipped = clipped_sum(loss, run.budget.clip_norm, run.grid, size, run.device)

@@ -11,7 +11,8 @@ Rerun the script to start or resume the run, and to load the trained parameters 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
@@ -19,7 +20,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from corrnoise.simulations.adapters.jax import Engine, check_parameters, engine_for, noisy_gradient
+from corrnoise.simulations.adapters.jax import Engine, check_parameters, engine_for, noisy_gradient, sum_of_batch
 from corrnoise.simulations.adapters.jax_items import Examples, of_item
 from corrnoise.simulations.adapters.jax_noise import maker_for
 from corrnoise.simulations.adapters.jax_probe import check_loss
@@ -113,13 +114,43 @@ class JaxRun(DataRun):
         return found
 
     def _noisy_mean(self, batch: ArrayLike) -> tuple[Any, Unprotected]:
-        rows = self.rows(batch)
+        rows = self._with_keys(self.rows(batch), self.position, self.mine(batch))
         options = self._options
-        if self._key is not None:
-            random = extra_module("jax.random", "jax")
-            of_step = random.fold_in(self._key, self.position)
-            rows = (*rows, extra_module("jax", "jax").vmap(partial(random.fold_in, of_step))(self.mine(batch)))
         return noisy_gradient(self, self._of_row, self.parameters, rows, options.chunk_size, options.engine)
+
+    def _with_keys(self, rows: tuple[Any, ...], step: int, numbers: NDArray[np.int64]) -> tuple[Any, ...]:
+        """Rows with the keys of a step and of the numbers of their examples, where the loss takes keys."""
+        if self._key is None:
+            return rows
+        random = extra_module("jax.random", "jax")
+        of_step = random.fold_in(self._key, step)
+        return (*rows, extra_module("jax", "jax").vmap(partial(random.fold_in, of_step))(numbers))
+
+    def _handled(self, batch: NDArray[np.int64]) -> Any:
+        return self.data.rows(batch)
+
+    def _mapped(self, function: Callable[..., Any], *rows: Any) -> Any:
+        return extra_module("jax", "jax").tree.map(function, *rows)
+
+    def _joined(self, rows: Sequence[Any]) -> Any:
+        return self._mapped(lambda *parts: extra_module("jax.numpy", "jax").concatenate(parts), *rows)
+
+    def _clipped_total(self, step: Any, rows: Any, numbers: NDArray[np.int64]) -> Any:
+        given, options = self._with_keys(rows, 0, numbers), self._options
+        return sum_of_batch(step, self._of_row, self.parameters, given, options.chunk_size, options.engine)[0]
+
+    @contextmanager
+    def _enlarged(self) -> Iterator[None]:
+        kept = self.parameters
+        self.parameters = self._mapped(lambda leaf: leaf * 10, kept)
+        try:
+            yield
+        finally:
+            self.parameters = kept
+
+    def _is_half(self) -> bool:
+        leaves = extra_module("jax", "jax").tree.leaves(self.parameters)
+        return any(leaf.dtype not in ("float32", "float64") for leaf in leaves)
 
     def _twin(self, rows: AuditedRows, options: JaxOptions, order: AnyBatches) -> JaxRun:
         jax = extra_module("jax", "jax")

@@ -371,6 +371,16 @@ def noisy_gradient(
     run: PrivateRun, model: Any, loss: Loss, rows: Any, engine: Engine, chunk_size: int | None
 ) -> Unprotected:
     """Set the gradients of a model as ``private_gradient`` does, with an engine that is known."""
+    sums, found = sums_of_batch(run, model, loss, rows, engine, chunk_size)
+    for parameter, total in zip(trained_parameters(model).values(), add_noise(run, sums), strict=True):
+        parameter.grad = (total / batches_of(run).batch_size).to(parameter.dtype)
+    return found
+
+
+def sums_of_batch(
+    run: Any, model: Any, loss: Loss, rows: Any, engine: Engine, chunk_size: int | None
+) -> tuple[list[Any], Unprotected]:
+    """The sums of the clipped gradients of a batch, one for each parameter; and its loss and norms."""
     trained = trained_parameters(model)
     check_parameters(run, list(trained.values()))
     sizes = {len(leaf) for _, leaf in leaves(rows)}
@@ -399,10 +409,8 @@ def noisy_gradient(
     for (name, each), digest in zip(trained.items(), digests, strict=True):
         if digest_of(each) != digest:
             raise ModelError(f"{name} must not change in a forward pass, since it would be released without noise")
-    noisy = add_noise(run, [torch_factors.rounded(each, run.grid) for each in sums])
-    for parameter, total in zip(trained.values(), noisy, strict=True):
-        parameter.grad = (total / batches_of(run).batch_size).to(parameter.dtype)
-    return unprotected_of(_on_host(losses), _on_host(norms), run.budget.clip_norm)
+    found = unprotected_of(_on_host(losses), _on_host(norms), run.budget.clip_norm)
+    return [torch_factors.rounded(each, run.grid) for each in sums], found
 
 
 def _on_host(parts: list[Any]) -> Any:

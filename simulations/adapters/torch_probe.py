@@ -121,7 +121,7 @@ def engine_for(
     if extra_module("torch", "torch").is_inference_mode_enabled():
         raise ModelError("gradients must be computed outside of torch.inference_mode()")
     check_layers(model)
-    with _probing(model):
+    with without_dropout(model):
         return _Probe(model, loss, template, example).engine(clipping, engine)
 
 
@@ -206,7 +206,7 @@ def _tensors_of(model: Any) -> Iterator[tuple[str, Any]]:
 
 
 @contextmanager
-def _probing(model: Any) -> Iterator[None]:
+def without_dropout(model: Any) -> Iterator[None]:
     """A block without dropout, after which generators and modules are as before."""
     torch = extra_module("torch", "torch")
     recurrent = (torch.nn.RNNBase, torch.nn.MultiheadAttention)
@@ -221,7 +221,7 @@ def _probing(model: Any) -> Iterator[None]:
                 each.dropout = rate
 
 
-def _watched(*, neutral: bool = True) -> Any:
+def watched(*, neutral: bool = True) -> Any:
     """A mode of PyTorch that refuses generators of the model; if ``neutral``, random tensors are constant.
 
     ``half`` says whether a result was of half precision.
@@ -337,7 +337,7 @@ class _Probe:
 
     def _outputs(self, rows: Any) -> Any:
         seed_generators(PROBE_SEED)
-        with unchanged(self.model), _watched() as mode:
+        with unchanged(self.model), watched() as mode:
             found = outputs_of(self.model, _copied(rows))
         self.half |= mode.half
         return found
@@ -345,7 +345,7 @@ class _Probe:
     def _loss(self, rows: Any, *, neutral: bool = True) -> Any:
         seed_generators(PROBE_SEED)
         rows = _copied(rows)
-        with unchanged(self.model), _watched(neutral=neutral):
+        with unchanged(self.model), watched(neutral=neutral):
             return loss_of(self.loss, outputs_of(self.model, rows), rows)
 
     def _changes(self) -> None:
@@ -353,7 +353,7 @@ class _Probe:
         row = chosen(self.rows, slice(0, 1))
         digests = self._digests()
         numbers = []
-        with unchanged(self.model), _watched():
+        with unchanged(self.model), watched():
             for _ in range(2):
                 copied = _copied(row)
                 loss_of(self.loss, outputs_of(self.model, copied), copied)
@@ -419,7 +419,7 @@ class _Probe:
             targets += [draw[1] for draw in with_ignored_targets(rows, {"target"})]
         draws = [(rows[0], each) for each in targets]
         batch, parts = [], []
-        with unchanged(self.model), _watched():
+        with unchanged(self.model), watched():
             for draw in draws:
                 seed_generators(PROBE_SEED)
                 batch.append(self._or_none(together, draw))
@@ -432,7 +432,7 @@ class _Probe:
         found = []
         for seed in (PROBE_SEED, PROBE_SEED + 1):
             seed_generators(seed)
-            with unchanged(self.model), _watched():
+            with unchanged(self.model), watched():
                 found.append(outputs_of(self.model, _copied(row)))
         return not same_outputs(found[0], [found[1]], 0.0)
 
@@ -550,7 +550,7 @@ class _Probe:
 
     def _gradients(self, engine: Engine, rows: Any = None) -> Gradients:
         seed_generators(PROBE_SEED)
-        with _watched():
+        with watched():
             return engine.gradients(self.model, self.loss, _copied(self.rows if rows is None else rows))
 
     def _mixes_large_rows(self, engine: Engine, usual: Gradients, tolerance: float, negligible: float) -> bool:

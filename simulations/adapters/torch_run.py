@@ -10,7 +10,7 @@ Rerun the script to start or resume the run, and to load the trained model of a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Unpack
@@ -20,12 +20,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from corrnoise.simulations.adapters import torch_state
 from corrnoise.simulations.adapters.options import TorchKeywords, TorchOptions, with_options
-from corrnoise.simulations.adapters.torch import noisy_gradient, trainable_size
+from corrnoise.simulations.adapters.torch import noisy_gradient, sums_of_batch, trainable_size
 from corrnoise.simulations.adapters.torch_engines import Engine, unchanged
 from corrnoise.simulations.adapters.torch_items import Examples, as_item, loss_of, mapped, outputs_of, stacked
 from corrnoise.simulations.adapters.torch_loops import Guard, Loader, private_loss
 from corrnoise.simulations.adapters.torch_noise import maker_for
-from corrnoise.simulations.adapters.torch_probe import Engines
+from corrnoise.simulations.adapters.torch_probe import Engines, watched, without_dropout
 from corrnoise.simulations.adapters.torch_random import seeded
 from corrnoise.simulations.adapters.torch_shards import Group, group_of, several_processes
 from corrnoise.simulations.adapters.training import AuditedRows, DataRun, Unprotected, source, warn_unprotected
@@ -188,6 +188,40 @@ class TorchRun(DataRun):
         flat = extra_module("torch", "torch").cat([each.grad.reshape(-1) for each in self.trained])
         found: NDArray[np.float64] = flat.double().cpu().numpy()
         return found
+
+    def _handled(self, batch: NDArray[np.int64]) -> Any:
+        with seeded(self.seed("data")):
+            return self._on_device(self.data.rows(batch))
+
+    def _mapped(self, function: Callable[..., Any], *rows: Any) -> Any:
+        return mapped(function, *rows)
+
+    def _joined(self, rows: Sequence[Any]) -> Any:
+        return mapped(lambda *parts: extra_module("torch", "torch").cat(parts), *rows)
+
+    def _clipped_total(self, step: Any, rows: Any, numbers: NDArray[np.int64]) -> Any:
+        with without_dropout(self.model), watched():
+            sums, _ = sums_of_batch(step, self.model, self.loss, rows, self.engine, self._options.chunk_size)
+        return extra_module("torch", "torch").cat([each.detach().reshape(-1) for each in sums])
+
+    @contextmanager
+    def _enlarged(self) -> Iterator[None]:
+        torch = extra_module("torch", "torch")
+        kept = [each.detach().clone() for each in self.trained]
+        with torch.no_grad():
+            for each in self.trained:
+                each.mul_(10)
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for each, before in zip(self.trained, kept, strict=True):
+                    each.copy_(before)
+
+    def _is_half(self) -> bool:
+        torch = extra_module("torch", "torch")
+        of_parameters = any(each.dtype not in (torch.float32, torch.float64) for each in self.trained)
+        return of_parameters or bool(torch.is_autocast_enabled(self.trained[0].device.type))
 
     def private_loss(self, *, unprotected: bool = False) -> Any:
         """A scalar whose ``backward`` makes the noisy mean gradient of the batch that was handed out.

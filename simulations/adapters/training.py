@@ -14,7 +14,9 @@ import random
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -22,11 +24,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from corrnoise.simulations.adapters.identity import of_function
 from corrnoise.simulations.adapters.options import TrainingOptions
+from corrnoise.simulations.adapters.sum_audit import (
+    HALF_TOLERANCE,
+    SUM_TOLERANCE,
+    Example,
+    SumAudit,
+    SumChanges,
+    changes,
+    judged_sums,
+)
+from corrnoise.simulations.random_numbers import Seed, generator
 from corrnoise.simulations.run.batches import AnyBatches, batches
 from corrnoise.simulations.run.durable import Carry
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
-from corrnoise.simulations.run.sampled import SampledBatches
 from corrnoise.solvers.default import default_noise
 from corrnoise.support.reading import json_value
 from corrnoise.theory.numerics import checks
@@ -165,6 +176,22 @@ class AuditedRows:
         """The places behind the parts of a gradient, in the proportions of some ``sizes``."""
         ends = np.rint(np.cumsum(sizes) * (self.size / sum(sizes))).astype(int)
         return sorted({*ends.tolist()} - {0})
+
+
+class _AuditedBatch(NamedTuple):
+    """A batch of an auditor, in place of the batches of a run."""
+
+    participation: Participation
+    batch_size: int
+    steps: int = 1
+
+    def batch(self, step: int) -> NDArray[np.int64]:
+        """Its places."""
+        return np.arange(self.batch_size) + step
+
+    def slots(self, step: int) -> NDArray[np.int64]:
+        """The same places."""
+        return self.batch(step)
 
 
 class DataRun(PrivateRun):
@@ -326,6 +353,79 @@ class DataRun(PrivateRun):
     def _flat_gradient(self, batch: ArrayLike) -> NDArray[np.float64]:
         """The result of ``gradient`` as a vector."""
 
+    def audit_sums(self, *, examples: int = 64, rng: Seed = None) -> SumAudit:
+        """Audit the clipped sums of this run through its model and its loss, exactly and without noise.
+
+        The present model is audited, and the same with ten times its weights.  The run itself stays as it is.
+
+        Parameters
+        ----------
+        examples : int, default 64
+            How many examples, at least 1; they are drawn from the data, and come in batches of eight.
+        rng : int, SeedSequence or Generator, optional
+            For the examples.
+
+        Returns
+        -------
+        SumAudit
+            The verdict and its cause.  It comes from private data without noise, with an ``UnprotectedWarning``.
+
+        Raises
+        ------
+        ValueError
+            The run has several processes, or ``examples`` is out of its range.
+        """
+        if self.ranks.count > 1:
+            raise ValueError(f"run must have one process to be audited, got {self.ranks.count}: make one without them")
+        count = min(checks.integer("examples", examples, 1), len(self.data))
+        warn_unprotected()
+        numbers = np.sort(generator(rng).permutation(len(self.data))[:count])
+        some = [Example(int(each), self._handled(np.array([each]))) for each in numbers]
+        sums = 0
+
+        def total(batch: Sequence[Example]) -> NDArray[np.float64]:
+            nonlocal sums
+            sums += 1
+            if not batch:
+                return np.zeros(self.size)
+            own = ("budget", "device", "grid", "largest_batch", "participation", "ranks", "seed", "size")
+            step = SimpleNamespace(batches=_AuditedBatch(self.participation, len(batch)), position=0)
+            vars(step).update({name: getattr(self, name) for name in own})
+            row_numbers = np.array([each.number for each in batch])
+            found = self._clipped_total(step, self._joined([each.row for each in batch]), row_numbers)
+            unit = 1.0 if self.grid is None else self.grid.unit
+            return self._noise.on_host(found).astype(np.float64) * (unit / self.budget.clip_norm)
+
+        found = list(changes(total, some, self._mapped))
+        with self._enlarged():
+            for three in changes(total, some, self._mapped):
+                found.append(SumChanges(*(each._replace(where=f"{each.where}, weights x 10") for each in three)))
+        return judged_sums(found, sums, HALF_TOLERANCE if self._is_half() else SUM_TOLERANCE)
+
+    @abstractmethod
+    def _handled(self, batch: NDArray[np.int64]) -> Any:
+        """The rows of some examples, as for a step."""
+
+    @abstractmethod
+    def _mapped(self, function: Callable[..., Any], *rows: Any) -> Any:
+        """A tree of rows whose leaves are the results of a function."""
+
+    @abstractmethod
+    def _joined(self, rows: Sequence[Any]) -> Any:
+        """The rows of several batches as one."""
+
+    @abstractmethod
+    def _clipped_total(self, step: Any, rows: Any, numbers: NDArray[np.int64]) -> Any:
+        """The sum of the clipped gradients of a batch, without noise, as a vector."""
+
+    @abstractmethod
+    def _enlarged(self) -> AbstractContextManager[None]:
+        """A block with ten times the weights of the model."""
+
+    @abstractmethod
+    def _is_half(self) -> bool:
+        """Whether the model computes in half precision."""
+
     def rows(self, batch: ArrayLike) -> tuple[Any, ...]:
         """The examples of this process in the batch that was handed out last.
 
@@ -376,10 +476,17 @@ def due(run: PrivateRun) -> int:
 
 def _slots(run: PrivateRun, size: int) -> NDArray[np.int64]:
     """The slots of the examples of a batch; their order, for batches that have none."""
-    order = batches_of(run)
-    if isinstance(order, SampledBatches) and order.participation.capacity is not None and run.position < order.steps:
-        return order.slots(run.position)
+    order: Any = batches_of(run)
+    if capacity_of(order) is not None and run.position < order.steps:
+        slots: NDArray[np.int64] = order.slots(run.position)
+        return slots
     return np.arange(size)
+
+
+def capacity_of(order: AnyBatches) -> int | None:
+    """The number of slots of a batch; None without slots."""
+    who = order.participation
+    return who.capacity if isinstance(who, Sampled) else None
 
 
 def _mine(run: PrivateRun, size: int) -> NDArray[np.bool_]:
@@ -420,7 +527,7 @@ def chunks(run: PrivateRun, chunk_size: int | None, numbers: int) -> Iterator[Ch
     sampled = order.participation.sampled
     slots = _slots(run, order.batch(run.position).size)
     places = slots[slots % processes == run.ranks.rank] // processes
-    capacity = order.participation.capacity if isinstance(order, SampledBatches) else None
+    capacity = capacity_of(order)
     number = places.size if capacity is None else -(-capacity // processes)
     if chunk_size is None:
         share = (order.batch_size if capacity is None else capacity) / processes
