@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from io import TextIOWrapper
 
 from corrnoise import __version__
-from corrnoise.commands import audit, check, design, federate, figures, report, run, simulate, verify
+from corrnoise.commands import audit, check, design, federate, figures, report, run, simulate, verify, warm
 from corrnoise.commands.options import UsageError
 from corrnoise.support.process import discard_output, this_process
 from corrnoise.support.suggestions import did_you_mean
@@ -35,6 +35,7 @@ COMMANDS = {
     "audit": audit,
     "run": run,
     "report": report,
+    "warm": warm,
 }
 _BEFORE_COMMANDS = ("-h", "--help", "--version")
 
