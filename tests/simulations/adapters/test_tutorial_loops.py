@@ -25,7 +25,7 @@ LIBRARIES = {"Opacus": "opacus", "Trainer": "accelerate"}
 STEPS = 6
 
 
-class Convolutions(nn.Module):  # type: ignore[misc,name-defined]
+class Convolutions(nn.Module):  # type: ignore[name-defined]
     def __init__(self) -> None:
         super().__init__()
         self.conv1, self.conv2 = nn.Conv2d(1, 4, 3, 1), nn.Conv2d(4, 8, 3, 1)
@@ -36,7 +36,7 @@ class Convolutions(nn.Module):  # type: ignore[misc,name-defined]
         return F.log_softmax(self.fc(torch.flatten(self.dropout(x), 1)), dim=1)
 
 
-class Recurrent(nn.Module):  # type: ignore[misc,name-defined]
+class Recurrent(nn.Module):  # type: ignore[name-defined]
     """The scores of the next word at all places with a tied decoder, or of 10 classes at the last place."""
 
     def __init__(self, kind: Any, tied: bool) -> None:
@@ -51,7 +51,7 @@ class Recurrent(nn.Module):  # type: ignore[misc,name-defined]
         return found.transpose(1, 2) if self.tied else F.log_softmax(found[:, -1], dim=1)
 
 
-class Autoencoder(nn.Module):  # type: ignore[misc,name-defined]
+class Autoencoder(nn.Module):  # type: ignore[name-defined]
     def __init__(self) -> None:
         super().__init__()
         self.hidden, self.decoder = nn.Linear(64, 16), nn.Linear(4, 64)
@@ -64,7 +64,7 @@ class Autoencoder(nn.Module):  # type: ignore[misc,name-defined]
         return torch.sigmoid(self.decoder(drawn)), mean, log_variance
 
 
-class Filtering(nn.Module):  # type: ignore[misc,name-defined]
+class Filtering(nn.Module):  # type: ignore[name-defined]
     def __init__(self) -> None:
         super().__init__()
         self.users, self.films = nn.Embedding(12, 8), nn.Embedding(30, 8)
@@ -77,7 +77,7 @@ class Filtering(nn.Module):  # type: ignore[misc,name-defined]
         return self.predict(found).view(-1)
 
 
-class Generative(nn.Module):  # type: ignore[misc,name-defined]
+class Generative(nn.Module):  # type: ignore[name-defined]
     def __init__(self) -> None:
         super().__init__()
         self.tokens, self.positions = nn.Embedding(20, 16), nn.Embedding(8, 16)
