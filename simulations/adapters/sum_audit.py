@@ -120,7 +120,7 @@ def _with_last(row: Any, other: Any) -> Any:
 
 
 def changes(total: Total, examples: Sequence[Example], mapped: Callable[..., Any]) -> Iterator[SumChanges]:
-    """What each example makes: as it is, and with one kind of unusual contents."""
+    """Changes of the sum by each example, as it is and with one kind of unusual contents."""
     for first in range(0, len(examples), BATCH_EXAMPLES):
         batch = examples[first : first + BATCH_EXAMPLES]
         backwards = SumChange(
