@@ -30,8 +30,9 @@ from tests.broken_loops import BROKEN
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
 SLOW_SUBJECTS = (
-    *("amplification", "correlated-noise", "designs", "finite-runs", "first-design", "first-model"),
-    *("handover", "momentum", "parameters", "time-varying-buffers", "toeplitz-mechanisms"),
+    *("account", "amplification", "correlated-noise", "designs", "finite-runs", "first-design", "first-model"),
+    *("handover", "momentum", "momentum-aggregation-proofs", "parameters", "time-varying-buffers"),
+    "toeplitz-mechanisms",
 )
 LONG = [f"docs/{name}.md" for name in SLOW_SUBJECTS]  #: whose examples are slow
 MADE = {"docs/claims.md"}  #: pages that the site makes

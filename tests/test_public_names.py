@@ -86,6 +86,7 @@ def test_there_is_an_example(name: str) -> None:
     assert doctest.DocTestParser().get_examples(inspect.getdoc(public(name)) or ""), f"{name} has no example"
 
 
+@pytest.mark.slow
 def test_examples_in_docstrings_print_what_they_say() -> None:
     runner, modules = doctest.DocTestRunner(), [cn]
     modules += [importlib.import_module(found.name) for found in pkgutil.walk_packages(cn.__path__, "corrnoise.")]

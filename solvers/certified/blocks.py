@@ -11,7 +11,7 @@ import numpy as np
 
 from corrnoise.support.kernels import kernel
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.numerics.inlined import dot, inlined
+from corrnoise.theory.numerics.inlined import copy, dot, inlined
 
 _CANCELLATION_SHARE = 1e-15  # share of a squared response that is left by rounding when others are taken off
 
@@ -52,11 +52,11 @@ def _add_product(left, right, product):  # type: ignore[no-untyped-def]
             _add(product[i], left[i, j], right[j])
 
 
-@inlined
+@kernel
 def _shown_later(transition, gram, later):  # type: ignore[no-untyped-def]
     """Fill the errors of a state before a part in it and later parts, shape (c + 1, m, m), the last one 0."""
     for c in range(transition.shape[0] - 1, -1, -1):
-        later[c] = gram[c, : later.shape[1], : later.shape[1]]
+        copy(gram[c, : later.shape[1], : later.shape[1]], later[c])
         ahead = np.zeros(later.shape[1:])
         _add_product(later[c + 1], transition[c], ahead)
         _add_product(transition[c].T, ahead, later[c])
@@ -137,7 +137,7 @@ def joined(
             first = m + c * q
             ahead[:] = 0.0
             _add_product(later[c + 1], inputs[c, g], ahead[:, m:])
-            own[:] = gram[c, g, m:, m:]
+            copy(gram[c, g, m:, m:], own)
             _add_product(inputs[c, g].T, ahead[:, m:], own)
             for y in range(q):
                 for x in range(m):
@@ -146,10 +146,10 @@ def joined(
                 _add(row[c * q :], 1.0, own[y])
                 _add_responses(row, across, states, later[0], pivots, shares, columns)
             _move(transition[c, g], states[:, :first], moved[:, :first])
-            moved[:, first : first + q] = inputs[c, g]
+            copy(inputs[c, g], moved[:, first : first + q])
             states, moved = moved, states
-            entering[:m] = following[g]
-            entering[m:, m:] = basis[c * q : (c + 1) * q]
+            copy(following[g], entering[:m])
+            copy(basis[c * q : (c + 1) * q], entering[m:, m:])
             seen[:] = 0.0
             _add_product(gram[c, g], entering, seen)
             _add_product(entering.T, seen, shown[g])

@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -324,6 +326,31 @@ def test_processes_share_a_random_multiplier():
     first, second = together(job, CUTS[2])
     assert first == second
     assert len({QUICK.multiplier(DPSGD().program(TWO_BINS), BUDGET) for _ in range(3)}) > 1
+
+
+@pytest.mark.slow
+def test_another_process_opens_the_folder_with_the_same_multiplier(tmp_path):
+    """Two processes are started for one new folder: one begins it, and both have its multiplier."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, time, corrnoise as cn\n"
+        "who = cn.Participation.balls_in_bins(2, period=2)\n"
+        "for attempt in range(600):\n"
+        "    try:\n"
+        "        with cn.PrivateRun(cn.Budget(epsilon=1.0, delta=1e-2), who, cn.mechanisms.DPSGD(), 3,\n"
+        "                           batches=cn.batches(who, 20), accountant=cn.privacy.MonteCarlo(2000, 1e-3),\n"
+        "                           folder=cn.Folder(sys.argv[1], marks=sys.argv[2])) as run:\n"
+        "            print(repr(run.multiplier))\n"
+        "        break\n"
+        "    except (BlockingIOError, RuntimeError) as error:\n"
+        "        if isinstance(error, RuntimeError) and 'start again to resume it' not in str(error):\n"
+        "            raise\n"
+        "        time.sleep(0.1)\n"
+    )
+    command = [sys.executable, str(script), str(tmp_path / "run"), str(tmp_path / "marks")]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate(timeout=120)[0] for process in both]
+    assert said[0] == said[1] != ""
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from __future__ import annotations
 import numpy as np
 
 from corrnoise.support.kernels import kernel
-from corrnoise.theory.numerics.inlined import inlined
+from corrnoise.theory.numerics.inlined import copy, dot, inlined
 
 # -- sensitivity -------------------------------------------------------------------------------------------------------
 
@@ -58,7 +58,7 @@ def inverses(replays, period, inverse, gram):  # type: ignore[no-untyped-def]
         for e in range(1, min(r, own) + 1):
             for f in range(own - e + 1):
                 inverse[t, f] -= replays[e - 1, t] * inverse[t - e * period, f]
-    gram[:] = inverse
+    copy(inverse, gram)
     for t in range(n - 1, -1, -1):
         for e in range(1, r + 1):
             later = t + e * period
@@ -211,6 +211,14 @@ def _inverse_gradient(replays, period, inverse, gram, of_gram, of_replays):  # t
 
 
 @inlined
+def _identity(result):  # type: ignore[no-untyped-def]
+    """Fill ``result`` with 1 on the diagonal and 0 elsewhere."""
+    for x in range(result.shape[0]):
+        for y in range(result.shape[1]):
+            result[x, y] = 1.0 if x == y else 0.0
+
+
+@inlined
 def _product(one, other, result):  # type: ignore[no-untyped-def]
     """Fill ``result`` with the product of two matrices."""
     for x in range(one.shape[0]):
@@ -235,12 +243,13 @@ def _applied(matrix, vector, result):  # type: ignore[no-untyped-def]
 def _system(phi, gamma, theta, o, i, delta, psi, beta):  # type: ignore[no-untyped-def]
     """Fill Ψ and β of a step."""
     d = theta.size
-    psi[:] = 0.0
     for a in range(d):
         beta[a] = i[a]
         for c in range(d):
             psi[a, c] = -i[a] * o[c]
         psi[a, a] += theta[a]
+        for x in range(gamma.size):
+            psi[a, d + x] = 0.0
     for x in range(gamma.size):
         beta[d + x] = delta * gamma[x]
         for c in range(d):
@@ -280,18 +289,14 @@ def group_errors(phi, gamma, mine, period, shared, covariances, products, border
     for start in range(0, n, period):
         end = min(start + period, n)
         known = min(r, start // period)
-        f[:] = np.eye(size)
+        _identity(f)
         for t in range(start, end):
             at = t % phi.shape[0], t % gamma.shape[0], t % places
             _system(phi[at[0]], gamma[at[1]], theta, outputs[t], inputs[t], scales[t], psi, beta)
             if keeps:
-                covariances[t] = p
-                products[t] = f
-            g[:] = 0.0
-            for e in range(1, known + 1):
-                _applied(f, borders[e - 1, at[2]], h)
-                for x in range(size):
-                    g[x] += shared[e, t] * h[x]
+                copy(p, covariances[t])
+                copy(f, products[t])
+            _replayed(f, borders, at[2], shared, t, known, h, g)
             _applied(psi, g, y)
             _product(psi, p, one)
             _product(one, psi.T, p)
@@ -300,12 +305,23 @@ def group_errors(phi, gamma, mine, period, shared, covariances, products, border
                     p[x, z] += y[x] * beta[z] + beta[x] * y[z] + shared[0, t] * beta[x] * beta[z]
             errors[t] = p[d, d]
             _product(psi, f, one)
-            f[:] = one
+            copy(one, f)
         if end < n:
             _next_borders(phi, gamma, mine, period, start, f, borders)
 
 
 @inlined
+def _replayed(f, borders, place, shared, t, known, h, g):  # type: ignore[no-untyped-def]
+    """Fill g = Σ_e c_et h_et, with the responses from the start of the epoch; h is overwritten."""
+    for x in range(g.size):
+        g[x] = 0.0
+    for e in range(1, known + 1):
+        _applied(f, borders[e - 1, place], h)
+        for x in range(g.size):
+            g[x] += shared[e, t] * h[x]
+
+
+@kernel
 def _next_borders(phi, gamma, mine, period, start, whole, borders):  # type: ignore[no-untyped-def]
     """Fill the responses at the end of the epoch from ``start`` on, whose product is ``whole``."""
     theta, outputs, inputs, scales = mine
@@ -313,7 +329,7 @@ def _next_borders(phi, gamma, mine, period, start, whole, borders):  # type: ign
     size = whole.shape[0]
     psi, one, two = np.empty((3, size, size))
     beta = np.empty(size)
-    one[:] = np.eye(size)
+    _identity(one)
     for t in range(start + period - 1, start - 1, -1):
         at = t % phi.shape[0], t % gamma.shape[0], t % places, (t + period) % places
         if t + period < outputs.shape[0]:
@@ -323,7 +339,7 @@ def _next_borders(phi, gamma, mine, period, start, whole, borders):  # type: ign
         if t + period < outputs.shape[0]:
             _applied(one, beta, borders[0, at[3]])
         _product(one, psi, two)
-        one[:] = two
+        copy(two, one)
 
 
 @kernel
@@ -343,9 +359,6 @@ def group_gradient(phi, gamma, mine, period, shared, found, slopes, gradients, o
     for start in range((n - 1) // period * period, -1, -period):
         end = min(start + period, n)
         known = min(borders.shape[0], start // period)
-        bar_f[:] = 0.0
-        of_psi[:] = 0.0
-        of_beta[:] = 0.0
         if end < n:
             _borders_gradient(phi, gamma, mine, period, start, borders, of_borders, of_psi, of_beta, bar_f)
         for t in range(end - 1, start - 1, -1):
@@ -353,16 +366,14 @@ def group_gradient(phi, gamma, mine, period, shared, found, slopes, gradients, o
             _system(phi[at[0]], gamma[at[1]], theta, outputs[t], inputs[t], scales[t], psi, beta)
             p, f = covariances[t], products[t]
             bar_p[d, d] += slopes[t]
-            g[:] = 0.0
-            for e in range(1, known + 1):
-                _applied(f, borders[e - 1, t], h)
-                g += shared[e, t] * h
+            _replayed(f, borders, t, shared, t, known, h, g)
             _applied(psi, g, y)
             _applied(bar_p, beta, bar_y)
-            of_shared[0, t] += (beta * bar_y).sum()
+            of_shared[0, t] += dot(beta, bar_y)
             _applied(bar_p, y, bar_beta)
-            bar_beta[:] = 2 * (bar_beta + shared[0, t] * bar_y) + of_beta[t - start]
-            bar_y *= 2
+            for x in range(size):
+                bar_beta[x] = 2 * (bar_beta[x] + shared[0, t] * bar_y[x]) + of_beta[t - start, x]
+                bar_y[x] *= 2
             _applied(psi.T, bar_y, bar_g)
             _product(bar_p, psi, one)
             _product(one, p, bar_psi)
@@ -372,12 +383,13 @@ def group_gradient(phi, gamma, mine, period, shared, found, slopes, gradients, o
                 for z in range(size):
                     bar_psi[x, z] = 2 * bar_psi[x, z] + bar_y[x] * g[z] + two[x, z] + of_psi[t - start, x, z]
             _product(psi.T, bar_f, two)
-            bar_f[:] = two
+            copy(two, bar_f)
             for e in range(1, known + 1):
                 _applied(f, borders[e - 1, t], h)
-                of_shared[e, t] += (bar_g * h).sum()
+                of_shared[e, t] += dot(bar_g, h)
                 _applied(f.T, bar_g, h)
-                of_borders[e - 1, t] += shared[e, t] * h
+                for x in range(size):
+                    of_borders[e - 1, t, x] += shared[e, t] * h[x]
                 _add_outer(shared[e, t], bar_g, borders[e - 1, t], bar_f)
             _system_gradient(t, gamma[at[1]], outputs, inputs, beta, bar_psi, bar_beta, gradients)
 
@@ -408,7 +420,7 @@ def _system_gradient(t, gamma, outputs, inputs, beta, bar_psi, bar_beta, gradien
         of_scales[t] += bar_beta[d + x] * gamma[x]
 
 
-@inlined
+@kernel
 def _borders_gradient(phi, gamma, mine, period, start, borders, of_borders, of_psi, of_beta, of_whole):  # type: ignore[no-untyped-def]
     """The adjoint of ``_next_borders``: fill the gradients in Ψ and β of the epoch, and in its product."""
     theta, outputs, inputs, scales = mine
@@ -416,25 +428,28 @@ def _borders_gradient(phi, gamma, mine, period, start, borders, of_borders, of_p
     psi, one, two, bar = np.zeros((4, size, size))
     beta, h = np.empty((2, size))
     after = np.empty((period, size, size))  # products of Ψ from the following step to the end of the epoch
-    one[:] = np.eye(size)
+    copy(bar, of_whole)
+    copy(np.zeros((period, size)), of_beta)
+    _identity(one)
     for t in range(start + period - 1, start - 1, -1):
         at = t % phi.shape[0], t % gamma.shape[0]
         _system(phi[at[0]], gamma[at[1]], theta, outputs[t], inputs[t], scales[t], psi, beta)
-        after[t - start] = one
+        copy(one, after[t - start])
         _product(one, psi, two)
-        one[:] = two
+        copy(two, one)
     for t in range(start, start + period):
         at = t % phi.shape[0], t % gamma.shape[0]
         _system(phi[at[0]], gamma[at[1]], theta, outputs[t], inputs[t], scales[t], psi, beta)
         _product(after[t - start].T, bar, of_psi[t - start])
         _product(bar, psi.T, two)
-        bar[:] = two
+        copy(two, bar)
         if t + period < n:
             _applied(after[t - start].T, of_borders[0, t + period], of_beta[t - start])
             _add_outer(1.0, of_borders[0, t + period], beta, bar)
             for e in range(2, min(start // period + 1, borders.shape[0]) + 1):
                 _applied(one.T, of_borders[e - 1, t + period], h)
-                of_borders[e - 2, t] += h
+                for x in range(size):
+                    of_borders[e - 2, t, x] += h[x]
                 _add_outer(1.0, of_borders[e - 1, t + period], borders[e - 2, t], of_whole)
 
 

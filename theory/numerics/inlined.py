@@ -37,3 +37,11 @@ def dot(one, other):  # type: ignore[no-untyped-def]
     for x in range(one.size):
         total += one[x] * other[x]
     return total
+
+
+@inlined
+def copy(matrix, result):  # type: ignore[no-untyped-def]
+    """Fill ``result`` with the entries of a matrix: an assignment to a slice takes seconds to compile."""
+    for x in range(matrix.shape[0]):
+        for y in range(matrix.shape[1]):
+            result[x, y] = matrix[x, y]
