@@ -16,7 +16,7 @@ import pytest
 import corrnoise as cn
 
 ROOT = Path(__file__).parents[1]
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Full backward hook is firing")]  # of Opacus
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -26,6 +26,13 @@ def _checkout_on_path():
         for library in ("OPENBLAS", "OMP", "MKL"):  # set by the benchmarks on import; undone after this file
             patch.setenv(f"{library}_NUM_THREADS", "1")
         yield
+
+
+@pytest.fixture(autouse=True)
+def _usual_floats_of_jax():
+    yield
+    if "jax" in sys.modules:  # a benchmark asks for 64 bits
+        sys.modules["jax"].config.update("jax_enable_x64", False)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +61,7 @@ def quick(command, core, tmp_path_factory):
 
 
 # Their sides agree as far as chance, or the grid of the other side, allows.
-SIMULATED = {"simulator", "control-variates", "training-noise", "poisson-epsilon", "devices"}
+SIMULATED = {"simulator", "control-variates", "training-noise", "proved-noise", "poisson-epsilon", "devices"}
 
 
 # -- the benchmarks ----------------------------------------------------------------------------------------------------

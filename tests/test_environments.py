@@ -196,6 +196,7 @@ def test_everything_runs(environment: Environment, archive: Path, place: Path) -
     assert "Matplotlib" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "environment", cases("random user without HOME", "read-only package and home", "no numba cache")
 )
@@ -208,6 +209,7 @@ def test_kernels_compile_without_a_cache_and_the_log_says_so_once(
     assert {path.name for path in place.iterdir()} <= {"corrnoise.zip"}  # no folder named "~"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environment", cases("NUMBA_DISABLE_JIT", "zip", "-I", "-OO"))
 def test_kernels_run(environment: Environment, archive: Path, place: Path) -> None:
     done = run(KERNEL, environment, archive, place)

@@ -159,6 +159,6 @@ def locked(path: Path, message: str, patience: float = 0.0) -> FileLock:
         path, timeout=patience, mode=0o600, thread_local=False, fallback_to_soft=False, preserve_lock_file=True
     )
     with suppress(Timeout):
-        lock.acquire()
+        lock.acquire(blocking=patience > 0.0)  # a timeout of 0 sleeps once all the same
         return lock
     raise BlockingIOError(message)

@@ -149,6 +149,7 @@ def test_strongly_convex_designs_minimise_the_bound_of_the_objective_at_the_budg
         design(BUDGET, EPOCHED, CONVEX)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_the_report_says_how_to_run_it(name: str) -> None:
     found = made(name)

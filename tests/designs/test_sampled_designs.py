@@ -60,6 +60,7 @@ def test_the_crossover_is_in_the_report(cyclic: Design) -> None:
         assert other.dpsgd_is_better == (factor < 1)
 
 
+@pytest.mark.slow
 def test_the_ends_of_delta_are_in_the_report(cyclic: Design) -> None:
     lower, upper = re.search(r"Delta: +of this noise in \[(.*), (.*)\] at epsilon = 4; some", report(cyclic)).groups()  # type: ignore[union-attr]
     assert 0.999e-5 < float(lower) <= float(upper) == 1e-5

@@ -54,6 +54,7 @@ needs_coq = pytest.mark.skipif(
 MACHINE_CHECKED = [one.claim for one in cn.claims() if one.claim.theorem is not None]
 
 
+@pytest.mark.slow
 @needs_coq
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_the_proofs_prove_what_is_written_down(file):

@@ -295,6 +295,7 @@ FILTERS = {
 }
 
 
+@pytest.mark.slow
 @browser
 def test_claims_are_filtered_and_searched(page, tmp_path):
     """Each action on a fresh copy of the page: a frame for each."""
@@ -351,6 +352,7 @@ def test_the_search_of_the_ledger_finds_names_and_texts(tmp_path):
         assert named <= set(found)
 
 
+@pytest.mark.slow
 @browser
 def test_the_address_holds_the_search_and_the_filters(page, tmp_path):
     script = f"{searched('lemma 3')}; document.querySelector('[data-value=false]').click(); result = location.search"

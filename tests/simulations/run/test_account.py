@@ -202,6 +202,7 @@ def test_a_plan_above_the_budget_is_refused(tmp_path: Path, budget: Budget, plan
     assert [each.name for each in (tmp_path / "account").iterdir()] == ["lock"]
 
 
+@pytest.mark.slow
 def test_a_search_pays_once(tmp_path: Path) -> None:
     trials, whole = Trials.negative_binomial(4), Budget(epsilon=2.0, delta=DELTA, clip_norm=0.5)  # of test_tuning
     one = GaussianProfile(trial_budget(whole, trials).gaussian_rho)

@@ -16,7 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from corrnoise.simulations.run import draws
+from corrnoise.simulations.run import draws, folder
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.journal import Chain
 from corrnoise.simulations.run.private import PrivateRun
@@ -137,7 +137,7 @@ class Actors(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("examples", [25, pytest.param(1000, marks=pytest.mark.slow)])
 def test_two_actors(examples: int) -> None:
-    with mock.patch.object(os, "fsync", return_value=None):
+    with mock.patch.object(os, "fsync", return_value=None), mock.patch.object(folder, "_LOCK_SECONDS", 0.0):
         run_state_machine_as_test(Actors, settings=settings(max_examples=examples, stateful_step_count=30))
 
 

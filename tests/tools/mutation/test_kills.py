@@ -68,6 +68,7 @@ def test_the_functions_of_a_claim_are_its_own_and_those_with_formulas_of_papers(
     assert not {"stationary_error", "averaged_variance"} & set(names)
 
 
+@pytest.mark.slow
 def test_functions_of_other_branches_belong_to_a_claim():
     def branched(eigenvalues, eta, two=2.0):
         return (trace_bound if eta > 0.9 else lambda eigenvalues, eta: eta)(eigenvalues, eta), two
@@ -195,6 +196,7 @@ def test_a_mutant_at_an_end_or_the_opposite_of_an_argument_is_a_case_of_the_clai
     assert not any("c * x" in name for name in cases(identity, "identity"))
 
 
+@pytest.mark.slow
 def test_a_mutant_of_a_shared_formula_is_noticed_by_an_identity(monkeypatch):
     def same(eigenvalues, eta, two=2.0):
         return math.fsum(eta * eigenvalues) / 2, trace_bound(eigenvalues, eta, two)
