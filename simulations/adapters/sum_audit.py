@@ -2,8 +2,8 @@
 
 A sum of clipped gradients has three properties.  The sum of one example alone is at most one clipping norm long.  An
 example moves the sum of a batch by this sum, whatever the other examples are.  The order does not count.  So an audit
-compares sums of eight examples, of the same ones without one of them, and of this one alone; the example is as it is,
-or has unusual contents.  There is no noise and no chance: a longer move refutes the claim with certainty.
+compares the sum of eight examples, the sum without one example, and the sum of this example alone.  The example is used
+as it is and with unusual contents.  Without noise nothing is random: a longer move refutes the claim with certainty.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class SumChange(NamedTuple):
 
 
 class SumChanges(NamedTuple):
-    """The sum of one example alone, its move of the sum of a batch, and its change of what the others contribute."""
+    """The sum of one example alone, its move of the sum of a batch, and the change of the others' contribution."""
 
     alone: SumChange
     move: SumChange
