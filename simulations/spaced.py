@@ -32,6 +32,8 @@ from corrnoise.theory.participation.base import BETAINC_FACTOR
 _MAX_TABLE_ENTRIES = 2 * 10**7  #: of the means of a, over all steps and states
 _MAX_ORDER = 12
 _CHUNK_DRAWS = 500
+_MIN_BOUND = 1e-300  #: of weights, where exponentials underflow
+_ROUNDING_ERROR = 1e-9  #: more than the relative one of a weight and of the probabilities of its draws
 _TAIL_LEVELS = (0.002, 0.01, 0.05)  #: of F(t₁); pilot draws choose one
 
 
@@ -149,6 +151,11 @@ def removal_weights(
 ) -> tuple[Callable[[np.random.Generator, int], Array], float]:
     """A sampler of weights of mean δ_remove(ε), and their bound."""
     columns = curve.columns / noise_multiplier
+    if (len(columns) + 1) * curve.period > _MAX_TABLE_ENTRIES:
+        raise ValueError(
+            f"steps must be fewer for Monte Carlo with this separation, got {len(columns)} with period={curve.period}: "
+            f"the table has more than {_MAX_TABLE_ENTRIES:.0e} entries"
+        )
     best, bound = None, math.inf
     for order in range(1, _MAX_ORDER + 1):
         if (len(columns) + 1) * math.comb(order + curve.period - 1, order) > _MAX_TABLE_ENTRIES:
@@ -159,22 +166,23 @@ def removal_weights(
         if log >= bound:
             break
         best, bound = law, log
-    if best is None:
-        raise ValueError(
-            f"steps must be fewer for Monte Carlo with this separation, got {len(columns)} with period={curve.period}: "
-            f"the table has more than {_MAX_TABLE_ENTRIES:.0e} entries"
-        )
+    if best is None:  # beyond floats
+        return lambda _, size: np.ones(size), 1.0
+    largest = max(math.exp(min(bound, 700.0)), _MIN_BOUND) * (1 + _ROUNDING_ERROR) ** 2
 
     def sample(rng: np.random.Generator, size: int) -> Array:
         found = np.empty(size)
         for first in range(0, size, _CHUNK_DRAWS):
             part = found[first : first + _CHUNK_DRAWS]
             logs = curve.log_ratios(noise_multiplier, best.outputs(rng, part.size))
-            excess = np.maximum(logs - epsilon, 0.0)
-            part[:] = -np.expm1(-excess) * np.exp(best.log_moment + (1 - best.order) * logs)
+            with np.errstate(all="ignore"):  # beyond floats
+                weights = -np.expm1(-np.maximum(logs - epsilon, 0.0)) * np.exp(
+                    best.log_moment + (1 - best.order) * logs
+                )
+            part[:] = np.where(np.isfinite(weights), weights * (1 + _ROUNDING_ERROR), largest)
         return found
 
-    return sample, math.exp(bound) * (1 + 1e-9)
+    return sample, largest
 
 
 def addition_bound(
@@ -196,11 +204,13 @@ def addition_bound(
             [curve.log_ratios(noise_multiplier, source.standard_normal((k, len(curve.columns)))) for k in parts]
         )
 
-    known = drawn(pilot, max(samples // 8, 2000))
+    known, certifying = drawn(pilot, max(samples // 8, 2000)), drawn(rng, samples)
+    if not (np.isfinite(known).all() and np.isfinite(certifying).all()):
+        return 1.0
     ends = [max(float(np.quantile(known, level)), -epsilon) for level in _TAIL_LEVELS]
     last = float(np.quantile(known, (1 + float((known <= max(ends)).mean())) / 2))
     first = min(ends, key=lambda end: _tail(known, end, last, epsilon, samples, beta))
-    return _tail(drawn(rng, samples), first, last, epsilon, samples * repeats, beta)
+    return _tail(certifying, first, last, epsilon, samples * repeats, beta)
 
 
 def _tail(logs: Array, first: float, last: float, epsilon: float, count: int, beta: float) -> float:
@@ -215,4 +225,4 @@ def _tail(logs: Array, first: float, last: float, epsilon: float, count: int, be
     place = (-epsilon - mean) * slope
     inside = float(ndtr(place))
     excess = math.exp(min(epsilon + mean + 1 / slope**2 / 2, 700.0)) * float(ndtr(place - 1 / slope))
-    return min(max(inside - excess, 0.0) + 1e-9 * inside, upper)
+    return min(max(inside - excess, 0.0) + _ROUNDING_ERROR * inside, upper)
