@@ -48,7 +48,7 @@ def covariances(system: Recursion, mine: Sequence[Array], errors: Array, keeps: 
         last = min(first + _SEGMENT_STEPS, errors.size)
         if keeps:
             kept.append((p[0].copy(), r[0].copy()))
-        _advance(*system.parts, *mine, first, last, p, r, q, errors)
+        _advance(system.parts, tuple(mine), first, last, p, r, q, errors)
         p[0], r[0] = p[last - first], r[last - first]
     return kept
 
@@ -64,8 +64,8 @@ def error_gradient(
     for segment in range(len(kept) - 1, -1, -1):
         first, last = segment * _SEGMENT_STEPS, min((segment + 1) * _SEGMENT_STEPS, slopes.size)
         p[0], r[0] = kept[segment]
-        _advance(*system.parts, *mine, first, last, p, r, *unused)
-        _retreat(*system.parts, *mine, slopes, first, last, p, r, bar_p, bar_r, bar_q, *found)
+        _advance(system.parts, tuple(mine), first, last, p, r, *unused)
+        _retreat(system.parts, tuple(mine), slopes, first, last, (p, r), (bar_p, bar_r, bar_q), tuple(found))
     return found
 
 
@@ -77,11 +77,13 @@ def _states(system: Recursion, buffers: int) -> tuple[Array, Array, Array]:
 
 
 @kernel
-def _advance(phi, gamma, weights, theta, outputs, inputs, scales, first, last, p, r, q, errors):  # type: ignore[no-untyped-def]  # noqa: C901
+def _advance(parts, mine, first, last, p, r, q, errors):  # type: ignore[no-untyped-def]  # noqa: C901
     """Fill P and R before the steps from ``first`` to ``last``, from those in the first row.
 
     Q and ``errors`` advance with them, unless Q is empty.
     """
+    phi, gamma, weights = parts
+    theta, outputs, inputs, scales = mine
     d, groups, m = theta.size, gamma.shape[1], gamma.shape[2]
     po, ro, u, moved = np.empty(d), np.empty(m), np.empty(m), np.empty((m, m))
     for t in range(first, last):
@@ -140,31 +142,16 @@ def _advance(phi, gamma, weights, theta, outputs, inputs, scales, first, last, p
 
 
 @kernel
-def _retreat(  # type: ignore[no-untyped-def]  # noqa: C901
-    phi,
-    gamma,
-    weights,
-    theta,
-    outputs,
-    inputs,
-    scales,
-    slopes,
-    first,
-    last,
-    p,
-    r,
-    bar_p,
-    bar_r,
-    bar_q,
-    of_theta,
-    of_outputs,
-    of_inputs,
-    of_scales,
-):
+def _retreat(parts, mine, slopes, first, last, states, adjoints, gradients):  # type: ignore[no-untyped-def]  # noqa: C901
     """The adjoint of a segment: adjoints of P, R and Q after it become those before it, and gradients are filled.
 
-    ``_advance`` has filled ``p`` and ``r``.  Gradients in θ are added.
+    ``_advance`` has filled the ``states`` P and R.  Gradients in θ are added.
     """
+    phi, gamma, weights = parts
+    theta, outputs, inputs, scales = mine
+    p, r = states
+    bar_p, bar_r, bar_q = adjoints
+    of_theta, of_outputs, of_inputs, of_scales = gradients
     d, groups, m = theta.size, gamma.shape[1], gamma.shape[2]
     po, later, bar_a = np.empty(d), np.empty(d), np.empty(d)
     u, qc, bar_u, bar_ro, row = np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m)
