@@ -7,9 +7,6 @@ accountant's own draws, which is then added to δ: run and accountant together a
 *Fixed bet.*  For λ < 1/B, chosen by other draws, the least m with Σ ln(1 + λ (m − w_i)) >= ln(1/β) is at least the mean
 δ with probability 1 − β: at m = δ the product has the mean 1, and Markov's inequality applies, since it grows with m.
 
-*Accountant.*  ``MonteCarlo`` chooses a noise multiplier by a search, and then certifies δ − β at exactly this number,
-by draws from the operating system.  If P(δ(σ) > δ − β) <= β, then choice and run together are (ε, δ)-DP.
-
 *remove*.  Let Λ_t = mean_i exp(tX_i − t²V_ii/2).  S_{a,t} has the density Λ_t^a/Z with respect to Q: its indices
 i_1, …, i_a have probabilities proportional to exp(t² Σ_{k<l} V), and then X ~ N(t Σ_k V_{:,i_k}, V).  The weight under
 the mixture Σ α_c S_c is w = (Λ − K)₊/Σ_c α_c Λ_{t_c}^{a_c}/Z_c, and Λ_t >= e^{−(t²−t)v/2} Λ^t with v = max V_ii (power
@@ -27,49 +24,35 @@ confidence 1 − β/2^k.  Draws and sums are floats, taken as exact.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from corrnoise.simulations.random_numbers import Seed, generator
-from corrnoise.simulations.run import draws
-from corrnoise.simulations.spaced import addition_bound
-from corrnoise.simulations.spaced import removal_weights as spaced_weights
-from corrnoise.theory.amplification.accountant import CutCurve
 from corrnoise.theory.amplification.bins import BinsCurve
 from corrnoise.theory.amplification.curve import (
     DIRECTIONS,
     Amplified,
-    Curve,
     DeltaBound,
     Direction,
     delta_of,
     epsilon_of,
-    noise_multiplier_of,
 )
 from corrnoise.theory.amplification.orders import certainly_semidefinite
-from corrnoise.theory.amplification.spaced import SpacedCurve
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.participation import Indices, Participation, Sampled
-from corrnoise.theory.privacy import Budget, uncut_delta
+from corrnoise.theory.participation import Indices, Participation
 
 _SAMPLER_POWERS = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
 _PILOT_DRAWS = 500  #: draws for the choice of a power
 _MIN_SHARE = 0.3  #: share of draws above K
 _SAMPLER_ORDERS = (4, 6, 8, 12, 16)  #: of samplers that draw one index after another
 _GRID_CELLS = 8000
-_SEARCH_STEPS = 6  #: of the search for ε, and for σ
-_SEARCH_RANGE = 0.4  # of ln σ below the known one, doubled where it is not enough
-_LARGEST_SEARCH = 12.0  # of ln σ
-_SEARCH_SHARE = 8  # of the draws of a certificate are made once for each σ of a search
-_ATTEMPT_STEP = 5e-3  # relative, of σ from one attempt to the next
+_SEARCH_STEPS = 6  #: of the search for ε
 _MAX_ATTEMPTS = 20
 _LARGEST_EPSILON = 1e3
 
@@ -280,10 +263,10 @@ def sampled_delta(
         raise ValueError(f"pilot must be another seed than rng, for the draws that certify, got {pilot} for both")
     make = removal_weights if direction == "remove" else addition_weights
     source = generator(pilot)
-    return _interval_by(make(gram, epsilon, source), source, generator(rng), samples, beta)
+    return interval_of_sampler(make(gram, epsilon, source), source, generator(rng), samples, beta)
 
 
-def _interval_by(
+def interval_of_sampler(
     sampler: tuple[Weights, float],
     pilot: np.random.Generator,
     rng: np.random.Generator,
@@ -364,252 +347,6 @@ def _verified(delta_at: Callable[[float, float], float], target: float, beta: fl
             return x
         x = x * 1.005 + 1e-3 if end else x * 0.99
     return math.inf if end else 0.0
-
-
-# -- an accountant -----------------------------------------------------------------------------------------------------
-
-
-@record
-class MonteCarlo(Record):
-    """An accountant of balls in bins and of b-min-sep sampling by random draws: its failure is a part of δ.
-
-    Parameters
-    ----------
-    samples : int, default 100000
-        Weights in each direction, >= 1000.
-    failure : float, default 1e-10
-        0 < β < 1: the probability over the draws that the noise multiplier is too small.
-
-    Notes
-    -----
-    Whoever computes m multipliers and takes the least has the failure m β.
-
-    Examples
-    --------
-    >>> import corrnoise as cn
-    >>> program = cn.mechanisms.DPSGD().program(cn.Participation.balls_in_bins(2, period=2))
-    >>> budget = cn.Budget(epsilon=1.0, delta=1e-2)
-    >>> accountant = cn.privacy.MonteCarlo(samples=4000, failure=1e-6)
-    >>> 1.0 < program.multiplier(budget, accountant=accountant) / program.multiplier(budget) < 1.2
-    True
-    """
-
-    samples: int = 100_000
-    failure: float = 1e-10
-
-    def __post_init__(self) -> None:
-        self._check(samples=1000, failure="(0, 1)")
-
-    def multiplier(self, program: Program, budget: Budget) -> float:
-        """The noise multiplier of a program; ``certificate`` has its evidence.
-
-        Parameters
-        ----------
-        program : Program
-            The noise of a run with balls in bins or b-min-sep sampling.
-        budget : Budget
-            ε and δ.
-
-        Returns
-        -------
-        float
-        """
-        return self.certificate(program, budget).noise_multiplier
-
-    def certificate(self, program: Program, budget: Budget) -> MonteCarloCertificate:
-        """A noise multiplier that draws from the operating system have verified.
-
-        Parameters
-        ----------
-        program, budget : Program and Budget
-            As for ``multiplier``.
-
-        Returns
-        -------
-        MonteCarloCertificate
-
-        Raises
-        ------
-        ValueError
-            The run has other batches, or the failure is not below δ.
-        """
-        target = self._target(program, budget)
-        curve = _mixture_of(program.curve)
-        epsilon = checks.real("epsilon", budget.epsilon, "[0, inf)")
-        if curve.certifies:
-            largest = noise_multiplier_of(curve, epsilon, target)
-        else:
-            largest = Budget(epsilon=epsilon, delta=target).multiplier(program.sensitivity)
-
-        def suffices(x: float) -> bool:
-            """Whether σ is likely to pass, by fewer draws that are counted several times."""
-            draws_made = max(self.samples // _SEARCH_SHARE, 1000)
-            draft = MonteCarloCertificate(largest * math.exp(x), epsilon, target, draws_made, self.failure, _seed(), 1)
-            repeats = max(self.samples // draws_made, 1)
-            return all(draft.upper(curve, each, repeats) <= target for each in DIRECTIONS)
-
-        low, high = -_SEARCH_RANGE, 0.0
-        while low > -_LARGEST_SEARCH and suffices(low):
-            low, high = 2 * low, low
-        while high - low > _SEARCH_RANGE / 2**_SEARCH_STEPS:
-            middle = (low + high) / 2
-            low, high = (low, middle) if suffices(middle) else (middle, high)
-        for attempt in range(1, _MAX_ATTEMPTS):
-            sigma = largest * math.exp(high) * (1 + _ATTEMPT_STEP * (attempt - 1))
-            found = MonteCarloCertificate(sigma, epsilon, target, self.samples, self.failure, _seed(), attempt)
-            if found.holds(curve):
-                return found
-        raise ValueError(f"samples must be larger, got {self.samples}: no multiplier was verified for {budget!r}")
-
-    def _target(self, program: Program, budget: Budget) -> float:
-        """δ of the curve without capacity, less the failure."""
-        program.check_amplified(budget)
-        assert budget.delta is not None
-        assert isinstance(program.participation, Sampled)
-        overflow = program.participation.overflow
-        target = uncut_delta(budget.delta, overflow) - self.failure / (1 - overflow) * (1 + 2.0**-50)
-        if not target > 0:
-            raise ValueError(f"failure must be below delta={budget.delta:g}, got {self.failure:g}")
-        return target * (1 - 2.0**-50)
-
-    def verified(self, program: Program, budget: Budget, described: Mapping[str, Any]) -> MonteCarloCertificate:
-        """The certificate that a run keeps, whose draws are made again.
-
-        Parameters
-        ----------
-        program, budget : Program and Budget
-            As for ``multiplier``.
-        described : mapping
-            ``certificate(…).arguments()``.
-
-        Returns
-        -------
-        MonteCarloCertificate
-
-        Raises
-        ------
-        ValueError
-            The certificate is for another budget, or its draws do not verify it.
-        """
-        found = MonteCarloCertificate(**described)
-        asked = (budget.epsilon, self._target(program, budget), self.samples, self.failure)
-        if (found.epsilon, found.delta, found.samples, found.failure) != asked:
-            raise ValueError(f"certificate must be for {asked}, got {found!r}")
-        if not found.holds(_mixture_of(program.curve)):
-            raise ValueError(f"certificate must be verified by its draws, got {found!r}: begin a new run")
-        return found
-
-
-@record
-class MonteCarloCertificate(Record):
-    """A noise multiplier with the draws that verify it; ``MonteCarlo.certificate`` makes it.
-
-    Parameters
-    ----------
-    noise_multiplier : float
-        σ.
-    epsilon, delta : float
-        The ε, and the δ that σ is verified for, in both directions.
-    samples : int
-        Weights in each direction.
-    failure : float
-        β of all attempts together.
-    seed : int
-        Of the draws, from the operating system after σ was chosen.
-    attempt : int
-        k >= 1: the number of the attempt, which fails with probability β/2^k.
-    """
-
-    noise_multiplier: float
-    epsilon: float
-    delta: float
-    samples: int
-    failure: float
-    seed: int
-    attempt: int
-
-    def __post_init__(self) -> None:
-        self._check(noise_multiplier="(0, inf)", epsilon="[0, inf)", delta="(0, 1)", samples=1000, failure="(0, 1)")
-        self._check(seed=0, attempt=1)
-
-    def multiplier(self, program: Program, budget: Budget) -> float:
-        """The noise multiplier of the run that it was made for.
-
-        Parameters
-        ----------
-        program, budget : Program and Budget
-            As for ``MonteCarlo.multiplier``.
-
-        Returns
-        -------
-        float
-        """
-        return self.noise_multiplier
-
-    def upper(self, curve: BinsCurve | SpacedCurve, direction: Direction, repeats: int = 1) -> float:
-        """An upper bound of δ in one direction, which fails with probability β/2^{k+1}.
-
-        Parameters
-        ----------
-        curve : BinsCurve or SpacedCurve
-            The curve of the run.
-        direction : {"remove", "add"}
-            The direction.
-        repeats : int, default 1
-            How often each draw is counted, in a search; more than once certifies nothing.
-
-        Returns
-        -------
-        float
-        """
-        pilot, rng = np.random.SeedSequence([self.seed, DIRECTIONS.index(direction)]).spawn(2)
-        share = self.failure / 2**self.attempt  # of two ends, and the upper one alone is used
-        sigma, source = self.noise_multiplier, generator(pilot)
-        if isinstance(curve, SpacedCurve) and direction == "add":
-            return addition_bound(
-                curve,
-                self.epsilon,
-                sigma,
-                samples=self.samples,
-                repeats=repeats,
-                pilot=source,
-                rng=generator(rng),
-                beta=share / 2,
-            )
-        if isinstance(curve, SpacedCurve):
-            sampler = spaced_weights(curve, self.epsilon, sigma)
-        else:
-            make = removal_weights if direction == "remove" else addition_weights
-            sampler = make(curve.upper * (1 + 1e-14) / sigma**2, self.epsilon, source)
-        return _interval_by(sampler, source, generator(rng), self.samples, share, repeats)[1]
-
-    def holds(self, curve: BinsCurve | SpacedCurve) -> bool:
-        """Whether the draws verify σ.
-
-        Parameters
-        ----------
-        curve : BinsCurve or SpacedCurve
-            The curve of the run.
-
-        Returns
-        -------
-        bool
-        """
-        return all(self.upper(curve, direction) <= self.delta for direction in DIRECTIONS)
-
-
-def _seed() -> int:
-    return int.from_bytes(draws.fresh(7), "little")
-
-
-def _mixture_of(curve: Curve) -> BinsCurve | SpacedCurve:
-    whole = curve.whole if isinstance(curve, CutCurve) else curve
-    if not isinstance(whole, BinsCurve | SpacedCurve):
-        raise ValueError(
-            "accountant must be None except for balls in bins and b-min-sep sampling, got a run with "
-            f"{type(whole).__name__}"
-        )
-    return whole
 
 
 @usual_float_errors

@@ -1,6 +1,7 @@
 """Privacy profiles of runs and of several runs, and conversions between ρ of zCDP and (ε, δ)."""
 
-from corrnoise.simulations.amplification import MonteCarlo, amplified
+from corrnoise.simulations.amplification import amplified
+from corrnoise.simulations.monte_carlo import MonteCarlo
 from corrnoise.theory.auditing.one_run import one_run_bound
 from corrnoise.theory.privacy import (
     approx_dp_to_zcdp,

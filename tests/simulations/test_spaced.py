@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import corrnoise as cn
-from corrnoise.simulations.amplification import MonteCarlo, MonteCarloCertificate
+from corrnoise.simulations.monte_carlo import MonteCarlo, MonteCarloCertificate
 from corrnoise.simulations.spaced import Tilted, addition_bound, removal_weights
 from corrnoise.theory.amplification.spaced import SpacedCurve, spaced_curve
 from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
