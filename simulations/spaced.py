@@ -115,7 +115,8 @@ class Tilted:
     def __init__(self, columns: Array, period: int, chance: float, order: int) -> None:
         n, bands = columns.shape
         a, p, b = order, chance, period
-        self.columns, self.order = columns, order
+        self.columns = columns
+        self.order = order
         overlaps = np.zeros((n, b))  # of a step and the step d before it
         for d in range(bands):
             overlaps[d:, d] = (columns[: n - d, d:] * columns[d:, : bands - d]).sum(axis=1)
@@ -123,7 +124,8 @@ class Tilted:
         for f in range(a + 1):
             binomial[f, : f + 1] = [math.comb(f, j) * p**j * (1 - p) ** (f - j) for j in range(f + 1)]
         known = copies(b, a)
-        values, self.scales = np.empty((n + 1, len(known.waits))), np.empty(n)
+        values = np.empty((n + 1, len(known.waits)))
+        self.scales = np.empty(n)
         self.tables = (overlaps, binomial, known.waits, known.free, known.after, values, self.scales)
         _fill(*self.tables)
         counts = (known.waits[:, :, np.newaxis] == np.arange(b)).sum(axis=1)

@@ -39,6 +39,8 @@ class SumAudit(Record):
         The greatest change of the other examples' contribution, in clipping norms.
     sums : int
         Number of sums.
+    refused : int
+        How often the model or the loss raised an error for unusual contents, which then are not audited.
     """
 
     verdict: Verdict
@@ -46,6 +48,7 @@ class SumAudit(Record):
     move: float
     influence: float
     sums: int
+    refused: int
 
     def __str__(self) -> str:
         return summary_text(self._opening, self._facts())
@@ -64,6 +67,7 @@ class SumAudit(Record):
             "Move": f"at most {self.move:.4g} clipping norms by one example; the claim is 1",
             "Influence": f"at most {self.influence:.2g} clipping norms on other examples; the claim is 0",
             "Sums": f"{self.sums}, without noise",
+            "Refused": f"{self.refused} times unusual contents, by the model or the loss",
         }
 
 
@@ -119,8 +123,8 @@ def _with_last(row: Any, other: Any) -> Any:
     return other
 
 
-def changes(total: Total, examples: Sequence[Example], mapped: Callable[..., Any]) -> Iterator[SumChanges]:
-    """Changes of the sum by each example, as it is and with one kind of unusual contents."""
+def changes(total: Total, examples: Sequence[Example], mapped: Callable[..., Any]) -> Iterator[SumChanges | None]:
+    """Changes of the sum by each example, as it is and with one kind of unusual contents; None if these are refused."""
     for first in range(0, len(examples), BATCH_EXAMPLES):
         batch = examples[first : first + BATCH_EXAMPLES]
         backwards = SumChange(
@@ -138,6 +142,7 @@ def changes(total: Total, examples: Sequence[Example], mapped: Callable[..., Any
                 except Exception:  # of any kind, from the user's code, which may not take such contents
                     if row is example.row:
                         raise
+                    yield None
                     continue
                 vectors = alone, whole - others, whole - others - alone
                 yield SumChanges(*(SumChange(_length(each), f"example {example.number}, {words}") for each in vectors))
@@ -149,9 +154,10 @@ def _length(vector: Array) -> float:
     return found if np.isfinite(found) else float("inf")
 
 
-def judged_sums(found: Sequence[SumChanges], sums: int, tolerance: float) -> SumAudit:
+def judged_sums(found: Sequence[SumChanges | None], sums: int, tolerance: float) -> SumAudit:
     """The verdict of some changes."""
-    alone, move, influence = (max(each) for each in zip(*found, strict=True))
+    known = [each for each in found if each is not None]
+    alone, move, influence = (max(each) for each in zip(*known, strict=True))
     longest = max(alone, move)
     verdict: Verdict = "nothing found"
     cause = ""
@@ -163,4 +169,4 @@ def judged_sums(found: Sequence[SumChanges], sums: int, tolerance: float) -> Sum
         verdict = "not private as claimed"
         if alone.size > 1 + tolerance or not cause:
             cause = f"an example moves the sum by {longest.size:.4g} clipping norms ({longest.where})"
-    return SumAudit(verdict, cause, longest.size, influence.size, sums)
+    return SumAudit(verdict, cause, longest.size, influence.size, sums, len(found) - len(known))

@@ -399,7 +399,9 @@ class DataRun(PrivateRun):
         found = list(changes(total, some, self._mapped))
         with self._enlarged():
             for three in changes(total, some, self._mapped):
-                found.append(SumChanges(*(each._replace(where=f"{each.where}, weights x 10") for each in three)))
+                found.append(
+                    three and SumChanges(*(each._replace(where=f"{each.where}, weights x 10") for each in three))
+                )
         return judged_sums(found, sums, HALF_TOLERANCE if self._is_half() else SUM_TOLERANCE)
 
     @abstractmethod

@@ -157,6 +157,19 @@ def test_a_model_that_mixes_padding_is_found() -> None:
     assert "floats 0" in found.cause
 
 
+def test_contents_that_a_model_refuses_are_counted() -> None:
+    run = of_torch(**FLOATS, engine="loop")
+
+    def bounded(_: Any, given: Any) -> None:
+        if given[0].abs().max() > 100:
+            raise ValueError("too large")
+
+    run.model.register_forward_pre_hook(bounded)
+    found = sums_of(run)
+    assert (found.verdict, found.refused) == ("nothing found", 4)  # 2 of 8 examples times 1000, at two sets of weights
+    assert "4 times unusual contents" in str(found)
+
+
 @pytest.mark.slow
 def test_a_loss_that_scales_by_the_largest_row_is_found() -> None:
     jax, optax = pytest.importorskip("jax"), pytest.importorskip("optax")
