@@ -50,15 +50,14 @@ from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.kinds import KINDS
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.participation import BMinSep, Participation
-from corrnoise.theory.participation.legacy import KIND_CLASSES
+from corrnoise.theory.participation import Participation
 
 FORMAT = "corrnoise run 3"  #: of the folder
 
 _LOCK_SECONDS = 0.2  # to wait for a look at the status
 _MAX_ITEM_BYTES = 8  # of a coordinate of a kept release
 PROGRAM_FILE = "program.npz"  #: of ``PROGRAM_KINDS``
-PROGRAM_KINDS = KINDS | by_name(*KIND_CLASSES.values(), BMinSep)
+PROGRAM_KINDS = KINDS | by_name(*Participation.doors.values())
 _SETTINGS_FILE, _MARKER_FILE, _LOCK_FILE = "settings.json", "beginning", "lock"
 _MARKER_CONTENT = f"{FORMAT} is begun here\n".encode()
 _FIRST_FILES = frozenset({"key", "order", PROGRAM_FILE, "journal-0", "checkpoint-0"})  # before the settings

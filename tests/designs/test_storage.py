@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -311,6 +312,17 @@ class Weekly(Poisson):
     """A sampler of a stranger."""
 
     day: int = 0
+
+
+@pytest.mark.parametrize("door", Participation.doors)
+def test_files_hold_each_participation(door: str, tmp_path: Path) -> None:
+    given = {"steps": 12, "period": 3, "count": 2, "rate": 0.2, "epochs": 4}
+    taken = signature(Participation.doors[door]).parameters.keys() - (
+        {"period"} if door == "reshuffled" else {"epochs"}
+    )
+    who = getattr(Participation, door)(**{name: given[name] for name in given.keys() & taken})
+    save(who, tmp_path / "file.json")
+    assert load(tmp_path / "file.json") == who
 
 
 def test_files_hold_a_registered_sampler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,6 +104,7 @@ class Participation(Record, ABC):
     balls_in_bins: ClassVar[Callable[..., Any]]
     redrawn_bins: ClassVar[Callable[..., Any]]
     b_min_sep: ClassVar[Callable[..., Any]]
+    doors: ClassVar[dict[str, type[Participation]]] = {}  #: the classes by their doors
 
     def __init_subclass__(cls, door: str | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -113,6 +114,7 @@ class Participation(Record, ABC):
             if getattr(there, "__qualname__", None) != cls.__qualname__:
                 raise TypeError(f"door must be a name that Participation does not have, got {door!r}")
             setattr(Participation, door, cls)
+            Participation.doors[door] = cls
 
     @property
     @abstractmethod

@@ -41,7 +41,7 @@ from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.numerics.records import Record
 from corrnoise.theory.objectives.workloads import SGD, MatrixWorkload, MomentumAverage, MomentumSGD, PrefixSums
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.participation.legacy import KIND_CLASSES, legacy_participation
+from corrnoise.theory.participation.legacy import legacy_participation
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
@@ -59,7 +59,7 @@ ALONE = (
 )
 #: All records that a file may hold, by name; the others are parts of a design.
 KINDS: dict[str, Callable[..., Any]] = {
-    **by_name(*ALONE, *KIND_CLASSES.values(), Design, Optimum, Certificate, Sensitivity),
+    **by_name(*ALONE, *Participation.doors.values(), Design, Optimum, Certificate, Sensitivity),
     "Participation": legacy_participation,
 }
 #: All names of files of a design.  A design may lack some; files of an earlier design are removed.
