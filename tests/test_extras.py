@@ -16,6 +16,7 @@ def run(program: str, *arguments: object, hide: str = HIDDEN) -> subprocess.Comp
     return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
 
 
+@pytest.mark.slow
 def test_checks_and_figures_run_in_one_process_and_say_so_once(tmp_path: Path) -> None:
     program = """
 import corrnoise as cn

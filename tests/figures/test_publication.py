@@ -91,6 +91,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]
     return {name: publish(paper_figure(name), tmp_path_factory.mktemp(name), data_of(name)) for name in TWICE}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TWICE)
 def test_two_runs_write_the_same_bytes_whatever_the_user_has_set(
     name: str, published: dict[str, list[Path]], tmp_path: Path

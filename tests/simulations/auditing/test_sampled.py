@@ -159,6 +159,7 @@ def test_an_honest_loop_passes(kind: str) -> None:
     assert "to who knows the batches, a Gaussian mechanism" in found.report()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("broken", "kind", "cause"),
     [

@@ -326,6 +326,7 @@ def test_the_epsilon_of_a_sampled_run() -> None:
             PrivateRun(budget, who, DPSGD(), 3, batches=batches(who, 50))
 
 
+@pytest.mark.slow
 def test_the_default_noise_of_sampled_batches_is_covered_by_their_accountant() -> None:
     bands = []
     for who in (KINDS[0], KINDS[1], Participation.cyclic_poisson(12, period=2, rate=0.5)):

@@ -402,6 +402,7 @@ def test_reasons_that_are_missing_or_out_of_date_are_reported(monkeypatch):
 TELLING = ["Property F.10 (constant)", "Lemma F.20 (bound)"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TELLING)
 def test_claims_of_the_ledger_kill_structural_mutants(name):
     found = kills(claim_called(name), most=12)
@@ -418,6 +419,7 @@ def maxima(name, paper="correlated-noise"):
     return [fate(found, mutant, points, margins)[0] for mutant in mutants]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Theorem 2.2 (ν-Noisy-FTRL)", "Table 1 (ν-Noisy-FTRL)", "Property C.3 (R²)"])
 def test_dimension_free_versions_of_statements_about_the_dimension_are_rejected(name):
     """A maximum over directions in the place of a sum is true in few dimensions and false in many."""
