@@ -91,7 +91,6 @@ def theorem_e1_multiplier(
     domain={},
     repair_evidence="simulated",
     as_printed={"multiplier": (0.03, 220.0), "constant": 4.0, "errors": -8.0},
-    why_loose="one run, of the loss and the noise that refute the printed class; the parts (constant) and (gradient noise) are sharp",
     counterexample={},
     sharp="constant",
     mutants=[{"multiplier": (0.03, 220.0), "errors": -8.0}, {"constant": 0.02}],
@@ -102,7 +101,8 @@ def theorem_e1(multiplier: tuple[float, float] | None = None, constant: float = 
     μ = 6e-5, L = 0.04, η = 1, F' = L θ₊ − μ θ₋, noise with the power spectrum exp(−((ω − π/4)/0.01)²/2) + 1e-8: the
     printed class contains Λ = 0.03 + 220 (1 + cos 4ω) (in units of η²/(L − μ)/(ηL)), which gives 0.0682 with the printed
     constant (0.0171 with the corrected one).  The simulated E θ² is 0.083; the check subtracts 8 standard errors
-    (rate of false alarms below 1e-10).  As corrected, the best constant Λ = λ_0 gives 3.49, 40 times the error.
+    (rate of false alarms below 1e-10).  As corrected, the best constant Λ = λ_0 gives 3.49, 40 times the error of this run,
+    which refutes the printed class; the parts (constant) and (gradient noise) are sharp.
     """
     omega = np.linspace(0, math.pi, 100_001)
     condition = LOSS.frequency_condition(omega)

@@ -5,6 +5,6 @@ written by hand     ``ledger`` (claims and verdicts), ``papers`` (inventories, h
                     ``domains`` (arguments), ``terms`` (formulas), ``enclosures`` (ball arithmetic)
 checked             ``margins``, ``search``, ``certificates``, ``verification``
 selected, run       ``names`` and ``selection`` (which claims), ``running`` (many claims)
-shown               ``wording`` and ``mathematics`` (text), ``records`` (JSON), ``report`` (the page)
+shown               ``wording`` (text), ``records`` (JSON), ``report`` (the page)
 ==================  ================================================================
 """

@@ -46,7 +46,7 @@ from corrnoise.paper_checks.machinery.certificates import OPEN, PROVED, REFUTED,
 from corrnoise.paper_checks.machinery.domains import Domain
 from corrnoise.paper_checks.machinery.margins import agreements, least, margin_of_runs, margins
 from corrnoise.paper_checks.machinery.names import Named
-from corrnoise.paper_checks.machinery.power import Power, Ratios, moved, powers, shifted
+from corrnoise.paper_checks.machinery.power import Power, Ratios, moved, powers
 from corrnoise.paper_checks.machinery.quantifiers import Family, Meanings, Quantifier, choices
 from corrnoise.paper_checks.machinery.refutations import Ball, certainly_apart, equal_rationals
 from corrnoise.paper_checks.machinery.search import Worst, worst_case
@@ -58,7 +58,6 @@ from corrnoise.theory.numerics.float_errors import usual_float_errors
 
 _IDENTITY_NUDGE = 1e-6  #: relative change of one side that makes the mutant of an identity without other mutants
 FEW = 64  #: a finite domain with at most this many points is evaluated completely
-_LOOSE_MARGIN = 0.5  #: a statement that is true by search with a larger margin needs the reason in why_loose
 _MAX_CERTIFICATE_BOXES = 20_000  #: of a certificate that could prove a claim, or refute a mutant
 _MAX_CERTIFICATE_SECONDS = 10.0  #: where no certificate is recorded
 _MAX_REFUTATION_BOXES = 2000  #: of a certificate that could only refute a claim whose proof is recorded
@@ -110,12 +109,6 @@ class Outcome:
     mutants: tuple[tuple[str, bool], ...] = ()  #: each mutant and whether it was rejected
     seconds: float = 0.0  #: wall time
 
-    @property
-    def loose(self) -> bool:
-        """Whether the statement is true by search or simulation alone, and far from an equality wherever it was searched."""
-        true = self.verdict in (verdicts.HOLDS, verdicts.CORRECTED)
-        return true and self.claim.checked_evidence in ("searched", "simulated") and self.margin > _LOOSE_MARGIN
-
 
 @dataclass(frozen=True, eq=False)
 class Claim(Named):
@@ -156,7 +149,6 @@ class Claim(Named):
     theorem: tuple[str, str] | None = None
     rests_on: tuple[str, ...] = ()
     independent: str | None = None
-    why_loose: str | None = None
     tolerance: float = 1e-11
     evaluations: int = 512
 
@@ -362,8 +354,7 @@ class Claim(Named):
             reason = "; ".join((f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())))
             return Outcome(claim=self, verdict=verdicts.ERROR, agrees=False, reason=reason)
         if outcome.agrees:
-            reason = moved(outcome.margin, outcome.smallest, ratios, thorough)
-            reason = reason or shifted(outcome.medians, ratios, thorough)
+            reason = moved(outcome.margin, outcome.smallest, outcome.medians, ratios, thorough)
             outcome = replace(outcome, agrees=not reason, reason=reason)
         return outcome
 

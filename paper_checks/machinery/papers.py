@@ -78,7 +78,6 @@ class Fields(TypedDict, total=False):
     #: of its statement in theorems.csv
     theorem: tuple[str, str]
     rests_on: Sequence[str]  #: the claims that the proof uses: "N1", or "corrnoise: N1" of another paper
-    why_loose: str  #: why the sides come no nearer than a factor 2, where that is true by search or simulation only
     tolerance: float  #: of rounding, relative
     evaluations: int  #: budget of the search
 

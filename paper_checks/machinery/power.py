@@ -107,11 +107,17 @@ def ratio(margin: float) -> float:
     return float(f"{1 - margin:.{_RATIO_DIGITS}g}")
 
 
-def moved(margin: float, smallest: Sequence[float], ratios: Ratios | None, thorough: bool = False) -> str:
-    """Which of the smallest margins, of all and in cases, differs from the recorded ratio; empty if none does.
+def moved(
+    margin: float,
+    smallest: Sequence[float],
+    medians: Sequence[float],
+    ratios: Ratios | None,
+    thorough: bool = False,
+) -> str:
+    """Which of the smallest margins, of all and in cases, and of the medians differs from the record; empty if none.
 
-    None is not compared, nor the largest ratio of all if searches spread too much to find it again.  A ``thorough`` search
-    may find a larger one, and its first sample is another one.
+    Without a record none is compared, nor the largest ratio of all if searches spread too much to find it again.  A
+    ``thorough`` search may find a larger one, and its first sample is another one.
     """
     if ratios is None:
         return ""
@@ -119,12 +125,10 @@ def moved(margin: float, smallest: Sequence[float], ratios: Ratios | None, thoro
     allowed = allowed if allowed <= _MAX_SPREAD else math.inf
     if _differs(margin, ratios.largest, allowed, math.inf if thorough else allowed):
         return f"the record moved: the largest ratio of the sides is {1 - margin:.4g}, recorded is {ratios.largest:.4g}"
-    return "" if thorough else _different("largest", smallest, ratios.in_cases)
-
-
-def shifted(medians: Sequence[float], ratios: Ratios | None, thorough: bool = False) -> str:
-    """Which of the median margins differs from the recorded ratio; see ``moved``."""
-    return "" if ratios is None or thorough else _different("median", medians, ratios.medians)
+    if thorough:
+        return ""
+    in_cases = _different("largest", smallest, ratios.in_cases)
+    return in_cases or _different("median", medians, ratios.medians)
 
 
 def _different(name: str, margins: Sequence[float], recorded: Sequence[float]) -> str:

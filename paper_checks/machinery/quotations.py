@@ -18,8 +18,8 @@ from functools import cache
 from importlib.resources import files
 
 from corrnoise.paper_checks.machinery.ledger import Claim
-from corrnoise.paper_checks.machinery.mathematics import symbol
 from corrnoise.support import serialise
+from corrnoise.support.mathematics import symbol
 
 OMISSION = "…"
 _RELATION_SIGNS = "=≠≤≥<>≪≫≲≳≈⪯⪰∝∈∞∇+−"

@@ -8,29 +8,17 @@ import numpy as np
 
 from corrnoise.paper_checks.machinery import wording
 from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
-from corrnoise.paper_checks.machinery.mathematics import plain as plain_text
 from corrnoise.paper_checks.machinery.power import powers
 from corrnoise.paper_checks.machinery.quotations import place
+from corrnoise.support.mathematics import plain as plain_text
 from corrnoise.support.serialise import plain
 
 _CLAIM_FIELDS = (
     *("paper", "source", "name", "number", "part", "identifier"),
     *("printed", "reading", "transcription", "hypotheses", "undecided", "note"),
     *("truth", "evidence", "repair", "repair_evidence", "recorded", "identity_proof"),
-    *(
-        "proof",
-        "disproof",
-        "theorem",
-        "rests_on",
-        "outside",
-        "independent",
-        "constants",
-        "definitions",
-        "meanings",
-        "probability",
-        "proved_constant",
-    ),
-    *("why_loose", "relation", "tolerance", "evaluations"),
+    *("proof", "disproof", "theorem", "rests_on", "outside", "independent", "constants", "definitions", "meanings"),
+    *("probability", "proved_constant", "relation", "tolerance", "evaluations"),
 )
 _OUTCOME_FIELDS = ("verdict", "agrees", "reason", "margin", "tried", "accepted", "sharp", "elsewhere", "seconds")
 

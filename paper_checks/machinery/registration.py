@@ -23,12 +23,8 @@ from corrnoise.paper_checks.machinery.verdicts import (
 from corrnoise.support.process import require_docstrings
 
 IDENTITY_PROOFS = ("enumeration",)
-_OF_FALSE: tuple[Evidence, ...] = (
-    "machine-checked",
-    "proved",
-    *REFUTED,
-    "computed",
-)  #: evidence that a statement is false
+#: evidence that a statement is false
+_OF_FALSE: tuple[Evidence, ...] = ("machine-checked", "proved", *REFUTED, "computed")
 _OWN_PROOF = r"[\w./-]+\.[a-z]+(#|$)"  #: a file, and a heading of it
 _CITED_PROOF = r"\d$|^(Appendix|Section) \w+"
 _AS_PRINTED = ("printed", "published")  #: arguments that make the printed statement of a function, if they are True

@@ -22,7 +22,6 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from corrnoise.paper_checks.machinery import wording
-from corrnoise.paper_checks.machinery.documents import Library
 from corrnoise.paper_checks.machinery.foundations import Foundations
 from corrnoise.paper_checks.machinery.headline import headline
 from corrnoise.paper_checks.machinery.inventory import EQUATION, inventory_of
@@ -31,10 +30,11 @@ from corrnoise.paper_checks.machinery.names import ABBREVIATIONS, GREEK, called,
 from corrnoise.paper_checks.machinery.papers import Paper
 from corrnoise.paper_checks.machinery.power import COUNTS, Power, powers
 from corrnoise.paper_checks.machinery.quantifiers import QUANTIFIERS
-from corrnoise.paper_checks.machinery.typesetting import paragraphs, prose
 from corrnoise.paper_checks.machinery.verdicts import EVIDENCE, VERDICTS
+from corrnoise.support.documents import Library
 from corrnoise.support.drawings import Drawings
 from corrnoise.support.pages import resource, templates
+from corrnoise.support.typesetting import paragraphs, prose
 from corrnoise.support.version import __version__, commit
 
 if TYPE_CHECKING:

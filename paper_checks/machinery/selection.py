@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from corrnoise.paper_checks.machinery.mathematics import plain
 from corrnoise.paper_checks.machinery.names import KINDS, Words, agree, begins, called, words
 from corrnoise.paper_checks.machinery.papers import ListedClaim, Paper
+from corrnoise.support.mathematics import plain
 
 
 class Selection(NamedTuple):

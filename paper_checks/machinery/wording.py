@@ -1,7 +1,7 @@
 """The texts about a claim and its outcome, for the terminal and for the report page.
 
-The texts hold LaTeX between dollar signs and ``code`` between double backquotes.  ``mathematics.plain`` converts them
-to Unicode, ``typesetting.prose`` to HTML.
+The texts hold LaTeX between dollar signs and ``code`` between double backquotes.  In ``support``, ``mathematics.plain``
+converts them to Unicode, ``typesetting.prose`` to HTML.
 """
 
 import re
@@ -197,7 +197,6 @@ def check(outcome: Outcome, digits: int | None = None) -> list[Line]:
         ("outside of it", claim.outside or ""),
         ("probability", f"at least 1 − ``{claim.probability}``" if claim.probability else ""),
         margin_line,
-        ("why so loose", claim.why_loose or ""),
         ("worst case", listed(outcome.worst, digits)),
         ("sharp constant", sharp(outcome)),
         ("false neighbours", mutants),

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from corrnoise.simulations.extras import extra_module
+from corrnoise.support.extras import extra_module
 from corrnoise.theory.numerics.checks import Array
 
 Product: TypeAlias = Callable[[Array, tuple[Any, ...]], Array]  #: of a vector, and of the data of the loss

@@ -18,10 +18,10 @@ from dataclasses import replace
 from typing import Any
 
 from corrnoise.simulations.adapters.flower_nodes import EXTRA, LOG, Nodes, Rounds, packed, unpacked
-from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.federation.client import FederatedClient
 from corrnoise.simulations.federation.messages import Presence, Refusal, Reply, Request
 from corrnoise.simulations.federation.server import FederatedServer
+from corrnoise.support.extras import extra_module
 from corrnoise.theory.numerics import checks
 
 # -- the side of a client ----------------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.adapters.flower_nodes import EXTRA
-from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.sums import MARGIN, Grid, add_truncated
 from corrnoise.support import reading
+from corrnoise.support.extras import extra_module
 from corrnoise.theory.numerics.checks import Array
 
 

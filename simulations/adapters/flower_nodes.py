@@ -16,9 +16,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.federation import keys
 from corrnoise.simulations.federation.messages import Presence, Refusal, Reply, Request, well_formed
+from corrnoise.support.extras import extra_module
 
 EXTRA = "flower"
 Message = Request | Reply | Refusal | Presence

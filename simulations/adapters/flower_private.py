@@ -37,7 +37,6 @@ from corrnoise.simulations.adapters.flower_models import Layout, add_clipped, fl
 from corrnoise.simulations.adapters.flower_nodes import EXTRA, LOG, Nodes, Rounds, packed, unpacked
 from corrnoise.simulations.adapters.identity import in_words
 from corrnoise.simulations.adapters.training import warn_unprotected
-from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.federation.messages import Presence
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder
@@ -45,6 +44,7 @@ from corrnoise.simulations.run.model_noise import deviation
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.sums import Grid
 from corrnoise.solvers.default import default_noise
+from corrnoise.support.extras import extra_module
 from corrnoise.support.serialise import digest
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.numerics import checks

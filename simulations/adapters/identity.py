@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.simulations.extras import extra_module
+from corrnoise.support.extras import extra_module
 
 MAX_WHOLE_BYTES = 2**30  # bytes of an array that are all read
 _SAMPLED_ROWS = 256  # of a larger one, or of examples that are read one by one

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from corrnoise.simulations.adapters.jax_noise import filled_up, in_64_bits, is_cut, sharding_of
 from corrnoise.simulations.adapters.options import EngineName
 from corrnoise.simulations.adapters.training import Unprotected, batches_of, check_types, chunks, due, unprotected_of
-from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.sums import MARGIN, Grid
+from corrnoise.support.extras import extra_module
 from corrnoise.theory.numerics import checks
 
 LOOP_SIZE = 2**14  #: parameters of a model that the loop computes faster on a CPU

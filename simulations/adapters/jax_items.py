@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.adapters.identity import of_arrays
-from corrnoise.simulations.extras import extra_module
+from corrnoise.support.extras import extra_module
 
 
 class Examples:

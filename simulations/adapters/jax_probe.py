@@ -20,7 +20,7 @@ import numpy as np
 
 from corrnoise.simulations.adapters.jax_items import arguments_of
 from corrnoise.simulations.adapters.jax_noise import sharding_of
-from corrnoise.simulations.extras import extra_module
+from corrnoise.support.extras import extra_module
 
 ROWS = 3
 GRADIENT_TOLERANCE = 5e-3

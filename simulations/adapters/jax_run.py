@@ -26,9 +26,9 @@ from corrnoise.simulations.adapters.jax_noise import maker_for
 from corrnoise.simulations.adapters.jax_probe import check_loss
 from corrnoise.simulations.adapters.options import JaxKeywords, JaxOptions, with_options
 from corrnoise.simulations.adapters.training import AuditedRows, DataRun, Unprotected, source, warn_unprotected
-from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.batches import AnyBatches
 from corrnoise.simulations.run.durable import Carry
+from corrnoise.support.extras import extra_module
 
 
 class JaxRun(DataRun):

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 from corrnoise.simulations.adapters import array_noise, array_normals
 from corrnoise.simulations.adapters.training import check_types
-from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.batches import check_not_sampled
 from corrnoise.simulations.run.engines import streaming
+from corrnoise.support.extras import extra_module
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.participation import Participation

@@ -44,9 +44,9 @@ from corrnoise.simulations.adapters.torch_probe import Engines
 from corrnoise.simulations.adapters.torch_random import seeded
 from corrnoise.simulations.adapters.torch_shards import Group, layout_of
 from corrnoise.simulations.adapters.training import Unprotected, batches_of, check_types, chunks, due, unprotected_of
-from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.sums import Grid, add_truncated
+from corrnoise.support.extras import extra_module
 from corrnoise.theory.numerics import checks
 
 NORM_BLOCK = 1024  #: numbers whose norm is taken in float32

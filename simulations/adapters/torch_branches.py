@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.adapters.torch_random import generators_kept
-from corrnoise.simulations.extras import extra_module
+from corrnoise.support.extras import extra_module
 
 READS = frozenset({"__bool__", "__int__", "__float__", "__index__", "item", "tolist", "is_nonzero"})
 RECURRENT = frozenset({"gru", "rnn_tanh", "rnn_relu"})

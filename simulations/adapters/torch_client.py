@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from corrnoise.simulations.adapters.options import EngineName
 from corrnoise.simulations.adapters.torch_probe import engine_for, example_gradients
-from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.federation.client import Corrections
+from corrnoise.support.extras import extra_module
 from corrnoise.support.serialise import digest
 from corrnoise.theory.numerics.checks import Array
 

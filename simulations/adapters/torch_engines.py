@@ -24,7 +24,7 @@ import numpy as np
 from corrnoise.simulations.adapters.torch_branches import Branching, Live, in_passes
 from corrnoise.simulations.adapters.torch_factors import Factors
 from corrnoise.simulations.adapters.torch_items import Loss, ModelError, chosen, count_of, loss_of, mapped, outputs_of
-from corrnoise.simulations.extras import extra_module
+from corrnoise.support.extras import extra_module
 
 Kind = Literal["vmap", "loop"]
 

@@ -27,9 +27,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.sums import MARGIN, Grid, add_floats, fill_nearest
+from corrnoise.support.extras import extra_module
 from corrnoise.theory.numerics import checks
 
 FEATURE_BLOCK = 1024  #: features whose products are added in float32

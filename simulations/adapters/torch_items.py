@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from corrnoise.simulations.adapters.identity import of_arrays, of_examples
 from corrnoise.simulations.adapters.torch_random import generators_kept
-from corrnoise.simulations.extras import extra_module
+from corrnoise.support.extras import extra_module
 from corrnoise.theory.numerics import checks
 
 Item = Any  #: a pair or a dictionary of tensors, possibly nested

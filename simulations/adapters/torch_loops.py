@@ -15,7 +15,7 @@ from weakref import ref
 from corrnoise.simulations.adapters.torch_engines import unchanged
 from corrnoise.simulations.adapters.torch_items import ModelError, count_of, mapped
 from corrnoise.simulations.adapters.torch_random import seeded
-from corrnoise.simulations.extras import extra_module
+from corrnoise.support.extras import extra_module
 
 
 class Guard:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from corrnoise.simulations.adapters.torch_items import Item, leaves, mapped
-from corrnoise.simulations.extras import extra_module
+from corrnoise.support.extras import extra_module
 
 ROWS = 3
 ROWS_SEED = 0

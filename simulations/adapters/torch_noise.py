@@ -16,11 +16,11 @@ from typing import Any
 from numpy.typing import NDArray
 
 from corrnoise.simulations.adapters import array_noise, torch_normals
-from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.engines import Memory
 from corrnoise.simulations.run.model_noise import ModelNoise, NoiseMaker
 from corrnoise.simulations.run.sums import Grid
+from corrnoise.support.extras import extra_module
 from corrnoise.theory.mechanisms.program import Program
 
 

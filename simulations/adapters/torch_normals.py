@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.adapters import array_normals
-from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run import normals as host
 from corrnoise.simulations.run.spans import Spans
+from corrnoise.support.extras import extra_module
 
 EAGER_COORDINATES = 2**21  # coordinates whose intermediate results are kept
 _COMPILED_COORDINATES = 2**24  # coordinates, which are kept, and no intermediate result

@@ -56,7 +56,7 @@ from corrnoise.simulations.adapters.torch_made_up import (
     with_ignored_targets,
 )
 from corrnoise.simulations.adapters.torch_random import generators_kept, seed_generators
-from corrnoise.simulations.extras import extra_module
+from corrnoise.support.extras import extra_module
 from corrnoise.theory.numerics import checks
 
 PROBE_SEED = 0

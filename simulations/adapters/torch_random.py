@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.simulations.extras import extra_module
+from corrnoise.support.extras import extra_module
 
 
 class TorchGenerators:

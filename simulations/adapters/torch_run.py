@@ -29,8 +29,8 @@ from corrnoise.simulations.adapters.torch_probe import Engines, watched, without
 from corrnoise.simulations.adapters.torch_random import seeded
 from corrnoise.simulations.adapters.torch_shards import Group, group_of, several_processes
 from corrnoise.simulations.adapters.training import AuditedRows, DataRun, Unprotected, source, warn_unprotected
-from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.batches import AnyBatches
+from corrnoise.support.extras import extra_module
 
 
 class TorchRun(DataRun):

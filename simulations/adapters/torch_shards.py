@@ -23,9 +23,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.ranks import Ranks
 from corrnoise.simulations.run.spans import checked, rectangle, tiled
+from corrnoise.support.extras import extra_module
 
 Told = TypeVar("Told")
 

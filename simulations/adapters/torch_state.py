@@ -14,9 +14,9 @@ from corrnoise.simulations.adapters.torch import check_optimizers, check_product
 from corrnoise.simulations.adapters.torch_random import TorchGenerators
 from corrnoise.simulations.adapters.torch_shards import Group
 from corrnoise.simulations.adapters.training import Parts, check_types
-from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.durable import Carry
 from corrnoise.simulations.run.sums import Sums
+from corrnoise.support.extras import extra_module
 from corrnoise.theory.numerics import checks
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.owned import read_bytes
+from corrnoise.support.extras import extra_module
 from corrnoise.support.files import write_whole
 
 _KEY_FILE = "key"

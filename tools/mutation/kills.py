@@ -29,7 +29,7 @@ import numpy as np
 
 from corrnoise.paper_checks import claims
 from corrnoise.paper_checks.machinery.ledger import FEW, Claim
-from corrnoise.paper_checks.machinery.power import Ratios, moved, ratio, shifted
+from corrnoise.paper_checks.machinery.power import Ratios, moved, ratio
 from corrnoise.paper_checks.machinery.search import Worst, sample_points, worst_case
 from corrnoise.paper_checks.machinery.verdicts import FALSE, INEQUALITY
 from corrnoise.theory.numerics.checks import Array
@@ -174,9 +174,8 @@ def noticed(claim: Claim, mutant: Mutant, ratios: Ratios | None, kept: Sequence[
     """
     with in_place(mutant, kept):
         outcome = claim.checked(None)
-    if not outcome.agrees or moved(outcome.margin, outcome.smallest, ratios):
-        return "noticed"
-    return "shifted" if shifted(outcome.medians, ratios) else "survived"
+    seen = not outcome.agrees or moved(outcome.margin, outcome.smallest, outcome.medians, ratios)
+    return "noticed" if seen else "survived"
 
 
 def _identities(mutant: Mutant) -> Iterator[Claim]:

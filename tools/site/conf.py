@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from corrnoise import __version__
-from corrnoise.paper_checks.machinery.documents import anchor
+from corrnoise.support.documents import anchor
 
 project = "corrnoise"
 author = "The corrnoise developers"

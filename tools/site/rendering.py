@@ -8,7 +8,7 @@ from typing import Any
 from docutils import nodes
 from latex2mathml.converter import convert
 
-from corrnoise.paper_checks.machinery.typesetting import mathematics
+from corrnoise.support.typesetting import mathematics
 
 _DOLLAR_FORMULA = re.compile(r"(?<![\\$\w])\$([^$\n]+(?:\n[^$\n]+)*)\$(?![$\w])")
 

@@ -156,8 +156,8 @@ def _painted(text: str, outcome: Outcome, coloured: bool) -> str:
 
 def _tables(outcomes: Sequence[Outcome], width: int | None, coloured: bool) -> list[str]:
     """A table for each paper; lines longer than ``width`` are cut."""
-    from corrnoise.paper_checks.machinery.mathematics import plain
     from corrnoise.paper_checks.machinery.wording import reason
+    from corrnoise.support.mathematics import plain
 
     rows = [[o.claim.name, o.verdict, o.claim.support, " ".join(plain(reason(o)).split())] for o in outcomes]
     lines = iter(aligned(rows))
@@ -211,7 +211,7 @@ def _wrapped(title: str, text: str, width: int, indent: str = "  ") -> list[str]
 def _details(outcome: Outcome, width: int, coloured: bool) -> str:
     """All information about one claim."""
     from corrnoise.paper_checks.machinery import wording
-    from corrnoise.paper_checks.machinery.mathematics import plain
+    from corrnoise.support.mathematics import plain
 
     claim = outcome.claim
     notes = [("" if k else "note", paragraph) for k, paragraph in enumerate(claim.note.split("\n\n"))]

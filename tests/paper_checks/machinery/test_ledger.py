@@ -309,23 +309,6 @@ def test_names_and_what_is_recorded():
         assert claim(below, **fields).recorded == recorded
 
 
-@pytest.mark.parametrize(
-    ("loose", "fields"),
-    [
-        (True, {}),
-        (True, {"evidence": "simulated"}),
-        (False, {"proof": "docs/accuracy.md"}),
-        (False, {"domain": {"x": integers(0, 1)}}),
-        (False, UNDECIDED),
-        (False, {"mutants": [{"c": 0.9}]}),
-    ],
-)
-def test_true_by_search_far_from_equality_is_loose(loose, fields):
-    c = 1.9 if "mutants" in fields else 2.1
-    outcome = claim(lambda x, c=c: (float(x), c * (x + 1e-9)), **fields).check()
-    assert (outcome.agrees, outcome.loose) == (True, loose)
-
-
 def test_a_check_repeats_itself():
     written = claim(
         lambda problem, noise, c=1.1: (float(c) * 1e-3, problem.stationary_error(noise) + 1),

@@ -8,7 +8,7 @@ import pytest
 
 import corrnoise.paper_checks as ledgers
 from corrnoise.paper_checks.machinery import ledger, report
-from corrnoise.paper_checks.machinery.power import Power, Ratios, moved, powers, ratio, shifted, written
+from corrnoise.paper_checks.machinery.power import Power, Ratios, moved, powers, ratio, written
 from corrnoise.paper_checks.machinery.records import outcome_record
 from corrnoise.paper_checks.machinery.wording import check
 from tests.small_claims import claim as small_claim
@@ -65,8 +65,8 @@ def test_the_power_of_a_claim_is_shown_and_in_the_record():
     ],
 )
 def test_a_ratio_that_moves_is_noticed(margin, ratio, spread, thorough, expected):
-    assert bool(moved(margin, (), Ratios(ratio, spread), thorough)) == expected
-    assert not moved(margin, (), None)
+    assert bool(moved(margin, (), (), Ratios(ratio, spread), thorough)) == expected
+    assert not moved(margin, (), (), None)
 
 
 @pytest.mark.parametrize(
@@ -82,12 +82,10 @@ def test_a_ratio_that_moves_is_noticed(margin, ratio, spread, thorough, expected
 def test_a_ratio_that_moves_in_one_case_is_noticed_whatever_the_spread(margins, expected):
     """A longer search has another first sample, which is not compared."""
     known = Ratios(0.5, 0.2, in_cases=(0.4, 0.1), medians=(0.4, 0.1))
-    assert expected in moved(0.5, margins, known)
-    assert expected in shifted(margins, known)
-    assert bool(moved(0.5, margins, known)) == bool(shifted(margins, known)) == bool(expected)
-    assert not moved(0.5, margins, known, thorough=True)
-    assert not shifted(margins, known, thorough=True)
-    assert not shifted(margins, None)
+    for found in ((margins, (0.6, 0.9)), ((0.6, 0.9), margins)):
+        assert expected in moved(0.5, *found, known)
+        assert bool(moved(0.5, *found, known)) == bool(expected)
+        assert not moved(0.5, *found, known, thorough=True)
 
 
 def test_ratios_are_recorded_to_five_digits():

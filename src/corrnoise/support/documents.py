@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from corrnoise.paper_checks.machinery.typesetting import display, mathematics
-from corrnoise.simulations.extras import extra_module
+from corrnoise.support.extras import extra_module
+from corrnoise.support.typesetting import display, mathematics
 
 _markdown_it = extra_module("markdown_it", "ledger")
 

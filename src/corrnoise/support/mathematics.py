@@ -43,16 +43,8 @@ _FUNCTION_WORDS = (
 )
 _FUNCTION_NAMES = tuple(_FUNCTION_WORDS.split())
 _FONT_NAMES = (
-    "mathrm",
-    "text",
-    "operatorname",
-    "mathbf",
-    "mathcal",
-    "mathit",
-    "mathsf",
-    "textbf",
-    "textit",
-    "boldsymbol",
+    *("mathrm", "text", "operatorname", "mathbf", "mathcal", "mathit", "mathsf"),
+    *("textbf", "textit", "boldsymbol"),
 )
 _ACCENT_SIGNS = _table(
     "hat \u0302 widehat \u0302 tilde \u0303 widetilde \u0303 bar \u0304 overline \u0304 vec \u20d7 dot \u0307"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 from corrnoise.paper_checks import claims
-from corrnoise.paper_checks.machinery.typesetting import _pieces, mathematics, paragraphs, prose, scripts
+from corrnoise.support.typesetting import _pieces, mathematics, paragraphs, prose, scripts
 
 
 @pytest.mark.parametrize(

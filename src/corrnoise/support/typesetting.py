@@ -12,8 +12,8 @@ from functools import cache
 
 from markupsafe import Markup, escape
 
-from corrnoise.paper_checks.machinery.mathematics import RELATIONS, tokens
-from corrnoise.simulations.extras import extra_module
+from corrnoise.support.extras import extra_module
+from corrnoise.support.mathematics import RELATIONS, tokens
 
 convert: Callable[..., str] = extra_module("latex2mathml.converter", "ledger").convert
 

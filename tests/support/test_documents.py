@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from corrnoise.paper_checks import claims
-from corrnoise.paper_checks.machinery import documents
-from corrnoise.paper_checks.machinery.documents import Library, anchor, headings
+from corrnoise.support import documents
+from corrnoise.support.documents import Library, anchor, headings
 
 DOCS = Path(__file__).parents[3] / "docs"
 

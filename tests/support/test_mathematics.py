@@ -2,7 +2,7 @@
 
 import pytest
 
-from corrnoise.paper_checks.machinery.mathematics import plain
+from corrnoise.support.mathematics import plain
 
 
 @pytest.mark.parametrize(
