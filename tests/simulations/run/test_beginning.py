@@ -329,6 +329,10 @@ def test_every_file_belongs_to_its_owner_alone(name: str, tmp_path: Path) -> Non
         with pytest.raises(PermissionError, match=rf"{name} must be readable by its owner alone \(mode 0600\).* 0640"):
             again()
         file.chmod(0o600)
+    else:
+        file.chmod(0o644)
+        dies(again())
+        assert file.stat().st_mode & 0o777 == 0o600
     os.link(file, elsewhere)
     with pytest.raises(ValueError, match=rf"{name} is damaged or foreign: it must have one name, got 2 hard links"):
         again()
@@ -391,6 +395,20 @@ def test_a_file_system_without_modes_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir(mode=0o755)
     with mock.patch.object(os, "fchmod"), pytest.raises(PermissionError, match="a file system without modes"):
         opened(tmp_path / "run")
+
+
+@posix
+def test_windows_has_no_checks_of_owners_and_modes(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"x")
+    file.chmod(0o644)
+    tmp_path.chmod(0o777)
+    with pytest.raises(PermissionError):
+        owned.read_bytes(file)
+    with mock.patch.object(owned, "_IS_POSIX", False):
+        assert owned.read_bytes(file) == b"x"
+        owned.check_folder(tmp_path)
+        owned.close_to_others(tmp_path)
 
 
 # -- the state folder --------------------------------------------------------------------------------------------------

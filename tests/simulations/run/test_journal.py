@@ -132,20 +132,21 @@ def test_a_segment_that_another_run_wrote_is_refused(tmp_path: Path) -> None:
         assert opened(tmp_path / "run", checkpoint_every=2).skipped == 3
 
 
-def test_a_full_disk_refuses_until_there_is_room(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "words"), [(errno.ENOSPC, "no space is left"), (errno.EROFS, "read-only")])
+def test_a_disk_that_takes_no_bytes_refuses_until_it_does(number: int, words: str, tmp_path: Path) -> None:
     """A record that is there in part is cut off at the next opening, and its step gets another nonce."""
     real = os.write
 
     def full(descriptor: int, content: Any) -> int:
         if len(content) == 64:
             return real(descriptor, content[:40])
-        raise OSError(errno.ENOSPC, "no space is left")
+        raise OSError(number, words)
 
     with mock.patch.object(os, "fsync", return_value=None):
         run = opened(tmp_path / "run")
         trained(run, 3)
         run.next_batch()
-        with mock.patch.object(os, "write", full), pytest.raises(OSError, match="no space is left"):
+        with mock.patch.object(os, "write", full), pytest.raises(OSError, match=words):
             run.add_noise(np.zeros(3))
         with pytest.raises(RuntimeError, match="interrupted"):
             run.add_noise(np.zeros(3))
