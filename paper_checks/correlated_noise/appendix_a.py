@@ -118,6 +118,7 @@ def section_a1_objective(
     repair=r"for all $\alpha \in (1, \infty)$ (Bun and Steinke, 2016); below 1 it does not follow",
     proof=f"{SHORT}#section-a2",
     domain={"epsilon": log_scale(1e-2, 5), "order": log_scale(1.001, 100)},
+    outside=r"All other ε and all $\alpha > 1$ by the proof; floats lose the left side there, or its powers overflow.",
     evidence="counterexample",
     counterexample={"epsilon": 1.0, "order": 0.5},
     mutants=[{"factor": 0.999}],

@@ -139,6 +139,7 @@ def lemma_c4(rate: float, noise: ToeplitzNoise, low: float = 0.5, high: float = 
     proof=f"{SHORT}#lemma-c4",
     rests_on=["Lemma C.4"],
     domain={"rate": log_scale(1e-9, 0.999)},
+    outside=r"All of $0 < \eta\lambda_j < 1$, the printed hypothesis, by the exact value.",
     mutants=[{"low": 0.501}, {"high": 0.998}],
     tolerance=1e-9,
     evaluations=64,

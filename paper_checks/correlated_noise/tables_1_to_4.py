@@ -126,6 +126,7 @@ def table_2_without_damping(steps: int, shift: float = 0.0) -> Sides:
     proof=f"{SHORT}#table-2",
     rests_on=["corrnoise: γ (slope)"],
     domain={"nu": log_scale(1e-300, 0.5)},
+    outside=r"For $\nu$ near 1 no constant serves: $\log(1/\nu)$ tends to 0, and the sensitivity is at least 1. Below 1e-300 the proof is the same.",
     sharp="constant",
     mutants=[{"constant": 1.548}],
 )

@@ -10,7 +10,7 @@ a decimal string (exact in ball arithmetic) or the name of an earlier argument:
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,17 @@ class Axis:
     high: Bound = 1
     count: int | None = None  #: number of the values, if finite; each belongs to an interval of [0, 1] of equal length
     bounded_by: tuple[str, ...] = ()  #: names of the earlier arguments that are bounds of this one
+
+    def beyond(self, upper: bool) -> "Axis | None":
+        """A range of real numbers beyond the upper or the lower end, up to twice it; None if it is another argument."""
+        end, other = (self.high, self.low) if upper else (self.low, self.high)
+        if self.scale is None or _names(end):
+            return None
+        limit = float(end)
+        width = 1.0 if _names(other) else abs(limit - float(other))
+        far = 2 * limit if upper == (limit > 0) else limit / 2
+        far = far or (width if upper else -width) / 2
+        return (linear if self.scale == "linear" else log_scale)(*sorted((limit, far)))
 
 
 def _names(*bounds: Bound) -> tuple[str, ...]:
@@ -325,6 +336,14 @@ class Domain:
     def ball(self) -> bool:
         """Whether coordinates may be Arb balls; only then can the claim be certified."""
         return all(axis.scale is not None for axis in self.axes.values())
+
+    def beyond(self) -> "Iterator[tuple[str, Bound, Domain]]":
+        """For each end of a range of real numbers: the argument, the end, and the domain with a range beyond it."""
+        for name, axis in self.axes.items():
+            for upper in (False, True):
+                further = axis.beyond(upper)
+                if further is not None:
+                    yield name, axis.high if upper else axis.low, Domain({**self.axes, name: further})
 
     def arguments(self, point: Sequence[Any] | Array) -> dict[str, Any]:
         """The arguments at a point of the cube, shape (size,)."""

@@ -34,6 +34,7 @@ import inspect
 import math
 import pickle
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -239,6 +240,15 @@ class Claim(Named):
             points=self.domain.all_points(max(evaluations, FEW)),
             cases=self.domain.cases,
         )
+
+    def fails(self, evaluations: int) -> bool:
+        """Whether a search finds a violation; a function that refuses arguments says nothing about them."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return self._worst(evaluations).margin < -self.tolerance
+        except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError):
+            return False
 
     def all_mutants(self) -> tuple[Mapping[str, Any], ...]:
         """The given mutants; for an identity without any, one side multiplied by 1 + 1e-6."""

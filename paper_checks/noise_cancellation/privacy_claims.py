@@ -44,6 +44,7 @@ def lemma_23(order: float, shift: float, extra: float = 1.0) -> Sides:
     rests_on=("shuffled-gradients: Proposition C.4",),
     printed=r"If $\mathcal{A}$ satisfies (α, ϵ) -RDP, then for all $\delta \in (0, 1)$, it also satisfies $(\epsilon + \frac{\log(\frac{1}{\delta})}{\alpha - 1}, \delta)$ -DP.",
     domain=proposition_c4.domain.axes,
+    outside=proposition_c4.outside,
     mutants=[{"share": 0.99}],
     evaluations=2048,
 )

@@ -158,6 +158,7 @@ GAPS = {"b": log_scale(1e-300, 0.9999), "a": log_scale(1e-300, "b")}
     proof=f"{PROOFS}#ia-b-the-averaged-variance-of-ν-dp-ftrl",
     rests_on=["I(a, b) (ends)", "γ (upper)"],
     domain=GAPS,
+    outside=r"Up to $x = 1$ and below 1e-300 by the proof, which compares power series.",
     sharp="factor",
     mutants=[{"factor": 0.999}],
 )
@@ -238,6 +239,7 @@ def gamma_closed_form(nu: float, two: float = 2.0) -> Sides:
     printed=r"$\gamma_\infty^2(a) - \gamma_\infty^2(b) \le \frac{1}{\pi} \log(b/a)$ for $0 < a \le b \le 1$",
     proof=f"{PROOFS}#γ-the-sensitivity-of-ν-dp-ftrl",
     domain={"b": log_scale(1e-290, 1), "ratio": log_scale(1e-10, 0.9)},
+    outside=r"From $0.9 b$ to $b$ and below 1e-300 by the proof, which bounds the derivative by $\log(1/a)$.",
     sharp="factor",
     mutants=[{"factor": 0.9999}],
 )
@@ -321,6 +323,7 @@ def integral_by_carlson(a: float, b: float, three: float = 3.0) -> Sides:
     r"$I(0, b) = \frac{8 \mathrm{artanh} \sqrt{1 - b}}{(2 - b) \sqrt{1 - b}}$",
     proof=f"{PROOFS}#ia-b-the-averaged-variance-of-ν-dp-ftrl",
     domain=GAPS,
+    outside=r"Up to $b = 1$ and below 1e-300 by the proof: $I$ is convex in $a$ for every $b$.",
     sharp="factor",
     mutants=[{"factor": 0.9999}, {"eight": 7.999}],
     tolerance=1e-10,
@@ -450,6 +453,7 @@ def conjecture_falls(x: Any, constant: str = "1") -> Sides:
     printed=r"$\frac{2 - x}{1 - x} \gamma_\infty^2(x) \le 2.89$ for $0.2 \le x \le \frac{1}{3}$",
     proof=f"{PROOFS}#the-conjecture",
     domain={"x": linear("0.2", "0.3334")},
+    outside=r"Nothing: 0.3334 exceeds $\frac{1}{3}$.",
     evidence="certified",
     sharp="constant",
     mutants=[{"constant": "2.85"}],

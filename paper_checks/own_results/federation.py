@@ -193,6 +193,7 @@ def _coupling(rounds: int, probability: Any) -> Any:
     proof="docs/noise-cancellation-proofs.md#the-corrected-theorem-52",
     printed=r"$\Phi(T, p, \frac{1}{8T}) \le 2$ for $T = 100$ and $p \ge 1/6.09$, $T = 1000$ and $p \ge 1/10.79$, $T = 10000$ and $p \ge 1/22.17$",
     domain={"share": linear("0", "1")},
+    outside=r"Nothing: the share 0 is $p = 1$, and 1 the least $p$.",
     evidence="certified",
     mutants=[{"limits": ("6.1", "10", "22")}, {"limits": ("6", "10.8", "22")}, {"limits": ("6", "10", "22.2")}],
     evaluations=16,

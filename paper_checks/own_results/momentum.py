@@ -207,6 +207,7 @@ DEFECT += r"\frac{1 + \frac{2 \gamma}{2 - \gamma}}{(1 - a)^2}))$"
     proof="docs/momentum-aggregation-proofs.md#gradient-norms",
     printed=r"$\frac{2}{\sqrt{2 - u^2}} + 2 s^2 u + 2 c (2.195 + 1.141 s u) \le 5.805 + 6.25 u^{4/3} \le 6 + 128 s$ for $u = N^{-1/2}$, $N \ge 2$, $s = 0.3419 u^{1/3}$, $c^2 = \frac{2}{(1 - u^2) (2 - u^2)}$",
     domain={"root": linear("0", "0.8909")},
+    outside=r"Nothing: $u^{1/3} = N^{-1/6}$ is at most $2^{-1/6} = 0.890899$.",
     evidence="certified",
     sharp="least",
     mutants=[{"least": "5.804"}, {"slope": "6.23"}],

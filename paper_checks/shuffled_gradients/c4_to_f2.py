@@ -40,6 +40,7 @@ def exact_sum(schedule: schedules.Schedule, place: float, rate: float) -> float:
         "chance": log_scale(1e-12, 0.999),
         "loss": log_scale(1e-2, 1e4),
     },
+    outside="The orders of an RDP mechanism are above 1; the proof holds for all of them, and for every mechanism.",
     mutants=[{"share": 0.99}],
     evaluations=2048,
 )
@@ -76,6 +77,7 @@ def proposition_c5(order: float, means: Array, variance: float) -> Sides:
     proof="docs/shuffled-gradients-proofs.md#short-proofs",
     printed=r"taking one gradient step of a convex and L-smooth objective f, i.e., $g(x) = x - \eta \nabla_{x} f(x)$, where the learning rate $\eta \le 2/L$, is contractive.",
     domain={"smoothness": log_scale(1e-3, 1e3), "share": linear(0, 1), "step": linear(0, 1)},
+    outside=r"Nothing: $\eta L/2$ and the share of the curvature in $L$ lie in [0, 1], and no side depends on $L$.",
     mutants=[{"most": 2.01}],
 )
 def remark_c7(smoothness: float, share: float, step: float, most: float = 2.0) -> Sides:
@@ -90,6 +92,7 @@ def remark_c7(smoothness: float, share: float, step: float, most: float = 2.0) -
     repair="where clipped gradients are those of a convex function with the same smoothness: mean estimation, generalised "
     "linear models",
     domain={"angle": linear(0, 1.57), "kept": log_scale(1e-3, 1), "rate": linear(0, 2)},
+    outside=r"Nothing: $0 \le \eta L \le 2$, clipping keeps at most all, and $I - \eta k (I - g g^\top)$ has the eigenvalues 1 and $1 - \eta k$ at every angle.",
     as_printed={"curvature": 0.01},
     counterexample={"angle": 0.62, "kept": 1.0, "rate": 1.0},
     evidence="counterexample",

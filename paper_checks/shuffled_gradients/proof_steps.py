@@ -90,6 +90,7 @@ def equation_24(epochs: int, growth: float, factor: float = 1.0) -> Sides:
         "convexity": linear(0, 2),
         "z": linear(-3, 3),
     },
+    outside=r"$\psi$ is convex, so λ and μ are at least 0; the proof has no other limits.",
     mutants=[{"factor": 1.01}, {"lost": 1.0}],
 )
 def equation_27(

@@ -4,7 +4,6 @@ The point of a claim that a property-based test draws is a point of the cube in 
 """
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +13,9 @@ from hypothesis import strategies as st
 from latex2mathml.converter import convert
 
 import corrnoise.paper_checks as ledgers
-from corrnoise.paper_checks.machinery.names import words
+from corrnoise.paper_checks.machinery.lints import names_it, proof_in
 from corrnoise.paper_checks.machinery.verdicts import CORRECTED, FALSE, HOLDS
 from corrnoise.paper_checks.machinery.wording import definitions
-from corrnoise.support.documents import section
 from corrnoise.support.mathematics import plain
 
 DOCS = Path(__file__).parents[2]
@@ -200,20 +198,6 @@ def test_braces_out_of_balance_are_noticed(wrong):
     assert _balanced(r"\{ \frac{a}{b}")
 
 
-def proof_in(place):
-    """The section of the documents that a place names, without the signs of Markdown."""
-    file, _, heading = place.partition("#")
-    found = section((DOCS / file).read_text(encoding="utf-8"), heading)
-    assert found, f"{place} is no section"
-    return found
-
-
-def names_it(text, claim):
-    """Whether a text names a claim: its number, and in some place after it its part."""
-    said = f" {' '.join(words(text))} "
-    return all(f" {' '.join(words(name))} " in said for name in (claim.number, claim.part) if name)
-
-
 @of_each_paper
 def test_proofs_are_where_they_are_said_to_be(paper):
     for claim in paper.claims:
@@ -224,38 +208,6 @@ def test_proofs_are_where_they_are_said_to_be(paper):
             )
         if claim.disproof:
             assert names_it(proof_in(claim.disproof), claim), f"{claim.disproof} does not name {claim.name}"
-
-
-def unnamed(claim, numbers, text):
-    """The statements that a proof of a claim uses and ``rests_on`` does not name.
-
-    A proof begins with the name in italics, and ends with ∎ or before the next name.  "The bound of" a theorem is not
-    its truth.
-    """
-    known = {rest.rpartition(": ")[2].partition(" (")[0] for rest in claim.rests_on} | {claim.number}
-    for title, proof in re.findall(r"\*((?!Proof)[A-Z][^*]+)\*((?:(?!\*(?!Proof)[A-Z])[^∎])*)", text):
-        if not names_it(title, claim):
-            continue
-        said = " ".join(proof.split())
-        for number in numbers:
-            if number not in known and re.search(rf"(?<!bound of )(?<![\w.]){re.escape(number)}(?![\w.]*\w)", said):
-                yield number
-
-
-@of_each_paper
-def test_what_a_proof_uses_is_among_the_foundations(paper):
-    for claim in paper.claims:
-        for place in {claim.proof, claim.disproof} - {None}:
-            if place.startswith("docs/"):
-                assert not list(unnamed(claim, paper.numbers, proof_in(place))), f"rests_on of {claim.name}"
-
-
-def test_a_foundation_that_is_left_out_is_noticed():
-    [claim] = ledgers.claims("corrnoise", name="P4")
-    text = "*P4.* By P2 and the bound of P1 it is so. ∎ P5 follows. *P5.* By P3. ∎"
-    numbers = ("P1", "P2", "P3", "P4", "P5")
-    assert list(unnamed(replace(claim.claim, rests_on=()), numbers, text)) == ["P2"]
-    assert list(unnamed(claim.claim, numbers, text)) == []
 
 
 def test_a_text_that_does_not_name_the_part_of_a_claim_does_not_prove_it():

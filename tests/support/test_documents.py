@@ -7,7 +7,8 @@ import pytest
 
 from corrnoise.paper_checks import claims
 from corrnoise.support import documents
-from corrnoise.support.documents import Library, anchor, headings
+from corrnoise.support.documents import Library
+from corrnoise.support.headings import anchor, headings
 
 DOCS = Path(__file__).parents[3] / "docs"
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from corrnoise import __version__
-from corrnoise.support.documents import anchor
+from corrnoise.support.headings import anchor
 
 project = "corrnoise"
 author = "The corrnoise developers"
