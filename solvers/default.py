@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Literal
 
 from corrnoise.solvers.families.problem import Problem
 from corrnoise.solvers.families.registry import TIME_VARYING
@@ -19,12 +20,18 @@ DEFAULT_MEMORY = 2  #: arrays of the model's size that the default noise may kee
 
 
 @usual_float_errors
-def default_noise(participation: Participation, budget: Budget | None = None) -> Mechanism:
+def default_noise(
+    participation: Participation, budget: Budget | None = None, *, replays: int | Literal["auto"] = 0
+) -> Mechanism:
     """The default noise of a private run, which keeps at most two arrays of the model's size.
 
     It is the mechanism of ``cn.optimise(cn.SGD(), participation, memory=2, budget=budget)``: time-varying buffers with
     the smallest root mean squared error of prefix sums.  The search leaves out the families with larger errors, and the
     lower bound.  A run of one step has independent noise.
+
+    It makes no earlier draws again by default, because accelerators, federated participants and other libraries do not,
+    and each takes the time of a draw.  ``functools.partial(cn.default_noise, replays="auto")`` is the choice of runs on
+    the host in fixed epochs: about 4 percent less error in four epochs.
 
     Parameters
     ----------
@@ -32,6 +39,8 @@ def default_noise(participation: Participation, budget: Budget | None = None) ->
         The steps of each example, in a run with a number of steps.
     budget : Budget, optional
         The privacy budget by ε and δ, which sampled batches need.  The noise for other batches does not depend on it.
+    replays : int or {"auto"}, default 0
+        As for ``cn.optimise``.
 
     Returns
     -------
@@ -58,16 +67,16 @@ def default_noise(participation: Participation, budget: Budget | None = None) ->
     checks.instance("participation", participation, Participation)
     if budget is not None:
         checks.instance("budget", budget, Budget)
-    return best_of_few(participation, budget if participation.sampled else None)
+    return best_of_few(participation, budget if participation.sampled else None, replays)
 
 
 @lru_cache(maxsize=16)
-def best_of_few(participation: Participation, budget: Budget | None) -> Mechanism:
+def best_of_few(participation: Participation, budget: Budget | None, replays: int | Literal["auto"] = 0) -> Mechanism:
     """The best noise of few arrays; the budget is None unless batches are sampled."""
-    if not participation.sampled:
+    if not participation.sampled and not replays:
         run = Problem(SGD(), participation)
         if counts := buffer_counts(run, DEFAULT_MEMORY):
             members = TIME_VARYING.members(run, counts, lambda _: None)
             found = [run.evaluate(one, TIME_VARYING.name) for one in members]
             return choose(((one.error, one) for one in found), DEFAULT_MEMORY).mechanism
-    return optimise(SGD(), participation, memory=DEFAULT_MEMORY, budget=budget).mechanism
+    return optimise(SGD(), participation, memory=DEFAULT_MEMORY, replays=replays, budget=budget).mechanism

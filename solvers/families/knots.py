@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from corrnoise.support.kernels import kernel
 from corrnoise.theory.numerics.checks import Array
 
 _MAX_EPOCHS = 32  # most epochs with knots of their own
@@ -46,6 +47,16 @@ def _matched(places: Array, length: int, other: int) -> Array:
     far = np.minimum(places, length - 1 - places)
     near = np.expm1(np.log1p(far) * (math.log1p((other - 1) / 2) / math.log1p(max(length - 1, 1) / 2)))
     return np.asarray(np.where(places <= (length - 1) / 2, near, other - 1 - near)) if length != other else places
+
+
+@kernel
+def sparse_product(starts, columns, entries, given, adjoint, found):  # type: ignore[no-untyped-def]
+    """Add the product of a sparse matrix by rows, or of its transpose, to ``found``; SciPy's call takes longer."""
+    for row in range(starts.size - 1):
+        for at in range(starts[row], starts[row + 1]):
+            source, target = (row, columns[at]) if adjoint else (columns[at], row)
+            for j in range(found.shape[1]):
+                found[target, j] += entries[at] * given[source, j]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,9 +96,19 @@ class Knots:
         places = interpolation(np.arange(float(self.period)), self.places)
         return sparse.csr_array(sparse.kron(epochs, places, format="csr")[: self.steps])
 
-    @cached_property
-    def transposed(self) -> sparse.csc_array:
-        return self.matrix.T
+    def spread(self, values: Array) -> Array:
+        """Values of all steps, shape (steps, ...), from the values at the knots."""
+        return self._product(values, self.steps, False)
+
+    def gathered(self, values: Array) -> Array:
+        """The adjoint of ``spread``: values at the knots."""
+        return self._product(values, self.size, True)
+
+    def _product(self, values: Array, rows: int, adjoint: bool) -> Array:
+        found = np.zeros((rows, values.size // len(values)))
+        given = np.ascontiguousarray(values).reshape(len(values), -1)
+        sparse_product(self.matrix.indptr, self.matrix.indices, self.matrix.data, given, adjoint, found)
+        return found.reshape(rows, *values.shape[1:])
 
     def carried(self, values: Array, to: Knots) -> Array:
         """Values on other knots, of as many epochs."""

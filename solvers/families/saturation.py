@@ -63,7 +63,7 @@ class Classes:
     def columns(self, numbers: Numbers, variables: Array) -> tuple[Array, Gradient]:
         """The columns, and what turns the gradient in their logarithms into that in the numbers and variables."""
         period = self.free.period
-        free = np.exp(np.clip(self.free.matrix @ variables, -LARGEST, LARGEST))
+        free = np.exp(np.clip(self.free.spread(variables), -LARGEST, LARGEST))
         bases, slopes, states, squares = _in_classes(numbers, free, period)
 
         def gradient(of_columns: Array, of_numbers: Numbers) -> Array:
@@ -71,7 +71,7 @@ class Classes:
             of_free = np.zeros_like(free)
             given = (*numbers, free), (bases, slopes, states)
             time_varying_gains.class_gradient(*given, period, shares, (*of_numbers, of_free))
-            return np.asarray(self.free.transposed @ (of_free * free + of_columns))
+            return self.free.gathered(of_free * free + of_columns)
 
         return free / np.sqrt(squares[self.classes]), gradient
 
@@ -87,7 +87,7 @@ class ReplayedClasses(Classes):
     def columns(self, numbers: Numbers, variables: Array) -> tuple[Array, Gradient]:
         n, period = self.free.steps, self.free.period
         count = -(-n // period)
-        free = np.exp(np.clip(self.free.matrix @ variables, -LARGEST, LARGEST))
+        free = np.exp(np.clip(self.free.spread(variables), -LARGEST, LARGEST))
         theta, outputs, inputs, again = numbers
         *found, products = class_grams(theta, outputs, inputs, again, period)
         epochs = np.arange(n) // period
@@ -108,7 +108,7 @@ class ReplayedClasses(Classes):
             of_own = (weights * others).sum(axis=1) * self.smoothing**2
             of_products[np.arange(n), epochs] = weights[np.arange(n), epochs] * own + of_own
             replays.class_grams_gradient(numbers, period, tuple(found), of_products, of_numbers)
-            return np.asarray(self.free.transposed @ (2 * shares * rows + of_columns))
+            return self.free.gathered(2 * shares * rows + of_columns)
 
         return free / np.sqrt(squares[self.classes]), gradient
 
@@ -161,15 +161,15 @@ class Levels:
             weights[t + self.period - 1 :][: here.size] = np.diff(following)
             before = following[1:]
         alone = self.offsets == 0
-        room = np.maximum(self.free.transposed @ np.exp(self.offsets), _MIN_LEVEL)
-        around = self.free.transposed @ np.where(alone, 0.0, weights) / room
+        room = np.maximum(self.free.gathered(np.exp(self.offsets)), _MIN_LEVEL)
+        around = self.free.gathered(np.where(alone, 0.0, weights)) / room
         at = np.where(alone[self.free.at], weights[self.free.at], around)
         found = np.log(np.maximum(at / at.max(), _WEAK_WEIGHT))
         return np.append(found, math.log(_WEAK_WEIGHT)) if self.count else found
 
     def _weights(self, variables: Array) -> Array:
         """The weights of windows that end at the steps 0, …, n + b − 1, and of the run if it limits the number."""
-        logarithms = self.free.matrix @ variables[: self.free.size] + self.offsets
+        logarithms = self.free.spread(variables[: self.free.size]) + self.offsets
         if self.count:
             logarithms = np.append(logarithms, variables[-1])
         weights = np.exp(logarithms - logarithms.max())
@@ -201,7 +201,7 @@ class Levels:
             time_varying_gains.level_gradient(*given, of_columns / columns, of_levels, of_numbers)
             of_weights = self._of_weights(of_levels)
             of_logarithms = weights * (of_weights - weights @ of_weights)
-            of_free = self.free.transposed @ of_logarithms[: self.offsets.size]
+            of_free = self.free.gathered(of_logarithms[: self.offsets.size])
             return np.append(of_free, of_logarithms[self.offsets.size :])
 
         return columns, gradient

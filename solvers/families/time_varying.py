@@ -60,6 +60,8 @@ _START_WEIGHT = 0.5  # of a buffer, times the root of its gap
 _MAX_START_RATE = 1.0  # rate at the start, at most
 _MAX_REPLAYED_WORK = 1_000_000  # steps times epochs up to which there are replays
 _START_REPLAY = 0.05  # factor of an earlier draw at the start
+# of the logarithm of the squared error by another array, below which twice in turn there are no more arrays
+_LEAST_GAIN = 0.002
 _LARGE_LOG_ERROR = 1e6  # the logarithm of an error that overflows
 
 
@@ -122,12 +124,13 @@ class _BufferSearch:
         return numbers, self.saturation.columns(numbers, point.columns)[0]
 
     def _numbers(self, point: BufferPoint) -> Numbers:
-        halves = np.empty((2, self.knots.steps, point.rates.size))
-        for k, half in enumerate(np.hsplit(point.values, 2)):
-            halves[k] = self.knots.matrix @ half
+        d = point.rates.size
+        halves = np.empty((2, self.knots.steps, d))
+        for k, half in enumerate((point.values[:, :d], point.values[:, d:])):
+            halves[k] = self.knots.spread(half)
         np.exp(np.clip(halves, -LARGEST, LARGEST, out=halves), out=halves)
         theta = np.exp(-np.exp(np.minimum(point.rates, _MAX_LOG_RATE)))
-        again = [np.ascontiguousarray((self.knots.matrix @ point.replays).T)] if point.replays.size else []
+        again = [np.ascontiguousarray(self.knots.spread(point.replays).T)] if point.replays.size else []
         return theta, halves[0], halves[1], *again
 
     def __call__(self, point: BufferPoint) -> tuple[float, BufferPoint]:
@@ -141,9 +144,9 @@ class _BufferSearch:
             return value, BufferPoint(*(np.zeros_like(one) for one in point))
         *of_numbers, of_scales = of_errors(slopes)
         of_columns = gradient(-of_scales * scales, tuple(of_numbers))
-        of_values = [self.knots.transposed @ (of_numbers[k] * numbers[k]) for k in (1, 2)]
+        of_values = [self.knots.gathered(of_numbers[k] * numbers[k]) for k in (1, 2)]
         of_rates = -of_numbers[0] * numbers[0] * np.exp(point.rates)
-        of_replays = self.knots.transposed @ of_numbers[3].T if point.replays.size else point.replays
+        of_replays = self.knots.gathered(of_numbers[3].T) if point.replays.size else point.replays
         return value, BufferPoint(of_rates, np.hstack(of_values), of_replays, of_columns)
 
     def value(self, point: BufferPoint) -> float:
@@ -182,8 +185,8 @@ def _flat(point: BufferPoint) -> Array:
 
 def _like(point: BufferPoint, flat: Array) -> BufferPoint:
     """The variables of ``flat``, in the shapes of a point."""
-    parts = np.split(flat, np.cumsum([one.size for one in point])[:-1])
-    return BufferPoint(*(part.reshape(one.shape) for part, one in zip(parts, point, strict=True)))
+    ends = np.cumsum([one.size for one in point]).tolist()
+    return BufferPoint(*(flat[end - one.size : end].reshape(one.shape) for end, one in zip(ends, point, strict=True)))
 
 
 def _logarithm(errors: Array, power: float | None) -> tuple[float, Array]:
@@ -384,8 +387,10 @@ def time_varying_buffers(
         The data order or sampling of the run.
     memories : sequence of int
         Numbers of arrays from 1 to 16, in ascending order.
+        Where there are several, the last result is where two more arrays in turn gain less than 0.1 % each in the
+        shortest run.
     progress : callable, optional
-        Called with how far a long run is, and how long it takes from there on.
+        Called with how far the search is, and in a long run with how long it takes from there on.
     replays : int, default 0
         Earlier draws that a step makes again, at most: in k fixed epochs at most k − 1; 0 in other orders, and where
         steps times epochs exceed a million.
@@ -413,16 +418,23 @@ def time_varying_buffers(
     if objective.aggregate == "max":
         ratio = _COARSE_RATIO if system.steps > _MAX_FINE_STEPS else _FINER_RATIOS[0]
         finer += [runs[-1].search(ratio, power) for power in _NORM_POWERS]
-    buffers = max(memories, default=0)
+    buffers, judge, values = max(memories, default=0), shortest.search(_COARSE_RATIO), [math.inf] * 2
     with ThreadPoolExecutor() as pool:
         for points in shortest_stage(shortest, buffers, pool, _of_another_order(shortest, buffers, pool)):
-            if points[0].rates.size in memories:
+            found = points[0].rates.size
+            values.append(judge.value(points[0]))
+            progress(f"{found} of {buffers} arrays in {judge.knots.steps} steps")
+            ended = len(memories) > 1 and values[-2] - values[-1] < _LEAST_GAIN > values[-3] - values[-2]
+            if found in memories or ended:
                 search = searches[-1]
                 point, *_ = _in_longer_runs(points, searches, pool, progress)
                 for following in finer:
+                    progress(f"{found} of {buffers} arrays, with more free steps")
                     (point,) = lowest_points(following, [_carried(point, search, following)], pool, 1)
                     search = following
                 yield search.mechanism(point)
+            if ended:
+                break
 
 
 def best_time_varying(

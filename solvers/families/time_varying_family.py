@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from corrnoise.solvers.families.base import Family
 from corrnoise.solvers.families.problem import Problem
 from corrnoise.solvers.families.time_varying import MAX_BUFFERS, best_time_varying, time_varying_buffers
+from corrnoise.support.kernels import is_kept
 from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.time_varying_gains import class_sums
 from corrnoise.theory.objectives.base import LARGEST_MATRIX
 
 USUAL_BUFFERS = 4  #: that are tried, where no number is asked for
@@ -34,7 +36,7 @@ class TimeVarying(Family):
     def members(self, run: Problem, sizes: Sequence[int], progress: Callable[[str], None]) -> Iterator[Mechanism]:
         """The members from one search: each number of buffers starts from the results for fewer."""
         what = f"mechanisms: {self.name} with up to {sizes[-1]}"
-        progress(what)
+        progress(what if is_kept(class_sums) else f"{what}: compiling for the first use")
         return time_varying_buffers(run.objective, run.who, sizes, lambda far: progress(f"{what}: {far}"), run.replays)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import corrnoise as cn
 from corrnoise.designs.design import Design
-from corrnoise.designs.page import BANDWIDTH, _up, conditions, costs, epsilon_data, promise, snippets, write_page
+from corrnoise.designs.page import BANDWIDTH, DRAWS, _up, conditions, costs, epsilon_data, promise, snippets, write_page
 from corrnoise.solvers.sampled import DPSGD_POISSON
 from corrnoise.theory.objectives.workloads import SGD
 from corrnoise.theory.participation import Participation
@@ -131,6 +131,9 @@ def test_costs_are_those_of_the_arrays() -> None:
     assert (size, memory) == ("1.07e+09", "4 GiB")
     assert float(time.removesuffix(" s")) == pytest.approx(3 * 4 * 2**30 / BANDWIDTH, rel=0.05)
     assert costs(made("no memory"), (10,))[0][1] == "0 bytes"
+    again = cn.design(Budget(0.5), Participation.fixed_epochs(4, epochs=2), memory=1, replays=1)
+    seconds = float(costs(again, (2**30,))[0][2].removesuffix(" s"))
+    assert seconds == pytest.approx(3 * 4 * 2**30 / BANDWIDTH + 2**30 / DRAWS, rel=0.05)
 
 
 def program(

@@ -280,3 +280,24 @@ def test_the_best_within_a_memory_also_where_certificates_hold_arrays() -> None:
     certificate = Certificate(1.0, 0.5, False, 3, arrays=(np.ones(2),))
     found = [replace(small, error=error, certificate=certificate) for error in (2.0, 1.0, 1.005)]
     assert choose(((one.error, one) for one in found), 0) is found[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("memory", "expected"), [(1, (1, 2)), (None, (2, 3))])
+def test_replays_are_chosen_by_memory_first(memory: int | None, expected: tuple[int, int]) -> None:
+    best = optimise(SGD(), Participation.fixed_epochs(64, epochs=4), memory=memory, replays="auto")
+    assert (best.memory, best.replays) == expected
+    compared = [best, *best.alternatives]
+    least = min(one.error for one in compared)
+    assert best.memory == min(one.memory for one in compared if one.error <= 1.0101 * least)
+    rivals = [one for one in compared if one.memory <= best.memory]
+    enough = [one for one in rivals if one.error <= 1.005 * min(one.error for one in rivals)]
+    assert best.replays == min(one.replays for one in enough)
+    assert {one.replays for one in compared} >= {0, 3}  # tables and figures show what they gain
+
+
+@pytest.mark.parametrize("who", [Participation.single(8), Participation.reshuffled(8, epochs=2)])
+def test_replays_are_chosen_for_fixed_epochs_alone(who: Participation) -> None:
+    assert optimise(participation=who, memory=1, replays="auto").replays == 0
+    with pytest.raises(ValueError, match="replays must be one of 'auto', got 'most'"):
+        optimise(participation=who, replays="most")  # type: ignore[arg-type]

@@ -10,12 +10,17 @@ import numba
 import pytest
 
 from corrnoise.support import kernels
-from corrnoise.support.kernels import kernel
+from corrnoise.support.kernels import is_kept, kernel
 
 
 def half(x):
     """Half of a number; 0 divided by it warns in Python."""
     return x / 2
+
+
+def never_called(x):
+    """No test calls it."""
+    return x
 
 
 @pytest.fixture
@@ -75,7 +80,7 @@ def test_a_home_folder_is_an_absolute_path(home: str, expected: bool, monkeypatc
 
 SILENT = """
 import numpy as np
-from corrnoise.support.kernels import kernel
+from corrnoise.support.kernels import is_kept, kernel
 
 @kernel
 def quotient(x, y):
@@ -100,3 +105,11 @@ def test_arithmetic_is_as_silent_without_the_compiler(disabled: str, tmp_path: P
         check=False,
     )
     assert (done.stdout, done.stderr) == ("inf\n", "")
+
+
+def test_machine_code_in_the_cache_is_found() -> None:
+    plain = kernel(half)
+    plain(3.0)
+    assert is_kept(plain)
+    assert not is_kept(kernel(never_called))
+    assert is_kept(half)  # Python runs it

@@ -99,10 +99,11 @@ def _add_run(parser: ArgumentParser) -> None:
     noise.add_argument("--baselines", action="store_true", help="compare all families of noise in the literature, too")
     noise.add_argument(
         "--replays",
-        type=int,
+        type=_replays,
         default=0,
         metavar="R",
-        help="earlier draws that a step may make again, in fixed epochs: time in place of memory (default: 0)",
+        help="earlier draws that a step may make again, in fixed epochs: time in place of memory; auto: at most 3, and "
+        "the fewest within 0.5 percent of the best (default: 0)",
     )
     noise.add_argument("--parameters", **_COUNT_OPTION, help="size of the model, for the bytes of memory in the report")
     noise.add_argument(
@@ -229,6 +230,13 @@ def _memory(text: str) -> float:
     if not text.isdecimal():
         raise ArgumentTypeError(f"{text!r} must be a number of buffers: 0, 1, 2, ... or inf for any")
     return int(text)
+
+
+def _replays(text: str) -> int | str:
+    """A number of replays, or ``auto``."""
+    if text != "auto" and not text.isdecimal():
+        raise ArgumentTypeError(f"{text!r} must be a number of draws: 0, 1, 2, ... or auto to choose it")
+    return text if text == "auto" else int(text)
 
 
 @contextmanager

@@ -45,7 +45,7 @@ def design(
     batch_size: int | None = None,
     epochs: int | None = None,
     memory: float | None = None,
-    replays: int = 0,
+    replays: int | Literal["auto"] = 0,
     family: Families | None = None,
     notes: Sequence[str] = (),
     progress: Progress | None = None,
@@ -75,8 +75,8 @@ def design(
     memory : float, optional
         The largest number of arrays of the size of the gradient that a run may keep; 0 for independent noise and
         ``math.inf`` for any.  None for at most 16, and the fewest with an error within 1 % of the best of these.
-    replays : int, default 0
-        The largest number of earlier draws that a step may make again, as for ``optimise``.
+    replays : int or {"auto"}, default 0
+        The largest number of earlier draws that a step may make again, as for ``optimise``; ``"auto"`` chooses it.
     family : str, Family or sequence of str or Family, optional
         The families of noise to be tried, as for ``optimise``; None for all that can be best.
     notes : sequence of str, optional

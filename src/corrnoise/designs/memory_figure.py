@@ -58,9 +58,11 @@ NAMES = {"nu-DP-FTRL": r"$\nu$-DP-FTRL", "lambda-CGD": r"$\lambda$-CGD", "gamma-
 
 
 def _look(one: Optimum) -> dict[str, Any]:
-    """The colour of the family or of the sampler, with the line and the marker of the variant or of the sampler."""
+    """The colour of the family or of the sampler, with the line and the marker of variant, replays or sampler."""
     family = BY_NAME.get(one.family.casefold(), Family)
-    line, marker = _VARIANT_LINES[one.sampler or one.variant]
+    line, marker = (
+        ("--", "d<>D"[min(one.replays, 4) - 1]) if one.replays else _VARIANT_LINES[one.sampler or one.variant]
+    )
     return {"color": _SAMPLER_COLOURS.get(one.sampler, family.look), "linestyle": line, "marker": marker}
 
 

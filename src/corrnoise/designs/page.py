@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BANDWIDTH = 10e9  #: bytes a second that one core reads and writes in main memory, for times
+DRAWS = 2e8  #: normal draws that one core makes in a second, for times
 SIZES = (10**6, 10**7, 10**9)  #: parameters of models whose costs are shown, if the size is not given
 IN_ORDER = "the best whose batches are not sampled"
 SLOW_SAMPLERS = BallsInBins | RedrawnBins  # whose accountants take long for one error
@@ -63,6 +64,7 @@ def write_page(design: Design, folder: Path, comparison: Comparison | None, para
         snippets=snippets(design),
         costs=costs(design, SIZES if parameters is None else (parameters,)),
         bandwidth=BANDWIDTH,
+        draws=DRAWS,
         pictures=drawn,
         shapes=drawings.shapes,
         tables=tables(rows(design)),
@@ -191,15 +193,15 @@ def snippets(design: Design) -> list[Snippet]:
 
 
 def costs(design: Design, sizes: tuple[int, ...]) -> list[tuple[str, str, str]]:
-    """For each size of a model: parameters, memory of the noise, and the time to move its arrays in a step.
+    """For each size of a model: parameters, memory of the noise, and the time of its arrays and replays in a step.
 
-    A step reads and writes each array that is kept, and writes the noise.
+    A step reads and writes each array that is kept, makes the earlier draws of replays again, and writes the noise.
     """
     itemsize = np.dtype(design.program().dtype).itemsize
     rows = []
     for size in sizes:
-        moved = (2 * design.memory + 1) * size * itemsize
-        rows.append((f"{size:.3g}", bytes_in_words(design.memory * size * itemsize), f"{moved / BANDWIDTH:.2g} s"))
+        seconds = (2 * design.memory + 1) * size * itemsize / BANDWIDTH + design.optimum.replays * size / DRAWS
+        rows.append((f"{size:.3g}", bytes_in_words(design.memory * size * itemsize), f"{seconds:.2g} s"))
     return rows
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -49,6 +51,15 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
                 raise
     log_missing_cache()
     return jit()(function)
+
+
+def is_kept(compiled: Any) -> bool:
+    """Whether numba's cache has machine code of a kernel, for any types of arguments and any state of its source."""
+    if not hasattr(compiled, "stats"):  # Python runs it
+        return True
+    function = compiled.py_func
+    names = f"{Path(inspect.getfile(function)).stem}.{function.__qualname__}-*.nbi"
+    return any(Path(compiled.stats.cache_path or "").glob(names))
 
 
 def has_cache_home() -> bool:

@@ -16,6 +16,7 @@ from corrnoise.solvers.families import time_varying
 from corrnoise.solvers.families.buffers import best_buffers
 from corrnoise.solvers.families.knots import Knots, graded
 from corrnoise.solvers.families.time_varying import (
+    MAX_BUFFERS,
     BufferPoint,
     LadderStage,
     best_time_varying,
@@ -183,8 +184,10 @@ def test_the_progress_of_a_long_run_says_the_time_that_is_left():
     clock = mock.patch.object(time_varying.time, "monotonic", side_effect=itertools.count(0, 10))
     with clock, mock.patch.object(time_varying, "lowest_points", lambda search, starts, pool, kept: starts[:kept]):
         next(time_varying_buffers(*work, [2], said.append))
-    found = [re.fullmatch(r"(\d+) steps of 100000, about (\d+) s left", line) for line in said]
-    assert [int(one[1]) for one in found if one] == [1564, 6252, 25_000]
+    lines = [re.fullmatch(r"(\d+) steps of 100000, about (\d+) s left", line) for line in said]
+    found = [one for one in lines if one]
+    assert [int(one[1]) for one in found] == [1564, 6252, 25_000]
+    assert said[0] == "1 of 2 arrays in 512 steps"  # the search of the shortest run tells of itself, too
     # 100 000 steps: 20 iterations for one point; 25 000: 36 for three.
     assert int(found[2][2]) == round(10 * (100_000 * 20) / (25_000 * 36 * 3))
 
@@ -231,6 +234,18 @@ def test_replays_approach_the_optimum_of_longer_runs(steps, epochs, memory, repl
     who = Participation.fixed_epochs(steps, epochs=epochs)
     noise = best_time_varying(PrefixSums(steps), who, memory, replays=replays)
     assert noise.mean_error(who) <= ratio * floor
+
+
+@pytest.mark.slow
+def test_a_search_for_several_numbers_of_arrays_ends_where_more_gain_little():
+    who = Participation.fixed_epochs(24, epochs=4)
+    found = list(time_varying_buffers(PrefixSums(24), who, range(1, MAX_BUFFERS + 1), replays=3))
+    errors = np.array([noise.mean_error(who) for noise in found])
+    gains = -np.diff(np.log(errors))
+    assert [noise.memory(24) for noise in found] == list(range(1, len(found) + 1))
+    assert 3 <= len(found) < MAX_BUFFERS
+    assert (gains[-2:] < 1.5e-3).all()
+    assert len(list(time_varying_buffers(PrefixSums(24), who, [6], replays=3))) == 1  # a single number is made
 
 
 def test_orders_without_classes_and_one_participation_have_no_replays():
