@@ -15,6 +15,7 @@ import io
 import json
 import os
 import random
+import re
 import signal
 import sys
 from importlib import import_module
@@ -46,7 +47,11 @@ LIBRARIES = {
     "Trainer": ["torch", "accelerate", "transformers.trainer", "transformers.models.bert.modeling_bert"],
     "Accelerate": ["torch", "accelerate", "transformers.models.bert.modeling_bert"],
     "Lightning": ["torch", "lightning"],
+    "first model": ["torch"],
+    "Low-rank adapters": ["torch"],
+    "Export": ["torch", "safetensors.torch", "transformers.models.gpt2.modeling_gpt2"],
 }
+STEPS_OF_EPOCH = {"first model": 62, "Low-rank adapters": 10, "Export": 4}  # others have 20
 
 
 def flat(names: dict[str, Any]) -> bytes:
@@ -116,7 +121,8 @@ def main(heading: str, folder: Path, seed: int, kills: int, epochs: int) -> None
     mock.patch.object(training, "batches", in_order).start()
     mock.patch.object(draws, "fresh", lambda size: bytes(range(size))).start()
     mock.patch.object(Journal, "nonce", lambda _, step: step.to_bytes(draws.NONCE_BYTES, "big")).start()
-    text = script(heading).replace("epochs=20", f"epochs={epochs}").replace("poisson(400", f"poisson({20 * epochs}")
+    text = re.sub(r"(?<![\w-])epochs=\d+", f"epochs={epochs}", script(heading))
+    text = text.replace("poisson(400", f"poisson({20 * epochs}")
     whole = start(text, folder / "whole")
     chosen = random.Random(seed)
     broken = folder / "broken"

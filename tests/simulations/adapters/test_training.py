@@ -31,7 +31,7 @@ from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.participation import Participation, Sampled
 from corrnoise.theory.privacy import Budget
-from tests.simulations.adapters.killed import LIBRARIES
+from tests.simulations.adapters.killed import LIBRARIES, STEPS_OF_EPOCH
 from tests.test_docstrings import documented
 
 SCRIPT = Path(__file__).with_name("killed.py")
@@ -57,32 +57,37 @@ def killed(heading: str, place: Path, *numbers: int) -> list[dict[str, Any]]:
     return list(json.loads(done.stdout))
 
 
-def agree(heading: str, place: Path, seed: int, kills: int, epochs: int) -> float:
-    """Kill the script and resume it; the accuracy in the end, which equals the accuracy of a run that is not killed."""
+def agree(heading: str, place: Path, seed: int, kills: int, epochs: int) -> float | None:
+    """Kill the script and resume it; the accuracy that it prints, which equals that of a run that is not killed."""
     whole, *starts, resumed, again = killed(heading, place, seed, kills, epochs)
     assert starts[0] == {"signal": 9}
     to_come = [int(re.findall(r"(\d+) steps to come", each["printed"])[0]) for each in (whole, resumed, again)]
-    assert to_come[0] == 20 * epochs
-    every = 2 * epochs if heading == "Sampled batches" else 20  # a tenth of the run, or an epoch
+    of_epoch = STEPS_OF_EPOCH.get(heading, 20)
+    assert to_come[0] == of_epoch * epochs
+    every = 2 * epochs if heading == "Sampled batches" else of_epoch  # a tenth of the run, or an epoch
     assert to_come[1] % every == 0  # from the last checkpoint on
     assert to_come[2] == 0
     assert whole["digest"] == resumed["digest"] == again["digest"]
-    accuracy, summary = whole["printed"].split("\naccuracy ")[1].split("\n", 1)
-    assert f"{20 * epochs} of {20 * epochs} done" in summary
+    found = re.search(r"^.*(?:accuracy|before,) ([\d.]+)[\s\S]*", whole["printed"], re.MULTILINE)
+    if found is None:  # it prints no result
+        return None
+    assert heading == "first model" or f"{to_come[0]} of {to_come[0]} done" in found[0]
     for each in (resumed, again):
-        assert each["printed"].endswith(f"\naccuracy {accuracy}\n{summary}")
-    return float(accuracy)
+        assert each["printed"].endswith(f"\n{found[0]}")
+    return float(found[1])
 
 
 @pytest.mark.parametrize("heading", LIBRARIES)
 def test_the_script_of_the_page_is_killed_and_ends_with_the_model_of_one_that_was_not(
     heading: str, tmp_path: Path
 ) -> None:
-    """At a random write of a run of 40 steps, with dropout; the third start trains nothing.
+    """At a random write of a run of two epochs, with dropout; the third start trains nothing.
 
-    The accuracy is about 0.8; an untrained model has 0.1.
+    The accuracy is about 0.8, and 0.47 with adapters; an untrained model has 0.1, and 0.43 without adapters.
     """
-    assert agree(heading, tmp_path, seed=len(heading), kills=1, epochs=2) > 0.6
+    accuracy = agree(heading, tmp_path, seed=len(heading), kills=1, epochs=2)
+    assert (accuracy is None) == (heading == "Export")
+    assert accuracy is None or accuracy > (0.45 if heading == "Low-rank adapters" else 0.6)
 
 
 @pytest.mark.slow
@@ -91,7 +96,8 @@ def test_the_script_of_the_page_is_killed_and_ends_with_the_model_of_one_that_wa
 def test_scripts_are_killed_several_times(heading: str, seed: int, tmp_path: Path) -> None:
     """The accuracy of the whole example is about 0.88, and 0.65 with the weight decay of the Trainer."""
     least = 0.6 if heading == "Trainer" else 0.75
-    assert agree(heading, tmp_path, seed=100 + seed, kills=4, epochs=20) > least
+    accuracy = agree(heading, tmp_path, seed=100 + seed, kills=4, epochs=20)
+    assert accuracy is None or accuracy > least
 
 
 def test_generators_go_on_where_they_were() -> None:
