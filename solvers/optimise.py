@@ -76,8 +76,8 @@ def optimise(
         any length, for problems only.
     memory : float, optional
         The number of model-sized buffers that a run may keep, >= 0; ``math.inf`` for any number, 0 for independent
-        noise.  None for at most 16, and the fewest with an error within 1 % of the best of these.  With one ``family``
-        it is the memory of the member.
+        noise.  None for at most 16, and the fewest with an error within 1 % of the best of these.  The search ends
+        after two buffers in turn that gain less than 0.1 % each.  With one ``family`` it is the memory of the member.
     replays : int or {"auto"}, default 0
         The largest number of earlier draws that a step may make again, for time-varying buffers in fixed epochs of at
         most a million steps times epochs.  A replay takes the time of a draw and no memory.  ``"auto"`` chooses the
@@ -99,7 +99,8 @@ def optimise(
     ------
     ValueError
         The participation does not fit the objective, the run is too long for the objective, no member of the families
-        keeps as few buffers, no family has the name, or the budget is missing where batches are sampled.
+        keeps as few buffers, no family has the name, ``replays`` is another word, or the budget is missing where
+        batches are sampled.
     TypeError
         An argument has another type.
 
@@ -123,7 +124,9 @@ def optimise(
     if not isinstance(what, Objective):
         only = None if family is None else family if isinstance(family, str) else [one.name for one in resolved(family)]
         return endless_optimum(what, who, family=only)
-    auto = isinstance(replays, str) and checks.choice("replays", replays, (AUTO,)) == AUTO
+    auto = isinstance(replays, str)
+    if auto and replays != AUTO:
+        raise ValueError(f"replays must be an integer >= 0 or {AUTO!r}, got {replays!r}")
     most = USUAL_REPLAYS if auto else checks.integer("replays", replays, 0)
     run, asked = Problem(what, who, most), resolved(family)
     if who.sampled:

@@ -386,9 +386,8 @@ def time_varying_buffers(
     participation : Participation
         The data order or sampling of the run.
     memories : sequence of int
-        Numbers of arrays from 1 to 16, in ascending order.
-        Where there are several, the last result is where two more arrays in turn gain less than 0.1 % each in the
-        shortest run.
+        Numbers of arrays from 1 to 16, in ascending order.  Of several numbers the search leaves out those after two
+        arrays in turn that gain less than 0.1 % each in the shortest run.
     progress : callable, optional
         Called with how far the search is, and in a long run with how long it takes from there on.
     replays : int, default 0

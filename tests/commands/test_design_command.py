@@ -428,6 +428,22 @@ def test_a_memory_is_a_number_or_inf(capsys: pytest.CaptureFixture[str]) -> None
     assert "'x' must be a number of buffers" in capsys.readouterr().err
 
 
+def test_replays_are_a_number_or_auto(capsys: pytest.CaptureFixture[str]) -> None:
+    assert parser_of_the_command().parse_args(["--replays", "auto"]).replays == "auto"
+    assert parser_of_the_command().parse_args(["--replays", "2"]).replays == 2
+    for word in ("most", "-1", "1.5"):
+        with pytest.raises(SystemExit):
+            parser_of_the_command().parse_args([f"--replays={word}"])
+        assert f"'{word}' must be a number of draws: 0, 1, 2, ... or auto" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_replays_of_a_design_are_chosen(tmp_path: Path) -> None:
+    options = ("--rho", "1", "--steps", "16", "--epochs", "4", "--memory", "1")
+    assert made(tmp_path / "chosen", *options, "--replays", "auto").optimum.replays > 0
+    assert made(tmp_path / "none", *options).optimum.replays == 0
+
+
 @pytest.mark.slow
 def test_baselines_are_compared(tmp_path: Path) -> None:
     found = made(tmp_path / "out", *EPOCHS, "--baselines")

@@ -299,5 +299,5 @@ def test_replays_are_chosen_by_memory_first(memory: int | None, expected: tuple[
 @pytest.mark.parametrize("who", [Participation.single(8), Participation.reshuffled(8, epochs=2)])
 def test_replays_are_chosen_for_fixed_epochs_alone(who: Participation) -> None:
     assert optimise(participation=who, memory=1, replays="auto").replays == 0
-    with pytest.raises(ValueError, match="replays must be one of 'auto', got 'most'"):
+    with pytest.raises(ValueError, match="replays must be an integer >= 0 or 'auto', got 'most'"):
         optimise(participation=who, replays="most")  # type: ignore[arg-type]

@@ -54,15 +54,16 @@ _VARIANT_LINES: dict[str, tuple[Any, str]] = {
     "balls in bins": ((0, (4, 1, 1, 1)), "v"),
     "redrawn bins": ((0, (4, 1)), "P"),
 }
+_REPLAY_MARKERS = ("d", "<", ">", "D")  #: of noise that makes 1, 2, 3 and more earlier draws again
 NAMES = {"nu-DP-FTRL": r"$\nu$-DP-FTRL", "lambda-CGD": r"$\lambda$-CGD", "gamma-BIFR": r"$\gamma$-BIFR"}
 
 
 def _look(one: Optimum) -> dict[str, Any]:
     """The colour of the family or of the sampler, with the line and the marker of variant, replays or sampler."""
     family = BY_NAME.get(one.family.casefold(), Family)
-    line, marker = (
-        ("--", "d<>D"[min(one.replays, 4) - 1]) if one.replays else _VARIANT_LINES[one.sampler or one.variant]
-    )
+    line, marker = _VARIANT_LINES[one.sampler or one.variant]
+    if one.replays:
+        line, marker = "--", _REPLAY_MARKERS[min(one.replays, len(_REPLAY_MARKERS)) - 1]
     return {"color": _SAMPLER_COLOURS.get(one.sampler, family.look), "linestyle": line, "marker": marker}
 
 

@@ -149,7 +149,7 @@ def test_copies_of_a_sampled_run_average_their_noise() -> None:
     sigma, copies = 1.3, 3
 
     def log_ratio(releases: np.ndarray, deviation: float) -> float:
-        """Of the mixture of all sums against the one without the example."""
+        """The log-likelihood ratio of all sums, mixed, and of the sum without the example."""
         logs = -((releases[:, np.newaxis] - sums) ** 2).sum(axis=0) / (2 * deviation**2)
         return float(np.log(np.exp(logs - logs[0]) @ weights))
 
