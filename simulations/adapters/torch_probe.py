@@ -18,12 +18,12 @@ that changes its mind later, such as a memory that is used once it is full.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, get_args
 
 from corrnoise.simulations.adapters import torch_factors
 from corrnoise.simulations.adapters.options import Clipping, EngineName
+from corrnoise.simulations.adapters.torch_deterministic import watched, without_dropout
 from corrnoise.simulations.adapters.torch_engines import (
     Engine,
     Gradients,
@@ -46,6 +46,7 @@ from corrnoise.simulations.adapters.torch_items import (
     outputs_of,
     per_example,
 )
+from corrnoise.simulations.adapters.torch_layers import check_layers
 from corrnoise.simulations.adapters.torch_made_up import (
     ROWS,
     classes_of,
@@ -55,7 +56,7 @@ from corrnoise.simulations.adapters.torch_made_up import (
     same_outputs,
     with_ignored_targets,
 )
-from corrnoise.simulations.adapters.torch_random import generators_kept, seed_generators
+from corrnoise.simulations.adapters.torch_random import seed_generators
 from corrnoise.support.extras import extra_module
 from corrnoise.theory.numerics import checks
 
@@ -161,117 +162,9 @@ def example_gradients(
     return dict(zip(trained, engine.gradients(model, loss, rows).samples, strict=True))
 
 
-def check_layers(model: Any) -> None:
-    """Refuse layers with statistics of a batch or sparse gradients, and parameters that are sharded or missing."""
-    torch = extra_module("torch", "torch")
-    norms = extra_module("torch.nn.modules.batchnorm", "torch")
-    for name, layer in model.named_modules():
-        kind, place = type(layer).__name__, name or "model"
-        if isinstance(layer, torch.nn.parallel.DistributedDataParallel):
-            raise ModelError("model must be given without DistributedDataParallel, which adds gradients without noise")
-        if isinstance(layer, norms._NormBase):
-            batch = not isinstance(layer, extra_module("torch.nn.modules.instancenorm", "torch")._InstanceNorm)
-            if layer.training and (batch or layer.track_running_stats):
-                raise ModelError(
-                    f"layer {place!r} must treat each example by itself, got {kind} in training, which uses or keeps "
-                    "statistics of the batch: use GroupNorm or LayerNorm, or freeze it by eval()"
-                )
-            if batch and not layer.track_running_stats:
-                raise ModelError(
-                    f"layer {place!r} must treat each example by itself, got {kind} with track_running_stats=False, "
-                    "which uses statistics of the batch also in eval(): use GroupNorm or LayerNorm"
-                )
-        if getattr(layer, "sparse", False):
-            raise ModelError(f"layer {place!r} must have sparse=False, since noisy gradients are dense")
-        if getattr(layer, "max_norm", None) is not None:
-            raise ModelError(
-                f"layer {place!r} must have max_norm=None, got {layer.max_norm}: it rewrites its weight by the "
-                "examples, without noise"
-            )
-    for name, parameter in model.named_parameters():
-        if torch.nn.parameter.is_lazy(parameter):
-            raise ModelError(f"{name} must have a shape: call the model once with public or made-up inputs")
-        if parameter.is_meta:
-            raise ModelError(f"{name} must have values, got a tensor on the device 'meta': load or initialise it first")
-        if parameter.requires_grad and hasattr(parameter, "placements"):
-            raise ModelError(
-                f"{name} must be whole in each process, got a DTensor: FSDP adds gradients of examples before they can "
-                "be clipped; train low-rank adapters with a whole model in each process"
-            )
-
-
 def _tensors_of(model: Any) -> Iterator[tuple[str, Any]]:
     yield from model.named_parameters()
     yield from model.named_buffers()
-
-
-@contextmanager
-def without_dropout(model: Any) -> Iterator[None]:
-    """A block without dropout, after which generators and modules are as before."""
-    torch = extra_module("torch", "torch")
-    recurrent = (torch.nn.RNNBase, torch.nn.MultiheadAttention)
-    rates = [(each, each.dropout) for each in model.modules() if isinstance(each, recurrent)]
-    with generators_kept(), torch.enable_grad():
-        for each, _ in rates:
-            each.dropout = 0.0
-        try:
-            yield
-        finally:
-            for each, rate in rates:
-                each.dropout = rate
-
-
-def watched(*, neutral: bool = True) -> Any:
-    """A mode of PyTorch that refuses generators of the model; if ``neutral``, random tensors are constant.
-
-    ``half`` says whether a result was of half precision.
-    """
-    torch = extra_module("torch", "torch")
-    mode = torch.overrides.TorchFunctionMode
-    identities = {
-        "dropout",
-        "dropout1d",
-        "dropout2d",
-        "dropout3d",
-        "alpha_dropout",
-        "feature_alpha_dropout",
-        "dropout_",
-    }
-    constants = {
-        **dict.fromkeys(("rand", "rand_like", "uniform_"), 0.5),
-        **dict.fromkeys(("randn", "randn_like", "normal", "normal_"), 0.0),
-        **dict.fromkeys(("bernoulli", "bernoulli_", "exponential_"), 1.0),
-    }
-
-    halves = (torch.float16, torch.bfloat16)
-
-    class Mode(mode):  # type: ignore[misc,valid-type]
-        half = False
-
-        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            kwargs = dict(kwargs or {})
-            name = getattr(function, "__name__", "")
-            if kwargs.get("generator") is not None:
-                raise ModelError(
-                    f"model and loss must draw from the default generators, got generator= in {name}: a run seeds "
-                    "these for each step, and a generator of the model would pass from one example to the next"
-                )
-            if not neutral:
-                return function(*args, **kwargs)
-            if name in identities:
-                return args[0] if args else kwargs["input"]
-            if name == "rrelu":
-                args, kwargs = args[:3], {**kwargs, "training": False}
-            if name == "scaled_dot_product_attention":
-                args, kwargs = (
-                    args[:4],
-                    {**dict(zip(("dropout_p", "is_causal"), args[4:6], strict=False)), **kwargs, "dropout_p": 0.0},
-                )
-            found = function(*args, **kwargs)
-            self.half |= isinstance(found, torch.Tensor) and found.dtype in halves
-            return found.detach().fill_(constants[name]) if name in constants else found
-
-    return Mode()
 
 
 # -- the probe ---------------------------------------------------------------------------------------------------------

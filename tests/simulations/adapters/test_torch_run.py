@@ -15,7 +15,8 @@ import pytest
 from corrnoise.simulations.adapters import torch as torch_loop
 from corrnoise.simulations.adapters import torch_random, training
 from corrnoise.simulations.adapters.torch_items import Examples
-from corrnoise.simulations.adapters.torch_probe import check_layers, example_gradients
+from corrnoise.simulations.adapters.torch_layers import check_layers
+from corrnoise.simulations.adapters.torch_probe import example_gradients
 from corrnoise.simulations.adapters.torch_run import TorchRun, make_private
 from corrnoise.simulations.run import durable
 from corrnoise.simulations.run.batches import batches
