@@ -71,7 +71,7 @@ class Fields(TypedDict, total=False):
     #: the verdict where the statement as printed is neither true nor false; why, and the statement that is checked instead
     undecided: tuple[Undecided, str]
     transcription: str | None  #: which signs an electronic copy lost and were restored
-    outside: str  #: which part of the statement's domain is left out, and the argument there
+    outside: str | None  #: which part of the statement's domain is left out, and the argument there
     proof: str  #: the file and heading of a proof, the section of the paper, or the published theorem that is cited
     disproof: str  #: the file and heading of a proof that the printed statement is false, as a family needs it
     #: the theorem of a file in proofs/ that is the statement, as repaired where the printed one is false, and the digest
