@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from corrnoise.simulations.adapters.torch import private_gradient, trainable_size
+from corrnoise.simulations.adapters.torch_run import TorchRun, make_private
 from corrnoise.simulations.run.batches import batches
+from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.participation import Participation
@@ -59,3 +62,25 @@ def trained_by_hand(steps: int) -> Any:
             break
     run.close()
     return flat(model)
+
+
+def command(place: Path | None, **options: Any) -> TorchRun:
+    """A run of a network with dropout by ``make_private``; ``options`` replace its arguments."""
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Tanh(), torch.nn.Dropout(), torch.nn.Linear(4, 3))
+    settings: dict[str, Any] = {
+        "optimizer": torch.optim.Adam(model.parameters(), lr=0.05),
+        "data": data(),
+        "loss": torch.nn.functional.cross_entropy,
+        "budget": Budget(rho=0.5),
+        "batch_size": BATCH,
+        "epochs": 3,
+        "folder": None if place is None else Folder(place / "run", marks=place / "marks", checkpoint_every=5),
+    } | options
+    return make_private(settings.pop("model", model), settings.pop("optimizer"), settings.pop("data"), **settings)
+
+
+def with_rate(rate: float) -> dict[str, Any]:
+    """The network and its optimizer with a learning rate, as arguments of ``command``."""
+    model = network()
+    return {"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=rate)}

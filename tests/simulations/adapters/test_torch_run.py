@@ -16,8 +16,6 @@ from corrnoise.simulations.adapters import torch as torch_loop
 from corrnoise.simulations.adapters import torch_random, training
 from corrnoise.simulations.adapters.torch_items import Examples
 from corrnoise.simulations.adapters.torch_layers import check_layers
-from corrnoise.simulations.adapters.torch_probe import example_gradients
-from corrnoise.simulations.adapters.torch_run import TorchRun, make_private
 from corrnoise.simulations.run import durable
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.engines import streaming
@@ -27,43 +25,13 @@ from corrnoise.solvers.default import default_noise
 from corrnoise.theory.mechanisms.product import DPSGD, ProductNoise
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
-from tests.simulations.adapters.processes import made_by, process_group
-from tests.simulations.run.crashes import dies
+from tests.simulations.adapters.small_network import BATCH, EXAMPLES, command, data, flat, with_rate
 from tests.simulations.run.sources import KEY, counted, known_key
 
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-EXAMPLES = 50
-BATCH = 12
-
-
-def data() -> tuple[Any, Any]:
-    rng = np.random.default_rng(3)
-    inputs = torch.tensor(rng.normal(size=(EXAMPLES, 6)), dtype=torch.float32)
-    return inputs, torch.tensor(rng.integers(3, size=EXAMPLES))
-
-
 DATA = tuple(each.numpy() for each in data())
-
-
-def command(place: Path | None, **options: Any) -> TorchRun:
-    torch.manual_seed(1)
-    model = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Tanh(), torch.nn.Dropout(), torch.nn.Linear(4, 3))
-    settings: dict[str, Any] = {
-        "optimizer": torch.optim.Adam(model.parameters(), lr=0.05),
-        "data": data(),
-        "loss": torch.nn.functional.cross_entropy,
-        "budget": Budget(rho=0.5),
-        "batch_size": BATCH,
-        "epochs": 3,
-        "folder": None if place is None else Folder(place / "run", marks=place / "marks", checkpoint_every=5),
-    } | options
-    return make_private(settings.pop("model", model), settings.pop("optimizer"), settings.pop("data"), **settings)
-
-
-def flat(run: TorchRun) -> np.ndarray:
-    return torch.cat([each.detach().reshape(-1) for each in run.model.parameters()]).numpy()
 
 
 def test_an_interrupted_run_ends_with_the_model_of_one_that_was_not(
@@ -89,8 +57,8 @@ def test_an_interrupted_run_ends_with_the_model_of_one_that_was_not(
         assert run.position == 12
         again = command(place)
         assert list(again) == []
-        np.testing.assert_array_equal(flat(again), flat(run))
-        found.append(flat(run))
+        np.testing.assert_array_equal(flat(again.model).numpy(), flat(run.model).numpy())
+        found.append(flat(run.model).numpy())
     np.testing.assert_array_equal(found[0], found[1])
 
 
@@ -144,16 +112,16 @@ def test_the_noise_that_was_found_is_not_searched_again(tmp_path: Path, monkeypa
 
 def test_a_gradient_leaves_the_model_and_another_batch_is_refused() -> None:
     run = command(None)
-    before = flat(run)
+    before = flat(run.model).numpy()
     batch = run.next_batch()
     for wrong in (batch[::-1], batch[:-1], np.delete(np.arange(EXAMPLES), batch)[:BATCH]):
         with pytest.raises(ValueError, match="the one that the run has handed out for step 0"):
             run.gradient(wrong)
     assert run.position == 0
     run.gradient(batch)
-    np.testing.assert_array_equal(flat(run), before)
+    np.testing.assert_array_equal(flat(run.model).numpy(), before)
     run.optimizer.step()
-    assert np.all(flat(run) != before)
+    assert np.all(flat(run.model).numpy() != before)
     with pytest.raises(RuntimeError, match="no batch was handed out"):
         run.gradient(run.batches.batch(1))  # type: ignore[union-attr]
 
@@ -255,14 +223,6 @@ def test_a_model_with_a_trained_number_trains(clipping: Any) -> None:
     assert float(model.scale.detach()) != 1.0
 
 
-def test_models_of_half_precision_are_refused_before_there_is_a_folder(tmp_path: Path) -> None:
-    model = torch.nn.Linear(6, 3).bfloat16()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    with pytest.raises(ValueError, match=r"parameters must be of float32 or float64, got torch\.bfloat16"):
-        command(tmp_path, model=model, optimizer=optimizer, sums="float32", release="float")
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_name_stands_for_the_data(tmp_path: Path) -> None:
     def named(name: str | None) -> Folder:
         return Folder(tmp_path / "run", marks=tmp_path / "marks", data=name)
@@ -273,11 +233,6 @@ def test_a_name_stands_for_the_data(tmp_path: Path) -> None:
         command(None, folder=named("digits 4"))
     with pytest.raises(ValueError, match="data was 'digits 3', is 'float32"):
         command(None, folder=named(None))
-
-
-def with_rate(rate: float) -> dict[str, Any]:
-    model = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Tanh(), torch.nn.Linear(4, 3))
-    return {"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=rate)}
 
 
 def test_another_optimizer_or_model_is_refused_and_another_version_resumes(
@@ -349,7 +304,7 @@ def test_several_optimizers_share_the_parameters(tmp_path: Path) -> None:
                     if run.position == stop < 12:
                         break
                 run.close()
-        found.append(flat(run))
+        found.append(flat(run.model).numpy())
     np.testing.assert_array_equal(found[0], found[1])
     with pytest.raises(ValueError, match="each once"):
         command(tmp_path / "other", model=model, optimizer=[*optimizers, optimizers[0]])
@@ -406,183 +361,8 @@ def test_a_data_set_trains_the_same_model(monkeypatch: pytest.MonkeyPatch) -> No
             run = command(None, data=given)
         for batch in run:
             run.step(batch)
-        found.append(flat(run))
+        found.append(flat(run.model).numpy())
     np.testing.assert_array_equal(found[0], found[1])
-
-
-# -- hidden half precision ---------------------------------------------------------------------------------------------
-
-
-class Frozen(torch.nn.Module):  # type: ignore[name-defined]
-    """A frozen layer of half precision inside of a model of single precision."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.frozen = torch.nn.Linear(6, 6).bfloat16().requires_grad_(requires_grad=False)
-        self.trained = torch.nn.Linear(6, 3)
-
-    def forward(self, inputs: Any) -> Any:
-        return self.trained(self.frozen(inputs.bfloat16()).float())
-
-
-def under_autocast(outputs: Any, targets: Any) -> Any:
-    with torch.autocast("cpu", torch.bfloat16):
-        return torch.nn.functional.cross_entropy(outputs @ torch.eye(3), targets)
-
-
-def coarse(outputs: Any, targets: Any) -> Any:
-    return torch.nn.functional.cross_entropy(outputs.bfloat16(), targets)
-
-
-@pytest.mark.parametrize(
-    ("model", "loss", "autocast"),
-    [
-        (Frozen(), torch.nn.functional.cross_entropy, False),
-        (torch.nn.Linear(6, 3), under_autocast, False),
-        (torch.nn.Linear(6, 3), coarse, False),
-        (torch.nn.Linear(6, 3), torch.nn.functional.cross_entropy, True),
-    ],
-    ids=["frozen layer", "loss under autocast", "loss of half precision", "loop under autocast"],
-)
-def test_coarse_gradients_of_examples_are_clipped_in_single_precision(model: Any, loss: Any, autocast: bool) -> None:
-    """The sum moves by at most the clip norm with one of 500 examples; rounded to bfloat16 it would move by more."""
-    for each in model.parameters():
-        each.data.fill_(0.0 if each.requires_grad else 0.3)
-    inputs = torch.randn(1, 6, generator=torch.Generator().manual_seed(0)).expand(500, 6) * 50
-    targets = torch.zeros(500, dtype=torch.int64)
-    sums = []
-    for count in range(480, 501):
-        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-            found = example_gradients(model, loss, (inputs[:count], targets[:count]))
-            total = torch_loop.clipped_sum(list(found.values()), 0.1)
-        assert {part.dtype for part in total} == {torch.float32}
-        sums.append(torch.cat([part.reshape(-1) for part in total]).double())
-    assert max(float((more - less).norm()) for less, more in itertools.pairwise(sums)) <= 0.1
-    assert max(float((more.bfloat16() - less.bfloat16()).norm()) for less, more in itertools.pairwise(sums)) > 0.11
-
-
-@pytest.mark.parametrize("layer", [0, 2])
-def test_a_single_layer_of_half_precision_is_refused(layer: int, tmp_path: Path) -> None:
-    chosen = with_rate(0.1)
-    chosen["model"][layer].half()
-    with pytest.raises(ValueError, match=r"parameters must be of float32 or float64, got torch\.float16"):
-        command(tmp_path, **chosen, sums="float32", release="float")
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_model_of_half_precision_trains_with_exact_sums(
-    dtype: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Interrupted, it ends with the bits of a run that was not."""
-    monkeypatch.setattr(training, "batches", partial(batches, rng=0))
-    inputs, targets = data()
-    found = []
-    for stop in (12, 7):
-        with counted():
-            for end in (stop, 12):
-                torch.manual_seed(1)
-                chosen = with_rate(0.25)
-                chosen["model"].to(dtype)
-                run = command(tmp_path / str(stop), data=(inputs.to(dtype), targets), **chosen)
-                for batch in run:
-                    run.step(batch)
-                    if run.position == end:
-                        break
-                run.close()
-        assert run.level == "grid"
-        assert {each.dtype for each in run.model.parameters()} == {dtype}
-        found.append(torch.cat([each.detach().float().reshape(-1) for each in run.model.parameters()]).numpy())
-    np.testing.assert_array_equal(*found)
-
-
-def test_shorter_products_are_refused_before_there_is_a_folder(tmp_path: Path) -> None:
-    torch.set_float32_matmul_precision("high")
-    try:
-        with pytest.raises(ValueError, match="must be 'highest'"):
-            command(tmp_path)
-    finally:
-        torch.set_float32_matmul_precision("highest")
-    assert not (tmp_path / "run").exists()
-
-
-# -- several processes -------------------------------------------------------------------------------------------------
-
-JOB = """
-import sys
-from pathlib import Path
-import torch
-torch.set_num_threads(1)
-from corrnoise.simulations.run.folder import Folder
-from tests.simulations.adapters.test_torch_run import job
-job(Path(sys.argv[1]), int(sys.argv[2]))
-"""
-
-
-def trained(place: Path | None, stop: int = 12, seed: int = 0, **options: Any) -> TorchRun:
-    """A run of a network without dropout, to a step."""
-    torch.manual_seed(seed)
-    model = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Tanh(), torch.nn.Linear(4, 3))
-    with mock.patch.object(training, "batches", partial(batches, rng=0)), known_key():
-        run = command(place, model=model, optimizer=torch.optim.Adam(model.parameters(), lr=0.05), **options)
-    for batch in run:
-        run.step(batch)
-        if run.position == stop:
-            break
-    return run
-
-
-FLOATS: dict[str, Any] = {"sums": "float32", "release": "float"}
-
-
-def job(place: Path, rank: int) -> None:
-    with process_group(f"{place}/meet", rank):
-        torch.save(flat(trained(None, chunk_size=4, seed=rank)), place / f"exact {rank}")
-        torch.save(flat(trained(None, **FLOATS, seed=rank)), place / f"floats {rank}")
-        torch.save(flat(trained(None, clipping="ghost", seed=rank)), place / f"ghost {rank}")
-        run = trained(place, 7, seed=rank)
-        dies(run)
-        torch.save(flat(trained(place, seed=rank)), place / f"resumed {rank}")
-        refused()
-        without_gradients_of_examples(rank)
-
-
-def without_gradients_of_examples(rank: int) -> None:
-    """The reason to refuse FSDP2: ``backward`` adds up the examples of processes, and ``torch.func`` finds zeros."""
-    torch.manual_seed(0)
-    rows, plain = torch.randn(2, 6), torch.nn.Linear(6, 3, bias=False)
-    own = [torch.autograd.grad(plain(row[None]).square().sum(), plain.weight)[0] for row in rows]
-    model = torch.distributed.fsdp.fully_shard(plain)
-    model(rows[rank : rank + 1]).square().sum().backward()
-    torch.testing.assert_close(model.weight.grad.full_tensor(), (own[0] + own[1]) / 2)
-
-    def loss(parameters: dict[str, Any], row: Any) -> Any:
-        return torch.func.functional_call(model, parameters, (row[None],)).square().sum()
-
-    found = torch.func.vmap(torch.func.grad(loss), (None, 0))(dict(model.named_parameters()), rows)
-    assert not found["weight"].any()
-
-
-def refused() -> None:
-    """Models that are not whole in each process."""
-    model = torch.nn.Linear(6, 3)
-    for wrong, message in (
-        (torch.nn.parallel.DistributedDataParallel(model), "without DistributedDataParallel"),
-        (torch.distributed.fsdp.fully_shard(torch.nn.Linear(6, 3)), "whole in each process"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            command(None, model=wrong, optimizer=torch.optim.SGD(wrong.parameters(), lr=0.1))
-
-
-def test_two_processes_train_the_model_of_one(tmp_path: Path) -> None:
-    """They share batches of 12 and one of an odd number; the second process has other parameters at the start."""
-    made_by(JOB, *([str(tmp_path), str(rank)] for rank in range(2)))
-    for name, options in (("exact", {}), ("floats", FLOATS), ("ghost", {"clipping": "ghost"})):
-        one, two = (torch.load(tmp_path / f"{name} {rank}", weights_only=False) for rank in range(2))
-        np.testing.assert_array_equal(one, two)
-        np.testing.assert_allclose(one, flat(trained(None, **options)), atol=2e-5)
-    one, two = (torch.load(tmp_path / f"resumed {rank}", weights_only=False) for rank in range(2))
-    np.testing.assert_array_equal(one, two)
 
 
 def test_proved_releases_have_the_integers_of_the_host() -> None:
