@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import bisect
 import math
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -54,9 +55,17 @@ def _score(difference: float, size: float, effective: float) -> float:
 
 
 def _above(t: float, freedom: int, ncp: float) -> float:
-    """P[T > t] of a noncentral T; the series of SciPy does not converge where it is 0 or 1 in floats."""
+    """P[T > t] of a noncentral T.
+
+    The series of SciPy may not converge where the probability or its complement is below 1e-150.  It then returns 0 or
+    1 with a warning, which says nothing about the audit.
+    """
     deviations = (t - ncp) / math.hypot(1.0, t / math.sqrt(2 * freedom)) if math.isfinite(t) else t
-    return float(nct.sf(t, freedom, ncp)) if abs(deviations) < _MAX_DEVIATIONS else float(deviations < 0)
+    if abs(deviations) >= _MAX_DEVIATIONS:
+        return float(deviations < 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return float(nct.sf(t, freedom, ncp))
 
 
 def effective_number(inside: int, outside: int) -> float:
@@ -216,7 +225,7 @@ def score_power(mu: float, signal: float, effective: float, freedom: int, level:
     float
     """
     root = math.sqrt(effective)
-    return float(nct.sf(nct.isf(level, freedom, mu * root), freedom, signal * root)) if effective else 0.0
+    return _above(float(nct.isf(level, freedom, mu * root)), freedom, signal * root) if effective else 0.0
 
 
 def piles_needed(mu: float, signal: float, *, members: int, freedom: int, level: float, most: int) -> int:

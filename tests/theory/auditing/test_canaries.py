@@ -55,6 +55,14 @@ def test_the_largest_score_forgives_a_public_offset():
     assert canaries.largest_score(inside, outside, noise, MU).p < 1e-9
 
 
+@pytest.mark.parametrize(("score", "freedom"), [(41.61404137780444, 5344), (68.3483, 100000), (200.0, 100)])
+def test_far_scores_have_no_warning(score: float, freedom: int) -> None:
+    """The series of SciPy does not converge in the first case, and without the guard the warning is an error here."""
+    found = canaries.influence(np.array([math.sqrt(2) * score]), Spread(1.0, freedom), 0.01)
+    assert found.p < 1e-60
+    assert canaries.score_power(1.0, 60.0, 1.0, freedom, 1e-3) == pytest.approx(1.0)
+
+
 def test_shifts_of_a_pattern():
     pattern = np.array([0.0, 2.0, 0, 0, 2.0, 0])
     found = canaries.shifts(pattern)
