@@ -37,10 +37,10 @@ from numpy.typing import NDArray
 
 from corrnoise.simulations.adapters import torch_factors, torch_normals
 from corrnoise.simulations.adapters.options import Clipping, EngineName
+from corrnoise.simulations.adapters.torch_choice import Engines
 from corrnoise.simulations.adapters.torch_engines import Engine, digest_of, trained_parameters
 from corrnoise.simulations.adapters.torch_factors import Blocks, Factors
 from corrnoise.simulations.adapters.torch_items import Loss, ModelError, chosen, leaves, mapped
-from corrnoise.simulations.adapters.torch_probe import Engines
 from corrnoise.simulations.adapters.torch_random import seeded
 from corrnoise.simulations.adapters.torch_shards import Group, layout_of
 from corrnoise.simulations.adapters.training import Unprotected, batches_of, check_types, chunks, due, unprotected_of

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.adapters.options import EngineName
-from corrnoise.simulations.adapters.torch_probe import engine_for, example_gradients
+from corrnoise.simulations.adapters.torch_choice import engine_for, example_gradients
 from corrnoise.simulations.federation.client import Corrections
 from corrnoise.support.extras import extra_module
 from corrnoise.support.serialise import digest

@@ -21,12 +21,12 @@ from numpy.typing import ArrayLike, NDArray
 from corrnoise.simulations.adapters import torch_state
 from corrnoise.simulations.adapters.options import TorchKeywords, TorchOptions, with_options
 from corrnoise.simulations.adapters.torch import noisy_gradient, sums_of_batch, trainable_size
+from corrnoise.simulations.adapters.torch_choice import Engines
 from corrnoise.simulations.adapters.torch_deterministic import watched, without_dropout
 from corrnoise.simulations.adapters.torch_engines import Engine, unchanged
 from corrnoise.simulations.adapters.torch_items import Examples, as_item, loss_of, mapped, outputs_of, stacked
 from corrnoise.simulations.adapters.torch_loops import Guard, Loader, private_loss
 from corrnoise.simulations.adapters.torch_noise import maker_for
-from corrnoise.simulations.adapters.torch_probe import Engines
 from corrnoise.simulations.adapters.torch_random import seeded
 from corrnoise.simulations.adapters.torch_shards import Group, group_of, several_processes
 from corrnoise.simulations.adapters.training import AuditedRows, DataRun, Unprotected, source, warn_unprotected

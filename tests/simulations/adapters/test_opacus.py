@@ -12,7 +12,7 @@ import pytest
 
 from corrnoise.simulations.adapters import opacus, torch_run, training
 from corrnoise.simulations.adapters.torch import clipped_sum
-from corrnoise.simulations.adapters.torch_probe import example_gradients
+from corrnoise.simulations.adapters.torch_choice import example_gradients
 from corrnoise.simulations.audit import audit
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder

@@ -14,9 +14,9 @@ import pytest
 
 from corrnoise.simulations.adapters import training
 from corrnoise.simulations.adapters.torch import clipped, clipped_sum
+from corrnoise.simulations.adapters.torch_choice import example_gradients
 from corrnoise.simulations.adapters.torch_engines import Engine, uses_of
 from corrnoise.simulations.adapters.torch_factors import blocks_of
-from corrnoise.simulations.adapters.torch_probe import example_gradients
 from corrnoise.simulations.adapters.torch_run import TorchRun, make_private
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder

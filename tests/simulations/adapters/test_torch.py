@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from corrnoise.simulations.adapters import torch as torch_loop
 from corrnoise.simulations.adapters import torch_engines, torch_factors
 from corrnoise.simulations.adapters.torch import clipped_sum, private_gradient, trainable_size
-from corrnoise.simulations.adapters.torch_probe import example_gradients
+from corrnoise.simulations.adapters.torch_choice import example_gradients
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun

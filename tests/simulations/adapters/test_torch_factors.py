@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from corrnoise.simulations.adapters import torch as torch_loop
 from corrnoise.simulations.adapters import torch_factors
 from corrnoise.simulations.adapters.torch import clipped, clipped_sum
+from corrnoise.simulations.adapters.torch_choice import example_gradients
 from corrnoise.simulations.adapters.torch_engines import Engine, uses_of
 from corrnoise.simulations.adapters.torch_factors import Blocks, Factors, blocks_of, clip_factors, norms_of, summed
-from corrnoise.simulations.adapters.torch_probe import example_gradients
 from corrnoise.simulations.adapters.torch_run import TorchRun, make_private
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder

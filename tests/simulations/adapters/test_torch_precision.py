@@ -12,7 +12,7 @@ import pytest
 
 from corrnoise.simulations.adapters import torch as torch_loop
 from corrnoise.simulations.adapters import training
-from corrnoise.simulations.adapters.torch_probe import example_gradients
+from corrnoise.simulations.adapters.torch_choice import example_gradients
 from corrnoise.simulations.run.batches import batches
 from tests.simulations.adapters.small_network import command, data, with_rate
 from tests.simulations.run.sources import counted

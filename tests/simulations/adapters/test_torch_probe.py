@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import corrnoise as cn
-from corrnoise.simulations.adapters import torch_branches, torch_engines, torch_made_up, torch_probe
+from corrnoise.simulations.adapters import torch_branches, torch_choice, torch_engines, torch_made_up, torch_probe
+from corrnoise.simulations.adapters.torch_choice import Engines, engine_for
 from corrnoise.simulations.adapters.torch_engines import Engine, Kind, unchanged
 from corrnoise.simulations.adapters.torch_items import per_example
-from corrnoise.simulations.adapters.torch_probe import Engines, engine_for
 
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
@@ -409,7 +409,7 @@ def test_rules_for_vmap_that_mix_large_rows_are_noticed(of_others: bool, monkeyp
     assert "depends on large numbers of other rows" in found.why
     with pytest.raises(ValueError, match=r"engine must be 'loop' or 'auto' .* depends on large numbers"):
         engine_for(model, functional.cross_entropy, PAIR, engine="vmap")
-    monkeypatch.setattr(torch_probe, "LARGE_FACTOR", 2)
+    monkeypatch.setattr(torch_choice, "LARGE_FACTOR", 2)
     assert engine_for(model, functional.cross_entropy, PAIR).kind == "vmap"
 
 
@@ -581,13 +581,13 @@ def test_modes_and_devices_without_gradients_are_named() -> None:
 
 def test_an_engine_is_found_once_for_each_structure(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    usual = torch_probe.engine_for
+    usual = torch_choice.engine_for
 
     def counted(*given: Any, **named: Any) -> Any:
         calls.append(1)
         return usual(*given, **named)
 
-    monkeypatch.setattr(torch_probe, "engine_for", counted)
+    monkeypatch.setattr(torch_choice, "engine_for", counted)
     engines, model = Engines(), torch.nn.Sequential(layer(), torch.nn.Dropout())
     for expected, change in enumerate(
         (lambda: None, model.eval, model.double, lambda: model[0].bias.requires_grad_(False))
