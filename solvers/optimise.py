@@ -99,8 +99,8 @@ def optimise(
     ------
     ValueError
         The participation does not fit the objective, the run is too long for the objective, no member of the families
-        keeps as few buffers, no family has the name, ``replays`` is another word, or the budget is missing where
-        batches are sampled.
+        keeps as few buffers, no family has the name, ``replays`` is negative or another word, or the budget is missing
+        where batches are sampled.
     TypeError
         An argument has another type.
 

@@ -230,3 +230,16 @@ def test_the_picture_shows_every_family_in_a_look_of_its_own_and_the_floor() -> 
     run: dict[str, Any] = {"participation": found.participation, "budget": BUDGET}
     noise = PROBLEM.learning_curve(DPSGD(), STEPS, **run) - PROBLEM.learning_curve(DPSGD(), STEPS, budget=Budget(1e90))
     assert independent.y == pytest.approx(noise[independent.x.astype(int)], rel=1e-6)
+
+
+@pytest.mark.slow
+def test_noise_with_more_replays_has_another_marker() -> None:
+    markers = set()
+    for replays in range(4):
+        found = design(BUDGET, Participation.fixed_epochs(16, epochs=4), memory=1, replays=replays)
+        assert found.optimum.replays == replays
+        picture = memory_figure.memory_picture(found)
+        lines = picture.draw(picture.data()).axes[0].lines
+        (own,) = (line for line in lines if line.get_label() == found.optimum.label)
+        markers.add(own.get_marker())
+    assert len(markers) == 4
