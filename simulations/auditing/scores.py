@@ -1,8 +1,10 @@
 """Bounds of privacy from the scores of canaries: what they refute, whatever the training loop is.
 
 An auditor inserts canaries by coins, trains, and gives each canary a score that should be larger if the canary is in.
-The canaries with the highest scores are called in, as many with the lowest are called out, and the number of correct
-guesses gives a bound (``theory.auditing.one_run``).
+The highest scores are called in, the lowest are called out, and the number of correct guesses gives a bound
+(``theory.auditing.one_run``, and ``theory.auditing.epsilon`` for independent canaries).  Guesses are about all
+canaries, half as many, a quarter and so on, at both ends of the scores or one.  These tests are fixed before the scores
+and share the level (union bound).
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from corrnoise.simulations.auditing.plan import claimed
 from corrnoise.support.wording import summary_html, summary_text
-from corrnoise.theory.auditing.epsilon import error_rate_bound
+from corrnoise.theory.auditing.epsilon import independent_bound
 from corrnoise.theory.auditing.findings import Verdict
 from corrnoise.theory.auditing.one_run import one_run_bound
 from corrnoise.theory.numerics import checks
@@ -25,7 +27,8 @@ from corrnoise.theory.numerics.float_errors import usual_float_errors
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.privacy import Budget, gaussian_epsilon, zcdp_to_approx_dp
 
-_GUESS_SHARES = (1.0, 0.5, 0.25, 0.1, 0.04, 0.016)  # of the canaries; each share has an equal part of the level
+_FEWEST_GUESSES = 16  # about both ends, where there are as many canaries
+_LEAST_EXCESS = 4  # of a test's level over the probability that a loop reveals as many coins as there are guesses
 
 
 @record
@@ -43,7 +46,7 @@ class ScoreAudit(Record):
     epsilon_gaussian : float
         The ε of ``mu`` at ``delta``: a lower bound if the mechanism is Gaussian.
     epsilon_independent : float
-        Lower bound of ε at ``delta`` if the scores are independent, from the error rates of a threshold.
+        Lower bound of ε at ``delta`` for any mechanism if the canaries are independent.
     delta, level : float
         δ of the bounds, and the probability that each bound exceeds the truth, at most.
     canaries : int
@@ -126,9 +129,9 @@ def audit_scores(
 
     Notes
     -----
-    The bounds need no assumption about the scores, which may depend on each other, and hold for several runs together.
-    The coins must be independent and fair, and hidden from the run that is not private.  Scores of one run refute a
-    small ε alone: 1000 canaries that are all recognised refute ε = 4.6 at level 0.05 and δ = 1e-5.
+    The coins must be independent and fair, and hidden from the run that is not private.  The scores may depend on each
+    other; ``epsilon_independent`` alone needs independent scores.  All bounds hold for several runs together.  Scores
+    of one run refute a small ε alone: 1000 canaries that are all recognised refute ε = 4.5 at level 0.05 and δ = 1e-5.
 
     Examples
     --------
@@ -146,20 +149,23 @@ def audit_scores(
     values, coins = _checked(scores, taken)
     delta = checks.real("delta", delta, "(0, 1)")
     level = checks.real("level", level, "(0, 1)")
-    counts = list(_guesses(values, coins))
-    each = level / len(_GUESS_SHARES)
+    ranked = coins[np.argsort(values, kind="stable")]
 
-    def largest(of_delta: float | None) -> float:
-        return max(one_run_bound(values.size, r, v, level=each, delta=of_delta) for r, v in counts)
+    def largest(bound: Callable[..., float], of_delta: float | None, together: float = 0.0) -> float:
+        tests = _guesses(ranked, level, together)
+        return max(bound(values.size, r, v, level=each, delta=of_delta) for r, v, each in tests)
 
-    mu = largest(None)
-    words, broken = _compared(claim, mu, delta, largest)
+    def any_mechanism(of_delta: float) -> float:
+        return largest(one_run_bound, of_delta, of_delta)
+
+    mu = largest(one_run_bound, None)
+    words, broken = _compared(claim, mu, delta, any_mechanism)
     return ScoreAudit(
         "not private as claimed" if broken else "nothing found",
-        largest(delta),
+        any_mechanism(delta),
         mu,
         gaussian_epsilon(mu**2 / 2, delta) if mu else 0.0,
-        error_rate_bound(values, coins, delta=delta, level=level),
+        largest(independent_bound, delta),
         delta,
         level,
         values.size,
@@ -179,11 +185,27 @@ def _checked(scores: ArrayLike, taken: ArrayLike) -> tuple[Array, NDArray[np.boo
     return values.ravel(), coins.ravel()
 
 
-def _guesses(scores: Array, taken: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Numbers of guesses and of correct ones: the highest scores as in, as many of the lowest as out."""
-    ranked = taken[np.argsort(scores, kind="stable")]
-    halves = sorted({min(max(1, round(share * scores.size / 2)), scores.size // 2) for share in _GUESS_SHARES})
-    return [(2 * half, int(ranked[-half:].sum() + (~ranked[:half]).sum())) for half in halves]
+def _guesses(ranked: NDArray[np.bool_], level: float, together: float) -> list[tuple[int, int, float]]:
+    """Numbers of guesses and of correct ones with the level of this test, for coins by increasing scores.
+
+    Half the level is for guesses about both ends, half for the highest or lowest scores alone.  A loop that reveals
+    each coin with probability ``together`` may reveal r of m coins at once, with probability ``together`` m/r, and then
+    all guesses are correct.  If this is near the level of a test, r is left out.  The lowest scores alone are left out,
+    too.
+    """
+    halves = [ranked.size // 2]
+    while True:
+        half, each = halves[-1] // 2, level / (2 * len(halves) + 2)
+        if 2 * half < max(_FEWEST_GUESSES, _LEAST_EXCESS * together * ranked.size / each):
+            break
+        halves.append(half)
+    one_end = level / ((2 if together else 4) * len(halves))
+    found = []
+    for half in halves:
+        high, low = int(ranked[-half:].sum()), int((~ranked[:half]).sum())
+        found += [(2 * half, high + low, level / (2 * len(halves))), (half, high, one_end)]
+        found += [] if together else [(half, low, one_end)]
+    return found
 
 
 def _compared(claim: Any, mu: float, delta: float, largest: Callable[[float], float]) -> tuple[str, bool]:

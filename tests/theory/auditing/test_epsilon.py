@@ -1,78 +1,93 @@
-"""Lower bounds of ε from error rates: valid by enumeration, and strong enough."""
+"""The bound of ε for independent canaries: attained by the worst loop, and not valid for dependent canaries."""
 
+import math
+from fractions import Fraction
+from itertools import product
+
+import mpmath
 import numpy as np
 import pytest
-from scipy.stats import binom, norm
 
-from corrnoise.privacy import gaussian_epsilon
-from corrnoise.theory.auditing.epsilon import (
-    clopper_pearson_upper_bound,
-    epsilon_lower_bound,
-    error_rate_bound,
+from corrnoise.privacy import one_run_bound
+from corrnoise.theory.auditing.epsilon import independent_bound
+
+
+def worst_chance(canaries, guesses, correct, epsilon, delta):
+    """P[c >= v] of the worst loop, exactly, from all outcomes of all canaries; a guesser names revealed coins first."""
+    right = Fraction(math.exp(epsilon)) / (1 + Fraction(math.exp(epsilon)))
+    delta = Fraction(delta)
+    outcomes = {"revealed": delta, "right": (1 - delta) * right, "wrong": (1 - delta) * (1 - right)}
+    total = Fraction(0)
+    for symbols in product(outcomes, repeat=canaries):
+        named = sorted(symbols, key=lambda symbol: symbol != "revealed")[:guesses]
+        if guesses - named.count("wrong") >= correct:
+            total += math.prod(outcomes[symbol] for symbol in symbols)
+    return total
+
+
+@pytest.mark.parametrize("counts", [(1, 1, 1), (4, 4, 3), (5, 2, 2), (5, 3, 3), (6, 4, 4), (6, 5, 4)])
+@pytest.mark.parametrize("delta", [0.0, 0.01, 0.1])
+def test_the_worst_loop_attains_the_bound(counts, delta):
+    """With δ left out, m replaced by r, or guesses that name revealed coins at random, the chance is another one."""
+    level = float(worst_chance(*counts, 0.7, delta))
+    found = independent_bound(*counts, level=level, delta=delta)
+    assert 0.7 - 1e-6 < found < 0.7
+    assert worst_chance(*counts, found, delta) <= Fraction(level)
+
+
+@pytest.mark.parametrize(
+    ("counts", "level", "delta"),
+    [((18048, 4512, 3300), 1e-3, 1e-5), ((1000, 1000, 1000), 0.004, 1e-5), ((300, 100, 95), 1e-6, 0.03)],
 )
+def test_the_chance_at_the_bound_is_the_level(counts, level, delta):
+    """By recursions of 40 digits over all numbers of revealed coins and of correct guesses."""
+    canaries, guesses, correct = counts
+    found = independent_bound(*counts, level=level, delta=delta)
+    with mpmath.workdps(40):
+        right = mpmath.mpf(1) / (1 + mpmath.exp(-mpmath.mpf(found)))
 
-LEVEL = 0.05
+        def tail(trials, least):
+            """P[Bin(trials, q) >= least]."""
+            term = total = right**trials
+            for k in range(trials, least, -1):
+                term *= mpmath.mpf(k) / (trials - k + 1) * (1 - right) / right
+                total += term
+            return total
 
-
-@pytest.mark.parametrize("p", [1e-3, 0.1, 0.5, 0.93])
-def test_clopper_and_pearson_fail_with_probability_level_at_most(p):
-    bounds = np.array([clopper_pearson_upper_bound(k, 30, LEVEL) for k in range(31)])
-    chances = binom.pmf(np.arange(31), 30, p)
-    assert chances[bounds < p].sum() <= LEVEL
-    assert bounds[30] == 1
-    assert binom.cdf(7, 30, bounds[7]) == pytest.approx(LEVEL, rel=1e-10)
-
-
-def test_the_observed_rate_is_no_bound():
-    """The mutant of the test above: without the interval the truth is exceeded about half the time."""
-    assert binom.cdf(14, 30, 0.5) > LEVEL
-
-
-def rejections(bound, truth, errors, trials=15):
-    """The probability that ``bound`` exceeds ``truth`` where both error rates are ``errors``."""
-    chances = binom.pmf(np.arange(trials + 1), trials, errors)
-    return sum(
-        chances[a] * chances[b]
-        for a in range(trials + 1)
-        for b in range(trials + 1)
-        if bound(a, trials, b, trials) > truth
-    )
+        chance, weight, rest = mpmath.mpf(0), (1 - mpmath.mpf(delta)) ** canaries, mpmath.mpf(1)
+        for revealed in range(min(correct, 50)):
+            chance += weight * tail(guesses - revealed, correct - revealed)
+            rest -= weight
+            weight *= mpmath.mpf(canaries - revealed) / (revealed + 1) * mpmath.mpf(delta) / (1 - mpmath.mpf(delta))
+        assert rest < 1e-9 * level
+        assert level * (1 - 1e-7) < chance
+        assert chance + rest <= level
 
 
-@pytest.mark.parametrize("mu", [0.2, 1.0, 2.5])
-def test_bounds_by_error_rates_are_valid(mu):
-    """By enumeration over all counts, for the best threshold; a claim of 0.1 is exceeded too often."""
-
-    def approximate(*counts):
-        return epsilon_lower_bound(*counts, delta=1e-5, level=LEVEL)
-
-    errors = norm.cdf(-mu / 2)
-    assert rejections(approximate, gaussian_epsilon(mu**2 / 2, 1e-5), errors) <= LEVEL
-    if mu >= 1:
-        assert rejections(approximate, 0.1, errors, trials=60) > LEVEL
+def test_a_loop_that_reveals_all_coins_together_breaks_the_bound():
+    """It is (0, δ)-private, and all guesses are correct with probability δ, above the level; the other bound holds."""
+    counts, options = (30, 30, 30), {"level": 1e-3, "delta": 1e-2}
+    assert independent_bound(*counts, **options) > 1
+    assert one_run_bound(*counts, **options) == 0
 
 
-@pytest.mark.slow
-def test_the_bound_of_a_threshold_is_valid_and_finds_something():
-    """Scores that tell nothing, 400 times at level 0.2: 10 failures, and 58 with the chosen canaries judged again."""
-
-    def bounds(shift, times):
-        for seed in range(times):
-            rng = np.random.default_rng(seed)
-            taken = rng.random(1000) < 0.5
-            yield error_rate_bound(rng.standard_normal(1000) + shift * taken, taken, delta=0.0, level=0.2)
-
-    assert sum(bound > 0 for bound in bounds(0.0, 400)) <= 20
-    assert np.median(list(bounds(2.0, 50))) > 2.5
+def test_the_bound_is_monotone():
+    bounds = [independent_bound(60, 40, v, level=0.05, delta=1e-3) for v in range(41)]
+    assert bounds[:20] == [0] * 20
+    assert (np.diff(bounds) >= 0).all()
+    assert 2 < bounds[40] < independent_bound(60, 40, 40, level=0.05, delta=0.0)
+    assert independent_bound(9, 0, 0, level=0.1, delta=0.0) == independent_bound(9, 9, 9, level=0.1, delta=0.99) == 0
 
 
-def test_a_threshold_needs_canaries_of_both_kinds():
-    assert error_rate_bound(np.arange(4.0), np.array([True, False, True, False]), delta=0.0, level=0.1) == 0
-    assert error_rate_bound(np.arange(99.0), np.ones(99, dtype=bool), delta=0.0, level=0.1) == 0
-
-
-def test_bad_arguments():
-    with pytest.raises(ValueError, match=r"false_positives must be an integer in \[0, 5\]"):
-        epsilon_lower_bound(6, 5, 0, 5, delta=0.0, level=0.1)
-    with pytest.raises(ValueError, match="level must lie"):
-        epsilon_lower_bound(0, 5, 0, 5, delta=0.0, level=0.0)
+@pytest.mark.parametrize(
+    ("counts", "options", "message"),
+    [
+        ((10, 3, 4), {}, r"correct must be an integer in \[0, 3\]"),
+        ((10, 11, 4), {}, r"guesses must be an integer in \[0, 10\]"),
+        ((10, 3, 2), {"delta": 1.0}, "delta must lie"),
+        ((10, 3, 2), {"level": 0.0}, "level must lie"),
+    ],
+)
+def test_bad_arguments(counts, options, message):
+    with pytest.raises(ValueError, match=message):
+        independent_bound(*counts, **{"level": 0.1, "delta": 0.0, **options})
