@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -222,12 +221,19 @@ def _contents(name: str, attributes: dict[str, Any]) -> list[tuple[str, Any, Any
         if id(each) in known:
             continue
         known.add(id(each))
-        found.append((place, each, copy(each)))
+        found.append((place, each, _copied(each)))
         for key, inside in _members_of(each):
             if isinstance(inside, CONTAINERS):
                 own = key in ("_parameters", "_buffers", "_modules")  # whose members are known by their own names
                 queue.append((place if own else _joined(place, key), inside))
     return found
+
+
+def _copied(container: Any) -> Any:
+    """The contents of a container, as ``_refill`` takes them."""
+    if isinstance(container, np.ndarray):
+        return container.copy()
+    return dict(container) if isinstance(container, dict) else list(container)
 
 
 def _refill(container: Any, kept: Any) -> bool:

@@ -35,7 +35,7 @@ from corrnoise.theory.numerics import checks
 FEATURE_BLOCK = 1024  #: features whose products are added in float32
 ROUNDING_SHARE = 5e-4  #: largest r, of the clipping norm
 UNDERFLOW_SHARE = 1e-6  #: of the clipping norm, what products that underflow may add
-SUMMED_AT_ONCE = 2**17  #: numbers of a sum on the host
+SUMMED_AT_ONCE = 2**16  #: numbers of a sum on the host
 PRECISE_SHARE = 0.01  #: of N⁺, above which an example takes its norm from float64
 _UNIT_ROUNDOFFS = {"float32": 2.0**-24, "float64": 2.0**-53}
 
@@ -69,7 +69,9 @@ class Factors(NamedTuple):
             like = shifted[0]
             empty = like.new_empty((len(like), 0, 0)) if kind != "embedding" else like.new_empty((len(like), 0)).long()
             return cls(empty, like.new_empty((len(like), 0, like.shape[-1])), kind, weight)
-        return cls(torch.cat(inputs, 1), torch.cat(gradients, 1), kind, weight)
+        if len(inputs) > 1:
+            inputs, gradients = [torch.cat(inputs, 1)], [torch.cat(gradients, 1)]
+        return cls(inputs[0], gradients[0], kind, weight)
 
     @property
     def positions(self) -> int:
@@ -78,6 +80,8 @@ class Factors(NamedTuple):
 
     def kept(self, counts: Any) -> Factors:
         """The factors with zeros for the examples that do not count."""
+        if bool(counts.all()):
+            return self
         wide = counts.to(self.b.device).view(-1, 1, 1)
         a = self.a if self.kind == "embedding" else self.a.where(wide, 0.0)
         return self._replace(a=a, b=self.b.where(wide, 0.0))
@@ -258,9 +262,10 @@ def summed(gradient: Factors, factors: Any, blocks: Blocks, grid: Grid | None = 
     torch = extra_module("torch", "torch")
     like = gradient.weight
     kept, scale = gradient.kept(factors > 0), factors.to(like.device)
-    if gradient.kind == "embedding" or not kept.positions:
+    empty = not (kept.a.numel() and kept.b.numel())
+    if gradient.kind == "embedding" or empty:
         total = torch.zeros(like.shape, dtype=torch.float64, device=like.device)
-        if kept.positions:  # f and b have 24 bits each, so their product is exact
+        if not empty:  # f and b have 24 bits each, so their product is exact
             rows = (scale.double()[:, None, None] * kept.b.double()).flatten(0, 1)
             total.index_add_(0, kept.a.flatten(), rows)
         return rounded(total, grid)
@@ -271,21 +276,27 @@ def summed(gradient: Factors, factors: Any, blocks: Blocks, grid: Grid | None = 
     kind = torch.float64 if grid is None else getattr(torch, grid.dtype)
     found = torch.empty(like.shape, dtype=kind, device=like.device)
     on_host = like.device.type == "cpu"
-    height = max(SUMMED_AT_ONCE // like.shape[1], 1) if on_host else len(like)
+    height = max(min(SUMMED_AT_ONCE // like.shape[1], len(like)) if on_host else len(like), 1)
+    products = torch.empty((height, like.shape[1]), dtype=dtype, device=like.device)
+    totals = torch.empty_like(products, dtype=torch.float64)
+    parts = [
+        (slice(some, some + blocks.examples), slice(place, place + blocks.positions))
+        for some in range(0, len(first), blocks.examples)
+        for place in range(0, kept.positions, blocks.positions)
+    ]
+    pairs = [(first[part].flatten(0, 1).mT, second[part].flatten(0, 1)) for part in parts]
     for top in range(0, len(like), height):
-        total = None
-        for some in range(0, len(first), blocks.examples):
-            for place in range(0, kept.positions, blocks.positions):
-                block = (slice(some, some + blocks.examples), slice(place, place + blocks.positions))
-                left = first[(*block, slice(top, top + height))].flatten(0, 1)
-                product = left.mT @ second[block].flatten(0, 1)
-                if total is None:
-                    total = product.double()
-                elif on_host:
-                    add_floats(total.view(-1).numpy(), product.view(-1).numpy())
-                else:
-                    total += product
-        found[top : top + height] = rounded(total, grid)
+        rows = found[top : top + height]
+        product, total = products[: len(rows)], totals[: len(rows)]
+        for number, (left, right) in enumerate(pairs):
+            torch.mm(left[top : top + height], right, out=product)
+            if number == 0:
+                total.copy_(product)
+            elif on_host:
+                add_floats(total.view(-1).numpy(), product.view(-1).numpy())
+            else:
+                total += product
+        _fill(rows, total, grid)
     return found
 
 
@@ -308,7 +319,13 @@ def rounded(total: Any, grid: Grid | None) -> Any:
     torch = extra_module("torch", "torch")
     if grid is None or not total.is_floating_point():
         return total
-    found = torch.empty_like(total, dtype=getattr(torch, grid.dtype))
+    return _fill(torch.empty_like(total, dtype=getattr(torch, grid.dtype)), total, grid)
+
+
+def _fill(found: Any, total: Any, grid: Grid | None) -> Any:
+    """Fill a tensor with a sum of floats, or with its nearest integers of a grid."""
+    if grid is None:
+        return found.copy_(total)
     if total.device.type != "cpu":
         return found.copy_((total / grid.unit).round_())
     fill_nearest(total.view(-1).numpy(), grid.unit, found.view(-1).numpy())

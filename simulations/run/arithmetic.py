@@ -21,6 +21,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.rounding import UNITS
 
 _NORM_SLACK = 1e-3  # of the norm of a sum, for the rounding errors of clipping and adding
+_LEAST_NORM = 1 - 1e-6  # in units of the largest number: rounding is monotone, so a sum of squares is not below one
 _MAX_SUM_ERROR = 2.0**-10  # rounding error of a sum, in standard deviations of the noise
 
 
@@ -90,11 +91,14 @@ class Arithmetic:
             raise ValueError(
                 f"total must be a vector of {noise.size} numbers of {' or '.join(kinds)}, got shape {shape} of {dtype}"
             )
-        if self.grid is not None and noise.size:
-            smallest, largest = noise.extremes(values)
-            if max(-smallest, largest) > self.grid.largest:
-                raise ValueError(f"total must have numbers of at most {self.grid.largest} units of the grid of the run")
-        norm = noise.norm(values) * (1.0 if self.grid is None else self.grid.unit)
+        norm = noise.norm(values)
+        if self.grid is not None:
+            most = self.grid.largest
+            if norm > _LEAST_NORM * most:  # otherwise no number is above it
+                smallest, largest = noise.extremes(values)
+                if max(-smallest, largest) > most:
+                    raise ValueError(f"total must have numbers of at most {most} units of the grid of the run")
+            norm *= self.grid.unit
         if not np.isfinite(norm):
             raise ValueError("total must be finite")
         if examples is None:

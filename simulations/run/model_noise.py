@@ -7,6 +7,7 @@ blocks of ``draws``, each with an engine of its own.  The cut has no influence o
 from __future__ import annotations
 
 import math
+import operator
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -84,6 +85,12 @@ class NoiseMaker(ABC):
     @abstractmethod
     def noisy(self, total: Any, noise: Any, grid: Grid | None, *, on_grid: bool) -> Any:
         """The noisy sum of a step, which may take the place of ``total``."""
+
+    def added(
+        self, total: Any, secret: Any, step: int, nonce: bytes, scale: float, grid: Grid | None, *, on_grid: bool
+    ) -> Any:
+        """The noisy sum of a step, with the noise of ``made``, which is wide for releases on a grid."""
+        return self.noisy(total, self.made(secret, step, nonce, scale, wide=on_grid), grid, on_grid=on_grid)
 
     @abstractmethod
     def on_host(self, values: Any) -> NDArray[Any]:
@@ -208,17 +215,36 @@ class ModelNoise(HostMaker):
         float64 and then to float32 is off by less than u/(1 + u) + 2⁻⁵² < u for u = 2⁻²⁴.  A memory of float32 then has
         other last bits: a run is wide in all its steps or in none.
         """
+        found = np.empty(self.size, np.float64 if wide else np.float32)
+        self._made_parts(secret, step, nonce, scale, partial(operator.setitem, found), wide=wide)
+        return found
+
+    def added(
+        self, total: Any, secret: Key, step: int, nonce: bytes, scale: float, grid: Grid | None, *, on_grid: bool
+    ) -> NDArray[Any]:
+        """The noisy sum of a step, part by part, so that the noise stays in the cache."""
+        noisy = total if grid is None else np.empty(self.size, np.float32 if on_grid else np.float64)
+
+        def add(place: slice, noise: NDArray[Any]) -> None:
+            noisy[place] = self.noisy(total[place], noise, grid, on_grid=on_grid)
+
+        self._made_parts(secret, step, nonce, scale, add, wide=on_grid)
+        return noisy
+
+    def _made_parts(
+        self, secret: Key, step: int, nonce: bytes, scale: float, use: Callable[[slice, Any], None], *, wide: bool
+    ) -> None:
+        """Make the noise of a step, and use the place and the noise of each part."""
         factor = step_scale(self._program, scale, step)
         if self.lookback:
             self._nonces = {each: known for each, known in self._nonces.items() if each >= step - self.lookback}
             self._nonces[step] = nonce
-        found = np.empty(self.size, np.float64 if wide else np.float32)
         known, self._ready = self._ready, None
         ready = known[-1] if known is not None and known[:-1] == (secret, step, nonce) else None
 
         def part(number: int) -> None:
-            target = found[self._places[number]]
-            values: NDArray[Any] = target if self._program.dtype == target.dtype or wide else np.empty(target.size)
+            place = self._places[number]
+            values: NDArray[Any] = np.empty(place.stop - place.start, np.float64 if wide else self._program.dtype)
             draw = draws.filler(secret, step, self._parts[number], nonce)
             if ready is not None and ready[number].result().dtype == values.dtype:
                 draw = partial(np.copyto, src=ready[number].result())
@@ -227,10 +253,10 @@ class ModelNoise(HostMaker):
                     secret, earlier, self._parts[number], self._known_nonce(earlier)
                 )
             self._engines[number].step(draw, values, step)
-            np.multiply(values, values.dtype.type(factor), out=target, casting="same_kind")
+            values *= values.dtype.type(factor)
+            use(place, values if wide else values.astype(np.float32, copy=False))
 
         self._each(part)
-        return found
 
     def know(self, nonces: Mapping[int, bytes]) -> None:
         """Take the nonces of steps that were made before this maker."""

@@ -688,8 +688,9 @@ class PrivateRun(Guarded):
         """The noisy sum of a step, noted before its noise is drawn."""
         durable = self._durable
         nonce = b"" if durable is None else durable.nonce(step)
-        noise = self._made(self._secret, step, nonce)
-        noisy = self._noise.noisy(values, noise, self.grid, on_grid=self._arithmetic.on_grid)
+        noisy = self._noise.added(
+            values, self._secret, step, nonce, self.scale, self.grid, on_grid=self._arithmetic.on_grid
+        )
         following = b"" if durable is None else durable.noted(step + 1)
         if self._prefetch and step + 1 != self.steps and following is not None:
             self._noise.prefetch(self._secret, step + 1, following, wide=self._arithmetic.on_grid)

@@ -16,9 +16,8 @@ from corrnoise.simulations.adapters import jax_run, torch_run, training
 from corrnoise.simulations.adapters import torch as torch_adapter
 from corrnoise.simulations.adapters.training import UnprotectedWarning
 from corrnoise.simulations.audit import audit
-from corrnoise.simulations.run import draws
+from corrnoise.simulations.run import draws, model_noise
 from corrnoise.simulations.run.folder import Folder
-from corrnoise.simulations.run.model_noise import ModelNoise
 from corrnoise.theory.auditing.findings import Audit
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.participation import Participation
@@ -84,7 +83,7 @@ REFUSED = "the loop raised ValueError: total must have a norm of at most"  # the
 
 #: Faults: the function to change, and the cause.
 FAULTS: dict[str, tuple[Any, str, Any, str]] = {
-    "half the noise": (ModelNoise, "made", half_the_noise, SMALL),
+    "half the noise": (model_noise, "step_scale", half_the_noise, SMALL),
     "1.5 times the clipping norm": (torch_adapter, "clipped", longer, REFUSED),
     "the last parameter outside the norm": (torch_adapter, "clipped", last_outside, MORE_THAN_CLAIMED),
     "one key": (draws, "fresh", lambda fresh: lambda size: bytes(size), ANOTHER_RUN),

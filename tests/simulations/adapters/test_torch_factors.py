@@ -23,7 +23,7 @@ from corrnoise.simulations.adapters.torch_run import TorchRun, make_private
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
-from corrnoise.simulations.run.sums import MARGIN, Grid
+from corrnoise.simulations.run.sums import MARGIN
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
@@ -462,25 +462,6 @@ def test_each_process_rounds_its_own_sum() -> None:
     exact = torch.linspace(-3, 3, 61, dtype=torch.float64) * run.grid.unit
     found = torch_factors.rounded(exact, run.grid)
     assert (found * run.grid.unit - exact).abs().max() <= run.grid.unit / 2
-
-
-@pytest.mark.parametrize("kind", ["linear", "transposed", "embedding"])
-def test_a_sum_in_parts_is_the_sum_in_one_part(kind: str) -> None:
-    """With whole numbers, whose sums are exact; in parts of two rows of the weight, and on the grid."""
-    a, b = torch.randint(-9, 9, (6, 4, 5)).float(), torch.randint(-9, 9, (6, 4, 7)).float()
-    weight = torch.zeros({"linear": (7, 5), "transposed": (5, 7), "embedding": (9, 7)}[kind])
-    factors = Factors(torch.randint(9, (6, 4)) if kind == "embedding" else a, b, kind, weight)
-    exact = {"linear": "eij,eik->kj", "transposed": "eij,eik->jk"}
-    if kind == "embedding":
-        expected = torch.zeros(9, 7, dtype=torch.float64).index_add_(0, factors.a.flatten(), b.flatten(0, 1).double())
-    else:
-        expected = torch.einsum(exact[kind], a.double(), b.double())
-    blocks = Blocks(4, 4, "float32", 4.0, 0.0)
-    with mock.patch.object(torch_factors, "SUMMED_AT_ONCE", 2 * weight.shape[1]):
-        assert torch.equal(summed(factors, torch.ones(6), blocks), expected)
-        found = summed(factors, torch.ones(6), blocks, Grid(1, "int32", 2**20))
-    assert found.dtype == torch.int32
-    assert torch.equal(found.double(), (expected / 2).round())
 
 
 def test_a_grid_that_is_too_coarse_is_refused() -> None:

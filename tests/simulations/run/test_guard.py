@@ -157,14 +157,14 @@ def test_a_run_is_not_used_from_within_itself(where: str, name: str, way: str, t
         run.add_noise(np.zeros(3))
     else:
         before = signal.signal(signal.SIGUSR1, within)
-        made = run._noise.made
+        added = run._noise.added
 
         def interrupted(*arguments: Any, **options: Any) -> Any:
             os.kill(os.getpid(), signal.SIGUSR1)
-            return made(*arguments, **options)
+            return added(*arguments, **options)
 
         try:
-            with mock.patch.object(run._noise, "made", interrupted):
+            with mock.patch.object(run._noise, "added", interrupted):
                 run.add_noise(np.zeros(3))
         finally:
             signal.signal(signal.SIGUSR1, before)

@@ -10,6 +10,7 @@ import pytest
 
 from corrnoise.simulations.run.engines import streaming
 from corrnoise.simulations.run.model_noise import ModelNoise
+from corrnoise.simulations.run.sums import Grid
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.matrix import MatrixNoise
@@ -40,7 +41,7 @@ def made(noise: ModelNoise, **options: Any) -> np.ndarray:
 
 @EACH
 def test_a_shard_has_the_bits_of_the_whole_in_the_order_of_its_spans(mechanism: Mechanism) -> None:
-    """Parts of a shard begin in the middle of blocks; its memory is that of its coordinates."""
+    """Parts of a shard begin in the middle of blocks; its memory has its coordinates alone."""
     size = 150_000
     program = streaming(mechanism, ONCE)
     spans = [(140_000, 5000), (3, 1), (10, 70_000), (80_001, 3)]
@@ -81,7 +82,7 @@ def test_two_roundings_have_the_error_of_one() -> None:
 def test_prefetched_draws_have_the_same_bits_and_leave_the_memory(
     mechanism: Mechanism, threads: int, wide: bool
 ) -> None:
-    """Of the step and nonce alone for which they were made: others are drawn anew."""
+    """They serve their step and nonce alone: others are drawn again."""
     program = streaming(mechanism, ONCE)
     true, ahead = (ModelNoise(program, 70_000, threads) for _ in range(2))
     for step in range(STEPS):
@@ -92,6 +93,30 @@ def test_prefetched_draws_have_the_same_bits_and_leave_the_memory(
         np.testing.assert_array_equal(found, expected)
     true.close()
     ahead.close()
+
+
+@EACH
+@pytest.mark.parametrize("kind", ["float32", "float64", "int32", "int32 on the grid", "int64 on the grid"])
+def test_noise_is_added_in_parts_with_the_bits_of_the_whole(mechanism: Mechanism, kind: str) -> None:
+    """On several threads, also where it was prefetched; mutants keep an array for the next step, or leave parts out."""
+    dtype, _, on_grid = kind.partition(" ")
+    grid = Grid(-20, dtype, 2**30) if dtype.startswith("int") else None  # type: ignore[arg-type]
+    program = streaming(mechanism, ONCE)
+    true, own = ModelNoise(program, 150_000, 1), ModelNoise(program, 150_000, 2)
+    total = np.random.default_rng(0).integers(-(2**30), 2**30, true.size).astype(dtype)
+    arrays = [total]
+    for step in range(STEPS):
+        place = SECRET, step, bytes([step]), 2.5
+        if step % 2:
+            own.prefetch(*place[:3], wide=bool(on_grid))
+        expected = true.noisy(total.copy(), true.made(*place, wide=bool(on_grid)), grid, on_grid=bool(on_grid))
+        arrays.append(own.added(total.copy(), *place, grid, on_grid=bool(on_grid)))
+        np.testing.assert_array_equal(arrays[-1], expected, strict=True)
+        assert not any(np.shares_memory(arrays[-1], each) for each in arrays[:-1])
+    if on_grid:
+        with pytest.raises(RuntimeError, match="noise must be below"):
+            ModelNoise(program, 70_000, 2).added(total[:70_000], SECRET, 0, b"", 2.0**22, grid, on_grid=True)
+    own.close()
 
 
 @pytest.mark.parametrize("wide", [False, True])

@@ -396,7 +396,7 @@ def test_a_copy_of_the_process_cannot_add_the_same_noise(monkeypatch: pytest.Mon
 def test_interrupted_noise_is_not_continued() -> None:
     run = private()
     next(iter(run))
-    with mock.patch.object(run._noise, "made", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+    with mock.patch.object(run._noise, "added", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         run.add_noise(np.zeros(5))
     for use in (run.next_batch, lambda: next(iter(run)), lambda: run.add_noise(np.zeros(5))):
         with pytest.raises(RuntimeError, match="was interrupted while it made noise"):

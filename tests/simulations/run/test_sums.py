@@ -256,6 +256,18 @@ def test_sums_that_are_not_of_the_grid_are_refused(total: np.ndarray, message: s
     assert run.position == 0
 
 
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_the_largest_number_is_the_last_that_is_taken(sign: int) -> None:
+    """The mutant takes all numbers where the norm is close to it."""
+    run = private()
+    run.next_batch()
+    assert run.grid is not None
+    with pytest.raises(ValueError, match=f"numbers of at most {run.grid.largest} units"):
+        run.add_noise(np.array([0, 0, sign * (run.grid.largest + 1), 0, 0], run.grid.dtype))
+    run.add_noise(np.array([0, 0, sign * run.grid.largest, 0, 0], run.grid.dtype))
+    assert run.position == 1
+
+
 def test_integers_are_refused_where_sums_are_floats() -> None:
     run = private(sums="float32", release="float")
     run.next_batch()
