@@ -18,6 +18,11 @@ def half(x):
     return x / 2
 
 
+def rest(x, y):
+    """The rest of a square."""
+    return x * x - y
+
+
 def never_called(x):
     """No test calls it."""
     return x
@@ -37,6 +42,17 @@ def test_options_are_those_of_numba(log: pytest.LogCaptureFixture) -> None:
     assert fast.targetoptions["fastmath"] is True
     assert Path(plain.stats.cache_path).is_dir()
     assert not log.records
+
+
+def test_options_have_machine_code_of_their_own() -> None:
+    """A cache that knows the name alone would give one the code of the other."""
+    plain, fused = kernel(rest), kernel(fastmath={"contract"})(rest)
+    x = 1 + 2.0**-30
+    assert plain(x, 1 + 2.0**-29) == 0.0
+    assert fused(x, 1 + 2.0**-29) in (0.0, 2.0**-60)  # for processors without and with fused operations
+    assert is_kept(fused)
+    assert {each.__name__ for each in (plain.py_func, fused.py_func)} == {"rest"}
+    assert plain.py_func.__qualname__ != fused.py_func.__qualname__
 
 
 @pytest.mark.parametrize("home", [True, False])

@@ -6,8 +6,10 @@ import functools
 import inspect
 import logging
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numba
@@ -41,7 +43,7 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         return _silent(function)
     if has_cache_home():
         try:
-            cached: Any = jit(cache=True)(function)
+            cached: Any = jit(cache=True)(_named(function, options))
             os.makedirs(cached.stats.cache_path, exist_ok=True)  # numba does not check it for functions in zip files
             return cached
         except OSError:
@@ -60,6 +62,17 @@ def is_kept(compiled: Any) -> bool:
     function = compiled.py_func
     names = f"{Path(inspect.getfile(function)).stem}.{function.__qualname__}-*.nbi"
     return any(Path(compiled.stats.cache_path or "").glob(names))
+
+
+def _named(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
+    """The function with its options in its name: numba's cache does not tell apart what differs in options alone."""
+    if not options or not isinstance(function, FunctionType):
+        return function
+    known = {name: sorted(each) if isinstance(each, set) else each for name, each in options.items()}
+    parts = function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    copy = functools.update_wrapper(FunctionType(*parts), function)
+    copy.__qualname__ = re.sub(r"[^\w.]+", "_", f"{function.__qualname__} {known}")
+    return copy
 
 
 def has_cache_home() -> bool:
