@@ -11,6 +11,8 @@ So 256 blocks are encrypted next to each other, which processors do for several 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -113,11 +115,45 @@ def fill_halves(key, stream, group, halves):  # type: ignore[no-untyped-def]
         for b in range(min(4, len(halves) - first)):
             row = halves[first + b]
             for q in range(16):
-                words, low, high = x[256 * q + 64 * b :], row[64 * q :], row[1024 + 64 * q :]
                 for r in range(64):
-                    low[r] = np.uint16(words[r] & np.uint32(0xFFFF))
-                for r in range(64):
-                    high[r] = np.uint16(words[r] >> np.uint32(16))
+                    word = x[256 * q + 64 * b + r]
+                    row[64 * q + r] = np.uint16(word)
+                    row[1024 + 64 * q + r] = np.uint16(word >> np.uint32(16))
+
+
+@kernel
+def _fill_words_at(keys, streams, coordinates, halves, found):  # type: ignore[no-untyped-def]
+    """Encrypt the counters of single coordinates under several keys, 256 of them next to each other."""
+    start = np.empty(4096, np.uint32)
+    x = np.empty(4096, np.uint32)
+    count = coordinates.size
+    period = np.uint64(64 if halves else 256)
+    for first in range(0, found.size, 256):
+        size = min(256, found.size - first)
+        for r in range(256):
+            row, j = divmod(first + min(r, size - 1), count)
+            counter = coordinates[j] // np.uint64(2048) * period + coordinates[j] % period
+            for i in range(4):
+                start[256 * i + r] = _CONSTANTS[i]
+            for i in range(8):
+                start[1024 + 256 * i + r] = keys[row, i]
+            start[3072 + r] = np.uint32(counter & _LOW_WORD)
+            start[3328 + r] = np.uint32(counter >> np.uint64(32))
+            start[3584 + r] = streams[row]
+            start[3840 + r] = np.uint32(0)
+        x[:] = start
+        for _ in range(_DOUBLE_ROUNDS):
+            _double_round(x)
+        for i in range(4096):
+            x[i] = np.uint32(x[i] + start[i])
+        for r in range(size):
+            row, j = divmod(first + r, count)
+            q = np.int64(coordinates[j] % np.uint64(2048) // period)
+            if halves:
+                word = x[256 * (q % 16) + r]
+                found[row, j] = np.uint64(word & np.uint32(0xFFFF) if q < 16 else word >> np.uint32(16))
+            else:
+                found[row, j] = np.uint64(x[512 * q + r]) | (np.uint64(x[512 * q + 256 + r]) << np.uint64(32))
 
 
 def chacha20(key: bytes, first: int, count: int, *, stream: int = 0) -> NDArray[np.uint32]:
@@ -138,39 +174,26 @@ def chacha20(key: bytes, first: int, count: int, *, stream: int = 0) -> NDArray[
     -------
     array of uint32
     """
-    counters = np.uint64(first) + np.arange(count, dtype=np.uint64)
-    return _blocks(key, stream, counters)
+    counters = np.uint64(first) + np.arange(-(-count // _LANES) * _LANES, dtype=np.uint64)
+    found = np.empty((counters.size, 16), np.uint32)
+    lanes = np.empty(16 * _LANES, np.uint32)
+    for at in range(0, counters.size, _LANES):
+        encrypt(words_of(key), np.uint32(stream), counters[at : at + _LANES], lanes)
+        found[at : at + _LANES] = lanes.reshape(16, _LANES).T
+    return found[:count]
 
 
-def words_at(key: bytes, stream: int, coordinates: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The words of single coordinates in a stream."""
-    group, place = coordinates // GROUP_COORDINATES, coordinates % GROUP_COORDINATES
-    found = _blocks(key, stream, group * 256 + place % 256).astype(np.uint64)
-    at, q = np.arange(len(found)), (place // 256).astype(np.int64)
-    return found[at, 2 * q] | (found[at, 2 * q + 1] << np.uint64(32))
-
-
-def halves_at(key: bytes, stream: int, coordinates: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The 16 bits of single coordinates in a stream of halves."""
-    group, place = coordinates // GROUP_COORDINATES, coordinates % GROUP_COORDINATES
-    found = _blocks(key, stream, group * 64 + place % 64).astype(np.uint64)
-    q = (place // 64).astype(np.int64)
-    word = found[np.arange(len(found)), q % 16]
-    return np.where(q < 16, word & np.uint64(0xFFFF), word >> np.uint64(16))
+def words_at(
+    keys: Sequence[bytes], streams: Sequence[int], coordinates: NDArray[np.uint64], *, halves: bool = False
+) -> NDArray[np.uint64]:
+    """The words of single coordinates, or their 16 bits, under keys in their streams, shape (keys, coordinates)."""
+    found = np.empty((len(keys), coordinates.size), np.uint64)
+    if found.size:
+        places = np.array(streams, np.uint32), np.asarray(coordinates, np.uint64)
+        _fill_words_at(words_of(b"".join(keys)).reshape(-1, 8), *places, halves, found)
+    return found
 
 
 def words_of(key: bytes) -> NDArray[np.uint32]:
-    """A key of 32 bytes as the compiled functions take it."""
+    """A key of 32 bytes, or several, as the compiled functions take it."""
     return np.frombuffer(key, "<u4").astype(np.uint32)
-
-
-def _blocks(key: bytes, stream: int, counters: NDArray[np.uint64]) -> NDArray[np.uint32]:
-    """The blocks of any counters, shape (count, 16)."""
-    padded = np.zeros(-(-counters.size // _LANES) * _LANES, np.uint64)
-    padded[: counters.size] = counters
-    found = np.empty((padded.size, 16), np.uint32)
-    lanes = np.empty(16 * _LANES, np.uint32)
-    for at in range(0, padded.size, _LANES):
-        encrypt(words_of(key), np.uint32(stream), padded[at : at + _LANES], lanes)
-        found[at : at + _LANES] = lanes.reshape(16, _LANES).T
-    return found[: counters.size]

@@ -47,41 +47,43 @@ def step_key(secret: Key, step: int, nonce: bytes, *, draw: int = 0) -> bytes:
 
 def fill_normals(key: bytes, spans: Spans, values: Array) -> None:
     """The normals of spans of coordinates to within ``NORMAL_ERROR``; NaN where one word does not tell so much."""
+    key_words = cipher.words_of(key)
 
     def fill(first: int, groups: Array) -> None:
-        words = np.empty(groups.shape, np.uint64)
-        cipher.fill_words(cipher.words_of(key), np.uint32(0), np.uint64(first), words)
-        fill_groups(groups, words)
+        words = np.empty(groups.shape[1:], np.uint64)
+        cipher.fill_words(key_words, np.uint32(0), np.uint64(first), words)
+        fill_groups(groups[0], words)
 
-    _fill_spans(fill, spans, values)
+    _fill_spans(fill, spans, values[np.newaxis])
 
 
 def dither_bits(rows: Sequence[tuple[bytes, int]], spans: Spans) -> NDArray[np.uint16]:
     """The first 16 bits of the dithers of spans of coordinates under keys in rows, shape (rows, coordinates)."""
-
-    def filler(key: bytes, row: int) -> Callable[[int, NDArray[Any]], None]:
-        words, stream = cipher.words_of(key), np.uint32(_stream(row, 0))
-        return lambda first, groups: cipher.fill_halves(words, stream, np.uint64(first), groups)
-
     found = np.empty((len(rows), int(spans[:, 1].sum())), np.uint16)
-    for (key, row), values in zip(rows, found, strict=True):
-        _fill_spans(filler(key, row), spans, values)
+    places = [(cipher.words_of(key), np.uint32(_stream(row, 0))) for key, row in rows]
+
+    def fill(first: int, groups: NDArray[np.uint16]) -> None:
+        for place, own in zip(places, groups, strict=True):
+            cipher.fill_halves(*place, np.uint64(first), own)
+
+    if places:
+        _fill_spans(fill, spans, found)
     return found
 
 
 def _fill_spans(fill: Callable[[int, NDArray[Any]], None], spans: Spans, values: NDArray[Any]) -> None:
-    """Fill values with those of spans, where ``fill`` fills whole groups from the one of a number on."""
+    """Fill rows with those of spans, where ``fill`` fills groups in rows from the one of a number on."""
     done, size = 0, cipher.GROUP_COORDINATES
     for first, length in spans.tolist():
         start, skipped = divmod(first, size)
-        target = values[done : done + length]
+        target = values[:, done : done + length]
         done += length
-        if skipped == 0 and length % size == 0:
-            fill(start, target.reshape(-1, size))
+        if skipped == 0 and length % size == 0 and target.flags.c_contiguous:
+            fill(start, target.reshape(len(values), -1, size))
         else:
-            groups = np.empty((-(-(skipped + length) // size), size), values.dtype)
+            groups = np.empty((len(values), -(-(skipped + length) // size), size), values.dtype)
             fill(start, groups)
-            target[:] = groups.reshape(-1)[skipped : skipped + length]
+            target[:] = groups.reshape(len(values), -1)[:, skipped : skipped + length]
 
 
 def _stream(row: int, number: int) -> int:
@@ -91,26 +93,32 @@ def _stream(row: int, number: int) -> int:
 # -- pairs of floats ---------------------------------------------------------------------------------------------------
 
 
-def paired_normals(key: bytes, coordinates: NDArray[np.uint64]) -> tuple[Array, Array]:
-    """The normals of single coordinates to within ``PAIR_ERROR``, as sums of two; NaN as for ``normal_pairs``."""
+def paired_normals(keys: Sequence[bytes], coordinates: NDArray[np.uint64]) -> list[tuple[Array, Array]]:
+    """The normals of single coordinates under keys to within ``PAIR_ERROR``, as sums of two.
+
+    They are NaN as for ``normal_pairs``.
+    """
     radial = coordinates - coordinates % 2048 + coordinates % _PAIRED_COORDINATES
-    words = [
-        cipher.words_at(key, stream, radial + shift)
-        for shift in (np.uint64(0), np.uint64(_PAIRED_COORDINATES))
-        for stream in (0, 1)
-    ]
-    found = np.empty((coordinates.size, 4))
-    normal_pairs(np.stack(words, axis=1), found)
+    places = np.concatenate([radial, radial + np.uint64(_PAIRED_COORDINATES)])
+    words = cipher.words_at([key for key in keys for _ in (0, 1)], [0, 1] * len(keys), places)
     cosine = coordinates % 2048 < _PAIRED_COORDINATES
-    return np.where(cosine, found[:, 0], found[:, 2]), np.where(cosine, found[:, 1], found[:, 3])
+    results = []
+    for own in words.reshape(len(keys), 2, 2, -1):  # of the streams, and of U and V
+        found = np.empty((coordinates.size, 4))
+        normal_pairs(np.ascontiguousarray(own.transpose(2, 1, 0)).reshape(-1, 4), found)
+        results.append((np.where(cosine, found[:, 0], found[:, 2]), np.where(cosine, found[:, 1], found[:, 3])))
+    return results
 
 
-def paired_dither(key: bytes, row: int, coordinates: NDArray[np.uint64]) -> tuple[Array, Array]:
-    """The dithers of single coordinates, exact but for the rest of 2⁻⁸⁰, as sums of two."""
-    first = cipher.halves_at(key, _stream(row, 0), coordinates).astype(float)
-    word = cipher.words_at(key, _stream(row, 1), coordinates)
-    high, low = (word >> np.uint64(32)).astype(float), (word & np.uint64(0xFFFFFFFF)).astype(float)
-    return first * 2.0**-16 + high * 2.0**-48, (low + 0.5) * 2.0**-80
+def paired_dithers(rows: Sequence[tuple[bytes, int]], coordinates: NDArray[np.uint64]) -> list[tuple[Array, Array]]:
+    """The dithers of single coordinates under keys in rows, exact but for the rest of 2⁻⁸⁰, as sums of two."""
+    keys = [key for key, _ in rows]
+    bits, words = (
+        cipher.words_at(keys, [_stream(row, number) for _, row in rows], coordinates, halves=number == 0)
+        for number in (0, 1)
+    )
+    highs, lows = (words >> np.uint64(32)).astype(float), (words & np.uint64(0xFFFFFFFF)).astype(float)
+    return list(zip(bits.astype(float) * 2.0**-16 + highs * 2.0**-48, (lows + 0.5) * 2.0**-80, strict=True))
 
 
 # -- balls -------------------------------------------------------------------------------------------------------------
@@ -118,10 +126,8 @@ def paired_dither(key: bytes, row: int, coordinates: NDArray[np.uint64]) -> tupl
 
 def _digits(key: bytes, streams: range, coordinate: int) -> int:
     """The words of a coordinate in several streams, one number."""
-    found = 0
-    for stream in streams:
-        found = found << 64 | int(cipher.words_at(key, stream, np.array([coordinate], np.uint64))[0])
-    return found
+    found = cipher.words_at([key] * len(streams), streams, np.array([coordinate], np.uint64))
+    return int.from_bytes(found[::-1].astype("<u8").tobytes(), "little")
 
 
 def normal_ball(key: bytes, coordinate: int, words: int) -> arb:
@@ -141,7 +147,8 @@ def normal_ball(key: bytes, coordinate: int, words: int) -> arb:
 def dither_ball(key: bytes, row: int, coordinate: int, words: int) -> arb:
     """A ball that holds the dither of a coordinate in a row, from 16 bits and so many words of 64 bits."""
     with ctx.workprec(64 * words + 64):
-        first = int(cipher.halves_at(key, _stream(row, 0), np.array([coordinate], np.uint64))[0])
+        place = np.array([coordinate], np.uint64)
+        first = int(cipher.words_at([key], [_stream(row, 0)], place, halves=True)[0, 0])
         digits = first << 64 * words | _digits(key, range(_stream(row, 1), _stream(row, 1 + words)), coordinate)
         return (arb(digits) + _UNIT_INTERVAL) * arb(2) ** (-64 * words - 16)
 

@@ -20,7 +20,7 @@ from corrnoise.theory.numerics.checks import Array
 _SAFETY_FACTOR = 1.01  # for products of two errors
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Size:
     """How large a number is, and how far a computed one is from it, where an operation is off by ``unit``."""
 

@@ -197,7 +197,7 @@ class ExactCascade(DitheredRows):
             yield _norm_of(inverse, self.program.participation.steps)
 
     def numbers(self, step: int) -> Array:
-        """Gaps of poles, gains, and units of the rows that are read and written, as ``proved.run_rows`` takes them."""
+        """Gaps of poles, gains, and units of the rows that are read and written, for ``exact_kernels.run_rows``."""
         unused = np.zeros(self.dithered)
         return np.array([self.poles, self.zeros - self.poles, unused, self.read_units(step), self._units])
 
@@ -280,7 +280,7 @@ class ExactBuffers(DitheredRows):
         return found
 
     def numbers(self, step: int) -> Array:
-        """Decays, outputs, inputs, and units of the rows that are read and written, for ``proved.run_rows``."""
+        """Decays, outputs, inputs, and units of the rows that are read and written, for ``exact_kernels.run_rows``."""
         of_step = self.noise.decays, self.noise.outputs[step], self.noise.inputs[step]
         return np.array([*of_step, self.read_units(step), self.units(step)])
 

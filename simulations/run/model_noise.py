@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ _PART_COORDINATES = 65_536
 _LOOKED_AT = 256  # steps, and 16 coordinates, whose noise shows how large it is
 _FINGERPRINT_STEPS = 64  # of a fingerprint, at least
 _FEW_ROWS = 64  # of memory, at most, where a fingerprint has more than ``_PART_COORDINATES`` coordinates
+_Place: TypeAlias = tuple[Key, int, bytes]  # secret, step and nonce of a draw
 _BLOCK_ENDS = 4096 + 16  # coordinates that reach beyond the blocks of the draws and of the engines
 
 
@@ -121,6 +122,16 @@ class HostMaker(NoiseMaker):
         self._places = [slice(end - length, end) for end, length in zip(accumulate(lengths), lengths, strict=True)]
         self._threads = os.cpu_count() or 1 if threads is None else checks.integer("threads", threads, 1)
         self._pool: ThreadPoolExecutor | None = None
+        self._ready: tuple[_Place, list[Future[Any]]] | None = None
+
+    def _begin(self, place: _Place, part: Callable[[int], Any]) -> None:
+        """Start a function of the number of each part for a step, while the caller does something else."""
+        self._ready = place, [self._workers().submit(part, number) for number in range(len(self._parts))]
+
+    def _taken(self, place: _Place) -> list[Future[Any]] | None:
+        """The started functions, if they were for this step."""
+        known, self._ready = self._ready, None
+        return known[1] if known is not None and known[0] == place else None
 
     def _each(self, part: Callable[[int], Any]) -> list[Any]:
         """The results of a function of the number of each part."""
@@ -195,7 +206,6 @@ class ModelNoise(HostMaker):
         self.history, self.lookback = one.history, one.lookback
         self._nonces: dict[int, bytes] = {}
         self._replays = memory == "replay"
-        self._ready: tuple[Key, int, bytes, list[Future[NDArray[Any]]]] | None = None
 
     @property
     def memory(self) -> Array:
@@ -239,8 +249,7 @@ class ModelNoise(HostMaker):
         if self.lookback:
             self._nonces = {each: known for each, known in self._nonces.items() if each >= step - self.lookback}
             self._nonces[step] = nonce
-        known, self._ready = self._ready, None
-        ready = known[-1] if known is not None and known[:-1] == (secret, step, nonce) else None
+        ready = self._taken((secret, step, nonce))
 
         def part(number: int) -> None:
             place = self._places[number]
@@ -282,7 +291,7 @@ class ModelNoise(HostMaker):
             draws.filler(secret, step, spans, nonce)(values)
             return values
 
-        self._ready = (secret, step, nonce, [self._workers().submit(part, k) for k in range(len(self._parts))])
+        self._begin((secret, step, nonce), part)
 
     def noisy(self, total: NDArray[Any], noise: NDArray[Any], grid: Grid | None, *, on_grid: bool) -> NDArray[Any]:
         """The noisy sum of a step, of floats in the place of ``total``."""

@@ -32,8 +32,7 @@ SINE_COEFFICIENTS = np.array([(-1.0) ** k / math.factorial(2 * k + 1) for k in r
 COSINE_COEFFICIENTS = np.array([(-1.0) ** k / math.factorial(2 * k) for k in range(9)])  # up to x¹⁶
 
 
-@kernel
-def logarithms(words, radii):  # type: ignore[no-untyped-def]
+def _logarithms(words, radii):  # type: ignore[no-untyped-def]
     """−2 log((w + ½)/2⁶⁴): with 2^k m and sqrt(½) <= m < sqrt(2), log m = 2 artanh((m − 1)/(m + 1))."""
     fraction = np.empty(words.size)
     bits = fraction.view(np.int64)
@@ -56,8 +55,7 @@ def logarithms(words, radii):  # type: ignore[no-untyped-def]
         radii[j] = -2.0 * log
 
 
-@kernel
-def turned(radii, words, cosines, sines):  # type: ignore[no-untyped-def]
+def _turned(radii, words, cosines, sines):  # type: ignore[no-untyped-def]
     """The roots of ``radii`` times cosine and sine: of the nearest quarter turn, and of the rest in [−π/4, π/4]."""
     for j in range(words.size):
         quarter = (words[j] + np.uint64(1 << 61)) >> np.uint64(62)
@@ -79,6 +77,10 @@ def turned(radii, words, cosines, sines):  # type: ignore[no-untyped-def]
         below = (quarter >> np.uint64(1)) & np.uint64(1)
         cosines[j] = radius * one * (1.0 - 2.0 * np.float64(left))
         sines[j] = radius * other * (1.0 - 2.0 * np.float64(below))
+
+
+logarithms, turned = kernel(_logarithms), kernel(_turned)
+_fused_logarithms, _fused_turned = (kernel(fastmath={"contract"})(each) for each in (_logarithms, _turned))
 
 
 @kernel
@@ -155,12 +157,13 @@ def fill_groups(values, words):  # type: ignore[no-untyped-def]
     """Fill groups of 2048 normals, rows of 1024 cosines and 1024 sines, from words of 64 bits that more bits follow.
 
     They are within 2⁻⁴⁶ of the normals of all these bits, and NaN where the radius has a word that cannot tell so much.
+    Products may be fused with sums: the last bits differ between processors, and nothing depends on them.
     """
     radii = np.empty(_BLOCK_PAIRS)
     for b in range(len(words)):
         radial = words[b, :_BLOCK_PAIRS]
-        logarithms(radial, radii)
+        _fused_logarithms(radial, radii)
         for j in range(_BLOCK_PAIRS):
             known = radial[j] >= SMALLEST_WORD and radial[j] <= LARGEST_WORD
             radii[j] = radii[j] if known else math.nan
-        turned(radii, words[b, _BLOCK_PAIRS:], values[b, :_BLOCK_PAIRS], values[b, _BLOCK_PAIRS:])
+        _fused_turned(radii, words[b, _BLOCK_PAIRS:], values[b, :_BLOCK_PAIRS], values[b, _BLOCK_PAIRS:])

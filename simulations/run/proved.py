@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from corrnoise.simulations.run import exact_draws
 from corrnoise.simulations.run.engines import Memory
+from corrnoise.simulations.run.exact_kernels import run_delays, run_rows, run_substitution, run_tree
 from corrnoise.simulations.run.exact_numbers import Balls, Pair, Pairs
 from corrnoise.simulations.run.exact_steps import (
     LARGEST_INTEGER,
@@ -39,166 +40,14 @@ from corrnoise.simulations.run.exact_steps import (
 from corrnoise.simulations.run.model_noise import HostMaker
 from corrnoise.simulations.run.secret import Key
 from corrnoise.simulations.run.sums import Grid, released_integers
-from corrnoise.support.kernels import kernel
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 
 _EXTREME_SHARE = 2.0**-18 + 2.0**-30  # of draws, whose words floats do not take
-_BLOCK = 1024  # coordinates that stay in the first-level cache
 _MOST_NUMBERS = 2.0**70  # of a run
 _ENDLESS_STEPS = 2**40  # steps, in place of any number
 _BALL_WORDS = (3, 4, 6, 8, 12, 16)  # of 64 bits, of a draw
-
-
-# -- level 1: floats ---------------------------------------------------------------------------------------------------
-
-
-@kernel
-def _rounded(x, factor, limit, open_places):  # type: ignore[no-untyped-def]
-    """⌊x f + ½⌋ in place; a place is open, and stays it, unless this is certain and in range, which no NaN is."""
-    reach = 0.5 - limit
-    for j in range(x.size):
-        t = x[j] * factor
-        number = np.floor(t + 0.5)
-        x[j] = number
-        certain = (abs(t - number) <= reach) & (abs(number) < LARGEST_INTEGER)
-        open_places[j] += 0 if certain else 1
-
-
-@kernel
-def _listed(open_places, first, places, count):  # type: ignore[no-untyped-def]
-    """Add the open places to a list; their new number."""
-    total = 0
-    for j in range(open_places.size):
-        total += open_places[j]
-    if total == 0:
-        return count
-    for j in range(open_places.size):
-        if open_places[j] != 0:
-            places[count] = first + j
-            count += 1
-    return count
-
-
-@kernel
-def _read(row, old, unit, state):  # type: ignore[no-untyped-def]
-    """The numbers u (k − D) of a row, with the middle of what 16 bits say of D."""
-    for j in range(row.size):
-        state[j] = unit * (np.float64(row[j]) - (np.float64(old[j]) + 0.5) * 2.0**-16)
-
-
-@kernel
-def _write(state, own, limit, fresh, open_places):  # type: ignore[no-untyped-def]
-    """⌊v/u + D + ½⌋ for numbers v/u, and open places as in ``_rounded``."""
-    reach = 0.5 - limit
-    for j in range(state.size):  # the compiler vectorises loops of few arrays
-        state[j] += (np.float64(own[j]) + 0.5) * 2.0**-16
-    for j in range(state.size):
-        number = np.floor(state[j] + 0.5)
-        fresh[j] = np.int32(number)
-        certain = (abs(state[j] - number) <= reach) & (abs(number) < LARGEST_ROW)
-        open_places[j] += 0 if certain else 1
-
-
-@kernel
-def _keep(row, fresh, places, first):  # type: ignore[no-untyped-def]
-    """Keep the integers of a part of a row that begins at ``first``, but at open places."""
-    for place in places:
-        fresh[place - first] = row[place - first]
-    for j in range(row.size):  # several times as fast as ``row[:] = fresh``
-        row[j] = fresh[j]
-
-
-@kernel
-def run_rows(x, memory, before, now, cascade, numbers, limits, factor, places):  # type: ignore[no-untyped-def]
-    """Turn scaled draws into integers, and write the rows where all is certain; the number of open places.
-
-    ``before`` and ``now`` are 16 bits of the dithers of the step that wrote the rows, and of this one.  ``numbers`` are
-    decays, outputs, inputs, and the units of the rows that are read, 0 for new rows, and written.
-    A ``cascade`` has the gaps of its poles for decays, and its gains for outputs.
-    """
-    decays, outputs, inputs, read, units = numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]
-    count = 0
-    rows = units.size
-    fresh = np.empty((rows, _BLOCK), np.int32)
-    states = np.empty((rows, _BLOCK))
-    open_block = np.empty(_BLOCK, np.int64)
-    for first in range(0, x.size, _BLOCK):
-        last = min(first + _BLOCK, x.size)
-        size = last - first
-        value = x[first:last]
-        open_places = open_block[:size]
-        open_places[:] = 0
-        for i in range(rows):
-            state = states[i, :size]
-            _read(memory[i, first:last], before[i, first:last], read[i], state)
-            decay, output, inverse = decays[i], outputs[i], 1.0 / units[i]
-            if cascade:
-                for j in range(size):
-                    s, x_before = state[j], value[j]
-                    state[j] = (s + (x_before - decay * s)) * inverse
-                    value[j] = x_before + output * s
-            else:
-                for j in range(size):
-                    value[j] -= output * state[j]
-        for i in range(rows):
-            state = states[i, :size]
-            if not cascade:
-                decay, entry, inverse = decays[i], inputs[i], 1.0 / units[i]
-                for j in range(size):
-                    state[j] = (decay * state[j] + entry * value[j]) * inverse
-            _write(state, now[i, first:last], limits[i + 1], fresh[i, :size], open_places)
-        _rounded(value, factor, limits[0], open_places)
-        known = count
-        count = _listed(open_places, first, places, count)
-        for i in range(rows):
-            _keep(memory[i, first:last], fresh[i, :size], places[known:count], first)
-    return count
-
-
-@kernel
-def run_delays(x, ring, newest, coefficients, limit, factor, places):  # type: ignore[no-untyped-def]
-    """Turn the draws of a step into integers; the earlier ones follow row ``newest`` of the ring."""
-    count = 0
-    open_block = np.empty(_BLOCK, np.int64)
-    for first in range(0, x.size, _BLOCK):
-        value = x[first : min(first + _BLOCK, x.size)]
-        size = value.size
-        open_places = open_block[:size]
-        open_places[:] = 0
-        value *= coefficients[0]
-        for age in range(1, coefficients.size):
-            beta = coefficients[age]
-            draw = ring[(newest + age) % len(ring), first : first + size]
-            for j in range(size):
-                value[j] += beta * draw[j]
-        _rounded(value, factor, limit, open_places)
-        count = _listed(open_places, first, places, count)
-    return count
-
-
-@kernel
-def run_substitution(x, ring, step, entries, limit, factor, places):  # type: ignore[no-untyped-def]
-    """Turn the draws of a step into integers; the integers of step s are row s mod (p − 1) of the ring."""
-    count = 0
-    open_block = np.empty(_BLOCK, np.int64)
-    for first in range(0, x.size, _BLOCK):
-        value = x[first : min(first + _BLOCK, x.size)]
-        size = value.size
-        open_places = open_block[:size]
-        open_places[:] = 0
-        value *= factor
-        for age in range(1, entries.size):
-            entry = entries[age]
-            made = ring[(step - age) % len(ring), first : first + size]
-            for j in range(size):
-                value[j] -= entry * made[j]
-        for j in range(size):
-            value[j] /= entries[0]
-        _rounded(value, 1.0, limit, open_places)
-        count = _listed(open_places, first, places, count)
-    return count
 
 
 # -- runs --------------------------------------------------------------------------------------------------------------
@@ -302,6 +151,9 @@ class ProvedNoise(HostMaker):
         limits = form.limits(step, list(self._largest)[:step])
         found = np.empty(self.size)
 
+        decided = self._by_floats(step, keys, limits)
+        ready = self._taken((secret, step, nonce))
+
         def part(number: int) -> NDArray[np.int64]:
             target = found[self._places[number]]
             if missing:
@@ -310,9 +162,12 @@ class ProvedNoise(HostMaker):
                     row = self._memories[number][-step % self.rows]
                     exact_draws.fill_normals(keys.draws[0], self._parts[number], row)
                 return np.empty(0, np.int64)
+            if ready is None:
+                bits = self._draw(keys.draws[0], keys.wrote, number, target)
+            else:
+                target[:], bits = ready[number].result()
             places = np.empty(target.size, np.int64)
-            count = self._approximate(step, keys, limits, number, target, places)
-            return places[:count] + self._places[number].start
+            return places[: decided(number, target, bits, places)] + self._places[number].start
 
         places = np.concatenate([np.empty(0, np.int64), *self._each(part)])
         self._held.update({row: key for key, row in keys.read + keys.wrote})
@@ -327,45 +182,91 @@ class ProvedNoise(HostMaker):
             self._largest.appendleft(float(np.abs(found).max(initial=0.0)))
         return found
 
-    def _approximate(
-        self, step: int, keys: Keys, limits: Array, number: int, x: Array, places: NDArray[np.int64]
-    ) -> int:
-        """Fill a part with integers by floats, and list the open places; their number."""
-        form, spans, memory, bits = self._recurrence, self._parts[number], self._memories[number], self._bits[number]
-        factor = form.factor(step)
-        if isinstance(form, ExactDelays) and self._replays:
-            memory = np.empty((len(keys.draws), x.size))
-            for key, row in zip(keys.draws, memory, strict=True):
-                exact_draws.fill_normals(key, spans, row)
-            x[:] = memory[0]
-            return int(run_delays(x, memory, 0, form.weights(step), limits[0], factor, places))
-        exact_draws.fill_normals(keys.draws[0], spans, x)
+    def _draw(self, key: bytes, wrote: list[tuple[bytes, int]], number: int, x: Array) -> NDArray[np.uint16]:
+        """Fill with the normals of a part; the first bits of the dithers of the rows that the step writes."""
+        exact_draws.fill_normals(key, self._parts[number], x)
+        return exact_draws.dither_bits(wrote, self._parts[number])
+
+    def prefetch(self, secret: Key, step: int, nonce: bytes, *, wide: bool = False) -> None:
+        """Begin to draw the normals and dithers of a step; draws that are made again are not among them."""
+        if self._replays:
+            return
+        key = exact_draws.step_key(secret, step, nonce)
+        wrote = [(key, row) for row in self._recurrence.writes(step)]
+
+        def part(number: int) -> tuple[Array, NDArray[np.uint16]]:
+            x = np.empty(self._places[number].stop - self._places[number].start)
+            return x, self._draw(key, wrote, number, x)
+
+        self._begin((secret, step, nonce), part)
+
+    def _by_floats(self, step: int, keys: Keys, limits: Array) -> Callable[..., int]:
+        """A function of a part, its normals and first bits of dithers, and places.
+
+        It turns the normals into integers, as far as floats decide them, lists the open places and returns their
+        number.
+        """
+        form, factor = self._recurrence, self._recurrence.factor(step)
         if isinstance(form, ExactDelays):
-            newest = -step % self.rows
-            memory[newest] = x
-            return int(run_delays(x, memory, newest, form.weights(step), limits[0], factor, places))
+            weights = form.weights(step)
+
+            def delays(number: int, x: Array, bits: NDArray[np.uint16], places: NDArray[np.int64]) -> int:
+                memory, newest = self._memories[number], 0 if self._replays else -step % self.rows
+                if self._replays:
+                    memory = np.empty((len(keys.draws), x.size))
+                    for key, row in zip(keys.draws[1:], memory[1:], strict=True):
+                        exact_draws.fill_normals(key, self._parts[number], row)
+                else:
+                    memory[newest] = x
+                return int(run_delays(x, memory, newest, weights, limits[0], factor, places))
+
+            return delays
         if isinstance(form, ExactSubstitution):
-            return int(run_substitution(x, memory, step, form.entries(step), limits[0], factor, places))
-        for writer in keys.read:
-            if self._held.get(writer[1]) != writer[0]:
-                bits[writer[1]] = exact_draws.dither_bits([writer], spans)[0]
-        own = exact_draws.dither_bits(keys.wrote, spans)
+            entries = form.entries(step)
+            return lambda number, x, bits, places: int(
+                run_substitution(x, self._memories[number], step, entries, limits[0], factor, places)
+            )
+        return self._by_rows(step, keys, limits)
+
+    def _by_rows(self, step: int, keys: Keys, limits: Array) -> Callable[..., int]:
+        """The same for noise from rows with dithers."""
+        form, factor = self._recurrence, self._recurrence.factor(step)
+
+        def held(number: int) -> NDArray[np.uint16]:
+            """The first bits of the dithers of the rows of a part, as the steps that wrote them had them."""
+            for writer in keys.read:
+                if self._held.get(writer[1]) != writer[0]:
+                    self._bits[number][writer[1]] = exact_draws.dither_bits([writer], self._parts[number])[0]
+            return self._bits[number]
+
         if isinstance(form, ExactTree):
-            count = _run_tree(form, step, bits, own[0], memory, x, limits, places)
-            bits[form.height(step)] = own[0]
-            return count
+            height = form.height(step)
+            weights, units = np.array(form.weights(height)), np.append(form.read_units(step), form.units(step))
+
+            def tree(number: int, x: Array, bits: NDArray[np.uint16], places: NDArray[np.int64]) -> int:
+                draw, memory = form.noise.draws[height], self._memories[number]
+                count = run_tree(x, memory, held(number), bits, draw, weights, units, limits, factor, places)
+                self._bits[number][height] = bits[0]
+                return int(count)
+
+            return tree
         assert isinstance(form, ExactCascade | ExactBuffers)
-        if isinstance(form, ExactBuffers):
-            for key, replay in zip(keys.draws[1:], form.replays(step), strict=True):
+        cascade, numbers, gamma = isinstance(form, ExactCascade), form.numbers(step), form.gamma(step)
+        replays = [] if isinstance(form, ExactCascade) else form.replays(step)
+
+        def rows(number: int, x: Array, bits: NDArray[np.uint16], places: NDArray[np.int64]) -> int:
+            for key, replay in zip(keys.draws[1:], replays, strict=True):
                 past = np.empty(x.size)
-                exact_draws.fill_normals(key, spans, past)
+                exact_draws.fill_normals(key, self._parts[number], past)
                 x += replay * past
-        if (gamma := form.gamma(step)) != 1.0:
-            x *= gamma
-        cascade = isinstance(form, ExactCascade)
-        count = int(run_rows(x, memory, bits, own, cascade, form.numbers(step), limits, factor, places))
-        bits[:] = own
-        return count
+            if gamma != 1.0:
+                x *= gamma
+            memory = self._memories[number]
+            count = run_rows(x, memory, held(number), bits, cascade, numbers, limits, factor, places)
+            self._bits[number] = bits
+            return int(count)
+
+        return rows
 
     # -- open places ---------------------------------------------------------------------------------------------------
 
@@ -401,32 +302,6 @@ class ProvedNoise(HostMaker):
         return released_integers(total, noise, grid)
 
 
-def _run_tree(
-    form: ExactTree,
-    step: int,
-    before: NDArray[np.uint16],
-    own: NDArray[np.uint16],
-    memory: NDArray[Any],
-    x: Array,
-    limits: Array,
-    places: NDArray[np.int64],
-) -> int:
-    """Turn the draws of a step of a tree into integers, and write its row; the number of open places."""
-    height = form.height(step)
-    states = np.empty((height, x.size))
-    x *= form.noise.draws[height]
-    estimates, left = form.weights(height)
-    for row, weight in enumerate(estimates):
-        _read(memory[row], before[row], form.read_units(step)[row], states[row])
-        x += weight * states[row]
-    open_places = np.zeros(x.size, np.int64)
-    _write(x / form.units(step), own, limits[1], memory[height], open_places)
-    for state, weight in zip(states, left, strict=True):
-        x -= weight * state
-    _rounded(x, form.factor(step), limits[0], open_places)
-    return int(_listed(open_places, 0, places, 0))
-
-
 class Keys(NamedTuple):
     """The keys of the draws that a step needs, its own first, and of the dithers of rows that it reads and writes.
 
@@ -453,11 +328,9 @@ def paired_integers(
     ``known`` are the integers of the memory, shape (rows, coordinates).
     """
     kind = Pairs(coordinates.size)
-    draws = [Pair(*exact_draws.paired_normals(key, coordinates)) for key in keys.draws]
-    read, wrote = (
-        [Pair(*exact_draws.paired_dither(key, row, coordinates)) for key, row in rows]
-        for rows in (keys.read, keys.wrote)
-    )
+    draws = [Pair(*each) for each in exact_draws.paired_normals(keys.draws, coordinates)]
+    dithers = [Pair(*each) for each in exact_draws.paired_dithers(keys.read + keys.wrote, coordinates)]
+    read, wrote = dithers[: len(keys.read)], dithers[len(keys.read) :]
     found: list[Array] = form.rounded(kind, step, draws, form.remembered(kind, step, known, read), wrote, limits)
     return found
 

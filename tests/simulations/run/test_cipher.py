@@ -54,8 +54,8 @@ def test_words_and_halves_have_their_addresses(group: int) -> None:
     cipher.fill_words(cipher.words_of(KEY), np.uint32(7), np.uint64(group), words)
     cipher.fill_halves(cipher.words_of(KEY), np.uint32(7), np.uint64(group), halves)
     coordinates = 2048 * group + np.arange(words.size, dtype=np.uint64)
-    np.testing.assert_array_equal(cipher.words_at(KEY, 7, coordinates), words.ravel())
-    np.testing.assert_array_equal(cipher.halves_at(KEY, 7, coordinates), halves.ravel())
+    np.testing.assert_array_equal(cipher.words_at([KEY], [7], coordinates)[0], words.ravel())
+    np.testing.assert_array_equal(cipher.words_at([KEY], [7], coordinates, halves=True)[0], halves.ravel())
     for place in (0, 255, 256, 1023, 1024, 2047, 2048 * 5 + 77):
         b, q, r = group + place // 2048, place % 2048 // 256, place % 256
         x = block(KEY, 256 * b + r, 7)

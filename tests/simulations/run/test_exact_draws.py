@@ -41,7 +41,7 @@ def test_the_key_is_the_known_one() -> None:
 def test_known_normals(coordinate: int) -> None:
     ball = exact_draws.normal_ball(KEY, coordinate, 3)
     assert ball.str(30, radius=False) == NORMALS[coordinate]
-    high, low = exact_draws.paired_normals(KEY, np.array([coordinate], np.uint64))
+    [(high, low)] = exact_draws.paired_normals([KEY], np.array([coordinate], np.uint64))
     value = np.empty(1)
     exact_draws.fill_normals(KEY, np.array([[coordinate, 1]]), value)
     with ctx.workprec(300):
@@ -55,7 +55,7 @@ def test_known_normals(coordinate: int) -> None:
 def test_known_dithers(row: int, coordinate: int) -> None:
     ball = exact_draws.dither_ball(KEY, row, coordinate, 2)
     assert ball.str(30, radius=False) == DITHERS[row, coordinate]
-    high, low = exact_draws.paired_dither(KEY, row, np.array([coordinate], np.uint64))
+    [(high, low)] = exact_draws.paired_dithers([(KEY, row)], np.array([coordinate], np.uint64))
     first = exact_draws.dither_bits([(KEY, row)], np.array([[coordinate, 1]]))[0, 0]
     with ctx.workprec(300):
         assert abs(arb(high[0]) + arb(low[0]) - ball) < exact_draws.PAIR_ERROR

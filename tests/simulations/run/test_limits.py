@@ -271,24 +271,20 @@ def test_each_step_and_each_vector_of_words_has_a_query_and_a_key_of_its_own(who
 
 def test_no_block_of_a_stream_is_used_twice() -> None:
     """Normals and dithers of several rows read different words, whose addresses have their own tests."""
-    reads = Counter[tuple[str, int, int]]()
+    reads = Counter[tuple[bool, int, int]]()
 
-    def counted(name: str) -> Any:
-        real = getattr(cipher, name)
+    real = cipher.words_at
 
-        def at(key: bytes, stream: int, coordinates: Any) -> Any:
-            kind = "halves" if stream and not stream % 2**16 else "words"
-            reads.update((kind, stream, int(each)) for each in coordinates)
-            return real(key, stream, coordinates)
-
-        return mock.patch.object(cipher, name, at)
+    def counted(keys: list[bytes], streams: list[int], coordinates: Any, *, halves: bool = False) -> Any:
+        assert set(keys) == {KEY}
+        reads.update((halves, stream, int(each)) for stream in streams for each in coordinates)
+        return real(keys, streams, coordinates, halves=halves)
 
     cosines = np.concatenate([np.arange(64), np.arange(1000, 1024), np.arange(2048, 2112)]).astype(np.uint64)
-    with counted("words_at"), counted("halves_at"):
-        exact_draws.paired_normals(KEY, cosines)  # a sine shares the words of its cosine
-        for row in range(3):
-            exact_draws.paired_dither(KEY, row, cosines)
+    with mock.patch.object(cipher, "words_at", counted):
+        exact_draws.paired_normals([KEY], cosines)  # a sine shares the words of its cosine
+        exact_draws.paired_dithers([(KEY, row) for row in range(3)], cosines)
         assert set(reads.values()) == {1}
         assert len({stream for _, stream, _ in reads}) == 2 + 2 * 3
-        exact_draws.paired_dither(KEY, 0, cosines[:1])  # the mutant
+        exact_draws.paired_dithers([(KEY, 0)], cosines[:1])  # the mutant
         assert 2 in reads.values()
