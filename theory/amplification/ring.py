@@ -34,7 +34,8 @@ _CUT_MASS = 1e-15  #: of states beyond the lattice
 _MAX_TURN = 2.0  #: of the line of integration of L, in standard deviations of its logarithm
 _LATTICE_RATIO = 3  #: steps of the common lattice in the smallest of the steps
 _MIN_EIGENVALUE = 1e-16  #: of modes
-_SMALL_AMPLITUDE = 1e-5  #: of modes that are left out
+_SMALL_AMPLITUDE, _FAR_AMPLITUDE = 1e-5, 3e-5  #: of modes that an estimate leaves out, at most nodes and at far ones
+_SMALL_AMPLITUDES = (3e-5, 3e-6, 3e-7, 3e-8, 3e-9)  #: of modes that a certificate leaves out
 _FEW_MODES = 130  #: that are never reduced
 _SHARED_NODES = 400  #: of the law of the shared factor
 _SHARED_DEVIATIONS, _MAX_STRIKE_RATIO = 4.0, math.e  #: of the shared factor in the largest strike, which is over e^ε
@@ -43,13 +44,16 @@ _NEGLIGIBLE_TERM, _NEGLIGIBLE_TERMS = 1e-13, 3
 _MODE_BITS = 128  #: of kernels and their modes
 _NEAR_SHARE = 1e-3  #: of the smallest amplitude, of modes whose leaks are computed
 _TURNS = (0.0, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7, 1.1)  #: of φ, in the bound of the tail
+_LARGEST_TURN_EXPONENT = 100.0  #: of a turn that is tried
 _SMOOTHING_BIASES = (0.03, 0.1, 0.2, 0.4)  #: standard deviations of smoothing, times the slope of ln δ
-_TABLE_SHARES = (0.8, 1.0, 1.3, 1.7, 2.2, 2.9)  #: lengths of certified tables over that of an estimate
+_TABLE_SHARES = (0.8, 1.0, 1.3, 1.7, 2.2, 2.9, 4.0, 5.5, 7.5)  #: lengths of certified tables over that of an estimate
 _SMALL_TAILS = {"remove": 1e-3, "add": 0.02}  #: of δ, which is larger for remove
 _TAIL_STARTS = (1.0, 1.1, 1.2, 1.35, 1.6, 2.0, 3.0)  #: of intervals behind a certified table, over its end
 _MIN_PRICE = 1e-12  #: of estimates of δ
 _SMALL_SHARE = 0.02  #: of δ for add over δ for remove, where it need not be close
-_FAR_NODE, _FAR_SHARE = 40.0, 3.0  #: nodes with fewer modes, and their smallest amplitude over that of the others
+_ERROR_SHARE = 0.01  #: of all errors of Z in δ
+_MANY_MODES = 0.01  #: error over the allowed one, where fewer modes are tried at the next node
+_FAR_NODE = 40.0  #: of an estimate
 _MAX_NODES = 1000
 _ESTIMATE_SMOOTHING, _FEW_NODES = 0.02, 200  #: relative, where an estimate has more than a few nodes
 
@@ -124,7 +128,7 @@ class RingLaw(Record):
         -------
         float
         """
-        return certified_bounds(self, epsilon)[direction]
+        return certified_bound(self, epsilon, direction)
 
 
 # -- sites -------------------------------------------------------------------------------------------------------------
@@ -142,9 +146,10 @@ class Sites(Record):
 
     @cached_property
     def components(self) -> tuple[Array, Array]:
-        """The amplitudes a and the rates λ of two components."""
-        missing = (0.0,) * (_COMPONENTS - len(self.ring.rates))
-        return np.array((*self.ring.amplitudes, *missing)), np.array((*self.ring.rates, *missing))
+        """The amplitudes a and the rates λ of two components; without an amplitude the rate is 0 as well."""
+        used = [(a, rate) for a, rate in zip(self.ring.amplitudes, self.ring.rates, strict=True) if a > 0]
+        a, rates = np.array((*used, *[(0.0, 0.0)] * (_COMPONENTS - len(used)))).T
+        return a, rates
 
     @property
     def norm(self) -> float:
@@ -257,9 +262,10 @@ class Sites(Record):
         """At least |φ_u| for all u with this real part and |Im u| >= ``imaginary``, at most 1 (R7)."""
         bound = np.ones(self._index.shape)
         for turn in _TURNS:
-            factor, error = self.factors(real * math.cos(turn) + imaginary * math.sin(turn))
-            weight = math.exp(turn**2 / (2 * self.ring.own))
-            bound = np.minimum(bound, weight * (factor.real + error) * (1 + 1e-14))
+            exponent = turn**2 / (2 * self.ring.own)
+            if exponent < _LARGEST_TURN_EXPONENT:
+                factor, error = self.factors(real * math.cos(turn) + imaginary * math.sin(turn))
+                bound = np.minimum(bound, math.exp(exponent) * (factor.real + error) * (1 + 1e-14))
         return bound
 
     @cached_property
@@ -504,7 +510,7 @@ def _line(ring: RingLaw, epsilon: float) -> tuple[Sites, float, float]:
 def _estimated(ring: RingLaw, epsilon: float) -> tuple[_Prices, float]:
     """The table of Z for all strikes up to the largest, until its terms are negligible, and its smoothing."""
     sites, c, step = _line(ring, epsilon)
-    transfers = Transfer(sites, _SMALL_AMPLITUDE), Transfer(sites, _FAR_SHARE * _SMALL_AMPLITUDE)
+    transfers = Transfer(sites, _SMALL_AMPLITUDE), Transfer(sites, _FAR_AMPLITUDE)
     nodes: list[complex] = []
     values: list[complex] = []
     small = 0
@@ -514,7 +520,8 @@ def _estimated(ring: RingLaw, epsilon: float) -> tuple[_Prices, float]:
         values.append(transfers[int(abs(u) > _FAR_NODE)].transform(u))
         width = _ESTIMATE_SMOOTHING * math.exp(epsilon) if len(nodes) > _FEW_NODES else 0.0
         small = small + 1 if abs(values[-1] / u**2) * math.exp(-((width * u.imag) ** 2) / 2) < _NEGLIGIBLE_TERM else 0
-    prices = _Prices(ring, np.array(nodes), np.array(values), np.zeros(len(nodes)), abs(values[-1]) / nodes[-1].imag)
+    beyond = step * abs(values[-1] / nodes[-1] ** 2)  # as much as the last term, as the terms turn and fall
+    prices = _Prices(ring, np.array(nodes), np.array(values), np.zeros(len(nodes)), beyond)
     return prices, _ESTIMATE_SMOOTHING if len(nodes) > _FEW_NODES else 0.0
 
 
@@ -529,29 +536,43 @@ def tail_integral(transfer: Transfer, real: float, end: float) -> float:
     return found * (1 + 1e-12)
 
 
-@lru_cache(maxsize=8)
-def certified_bounds(ring: RingLaw, epsilon: float) -> dict[Direction, float]:
-    """Upper bounds of δ(ε) in both directions: the smallest for a few widths of smoothing."""
+@lru_cache(maxsize=16)
+def certified_bound(ring: RingLaw, epsilon: float, direction: Direction) -> float:
+    """An upper bound of δ(ε): the smallest for a few widths of smoothing."""
     sites, c, step = _line(ring, epsilon)
     guess, smoothing = _estimated(ring, epsilon)
-    level = math.exp(epsilon)
-    strikes: dict[Direction, float] = {"remove": level, "add": 1 / level}
-    about = {d: max(guess.delta(epsilon, d, smoothing), _MIN_PRICE) for d in DIRECTIONS}
-    after = {d: max(guess.delta(epsilon + 0.01, d, smoothing), _MIN_PRICE) for d in DIRECTIONS}
-    slopes = {d: max(100 * math.log(about[d] / after[d]), 1.0) for d in DIRECTIONS}
-    prices = {"remove": about["remove"], "add": max(about["add"], _SMALL_SHARE * about["remove"]) / level}
-    smallest = _SMALL_AMPLITUDE * min(max((1e5 * max(about.values())) ** (1 / 3), 0.01), 1.0)
-    transfers = Transfer(sites, smallest), Transfer(sites, _FAR_SHARE * smallest)
+    about, after, other = (
+        max(guess.delta(level, way, smoothing), _MIN_PRICE)
+        for level, way in ((epsilon, direction), (epsilon + 0.01, direction), (epsilon, DIRECTIONS[0]))
+    )
+    strike, price = math.exp(epsilon), about
+    if direction == "add":
+        strike = 1 / strike
+        price = max(about, _SMALL_SHARE * other) * strike
+    slope = max(100 * math.log(about / after), 1.0)
+    width = _SMOOTHING_BIASES[1] / slope * strike
+    transfers = [Transfer(sites, smallest) for smallest in _SMALL_AMPLITUDES]
     size, beyond = 0, 1.0
     for share in _TABLE_SHARES:
-        size = math.ceil(guess.nodes.size * share)
+        size = min(math.ceil(guess.nodes.size * share), _MAX_NODES)
         end = (size - 1) * step
         beyond = tail_integral(transfers[1], c, end)
-        widths = {d: _SMOOTHING_BIASES[1] / slopes[d] * strikes[d] for d in DIRECTIONS}
-        tails = {d: math.exp(c * strikes[d] - (end * widths[d]) ** 2 / 2) * beyond / math.pi for d in DIRECTIONS}
-        if all(tails[d] < _SMALL_TAILS[d] * prices[d] for d in DIRECTIONS):
+        if math.exp(c * strike - (end * width) ** 2 / 2) * beyond / math.pi < _SMALL_TAILS[direction] * price:
             break
     nodes: Array = np.asarray(c + 1j * step * np.arange(size))
-    found = [transfers[int(abs(u) > _FAR_NODE)].enclosed(*sites.factors(u)) for u in nodes]
-    table = _Prices(ring, nodes, np.array([z for z, _ in found]), np.array([error for _, error in found]), beyond)
-    return {d: min(table.delta(epsilon, d, bias / slopes[d]) for bias in _SMOOTHING_BIASES) for d in DIRECTIONS}
+    weights = step / math.pi * np.exp(c * strike - (nodes.imag * width) ** 2 / 2) / np.abs(nodes) ** 2
+    values, errors, level = [], [], 0
+    for u, allowed in zip(nodes, _ERROR_SHARE * price / (size * weights), strict=True):
+        factors, eta = sites.factors(u)
+        value, error = transfers[level].enclosed(factors, eta)
+        while error > allowed and level + 1 < len(transfers):
+            finer = transfers[level + 1].enclosed(factors, eta)
+            if finer[1] > error / 2:  # modes are not what is missing
+                break
+            level += 1
+            value, error = finer
+        level = max(level - 1, 0) if error < _MANY_MODES * allowed else level
+        values.append(value)
+        errors.append(error)
+    table = _Prices(ring, nodes, np.array(values), np.array(errors), beyond)
+    return min(table.delta(epsilon, direction, bias / slope) for bias in _SMOOTHING_BIASES)

@@ -78,16 +78,36 @@ def test_arguments_out_of_range(arguments, message):
 
 
 @pytest.mark.parametrize(("ring", "epsilon", "remove", "add"), VALUES[:3])
-def testcertified_bounds_ends_are_above_and_close(ring, epsilon, remove, add):
+def test_certified_ends_are_above_and_close(ring, epsilon, remove, add):
     for direction, truth in (("remove", remove), ("add", add)):
         assert 1 - 1e-6 < ring.upper(epsilon, direction) / truth < 1.03
 
 
-def testcertified_bounds_ends_of_three_bins():
+def test_certified_ends_of_three_bins():
     """An odd number of bins and two components against quadrature."""
     ring = RingLaw(3, 0.05, 0.6, (0.3, 0.2), (0.2, 0.7))
     for direction in DIRECTIONS:
         assert 1 - 1e-6 < ring.upper(0.7, direction) / exact(matrix(ring), 0.7, direction) < 1.03
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("ring", "epsilon"),
+    [
+        (RingLaw(16, 0.12, 0.116, (1.14,), (0.7,)), 4.0),  # small strikes, whose terms fall late
+        (RingLaw(64, 0.0, 0.0112, (0.1354, 0.0), (0.5, 0.84)), 0.35),  # a rate without an amplitude, a long tail
+        (RingLaw(128, 0.0025, 0.0355, (0.0376, 0.044), (0.6, 0.935)), 0.41),  # many modes at far nodes
+    ],
+)
+def test_estimates_are_close_to_certified_ends(ring, epsilon):
+    assert 0.96 < ring.estimate(epsilon, "remove") / ring.upper(epsilon, "remove") < 1.02
+
+
+@pytest.mark.slow
+def test_turns_with_an_overflowing_weight_are_left_out():
+    """The largest turn of a small D has the weight e^1557."""
+    ring = RingLaw(16, 2e-5, 4.7e-4, (0.0021, 0.0065), (0.2, 0.88))
+    assert ring.estimate(0.356, "remove") < ring.upper(0.356, "remove") < 1e-4
 
 
 @pytest.mark.parametrize("b", [3, 4, 7, 12, 25, 40])
@@ -237,7 +257,7 @@ def test_errors_of_the_transform_count(monkeypatch):
         return value - 1e-3, error + 1e-3
 
     monkeypatch.setattr(Transfer, "enclosed", smaller)
-    ring_module.certified_bounds.cache_clear()
+    ring_module.certified_bound.cache_clear()
     assert remove <= ring.upper(epsilon, "remove")
     assert add <= ring.upper(epsilon, "add")
-    ring_module.certified_bounds.cache_clear()
+    ring_module.certified_bound.cache_clear()
