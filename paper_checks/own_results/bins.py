@@ -16,7 +16,8 @@ from corrnoise.simulations.amplification import interval
 from corrnoise.simulations.random_numbers import generator
 from corrnoise.theory.amplification.curve import Direction
 from corrnoise.theory.amplification.orders import in_blocks, smallest_entry
-from corrnoise.theory.amplification.ring import RingLaw, excursions
+from corrnoise.theory.amplification.ring import RingLaw
+from corrnoise.theory.amplification.ring_transform import excursions
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.privacy import gaussian_deltas
 

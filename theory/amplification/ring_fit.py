@@ -1,4 +1,4 @@
-"""Rings above a Gram matrix: least squares propose them, and D makes up for what it lacks.
+"""Rings above a Gram matrix: least squares propose them, and a larger D covers the entries that they miss.
 
 Let f(d) be the largest entry V_ij of all pairs at the cyclic distance d.  A ring H with N_d >= 0 missing at the
 distance d, H + N >= V entry by entry, and D raised by the row sums r of N is above V in the copositive order: r 1 − N
