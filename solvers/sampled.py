@@ -33,7 +33,7 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq, minimize
+from scipy.optimize import minimize
 from scipy.special import logsumexp, ndtri
 
 from corrnoise.solvers.families import toeplitz
@@ -47,6 +47,7 @@ from corrnoise.solvers.optimum import INDEPENDENT, Optimum, label
 from corrnoise.support.progress import Progress
 from corrnoise.theory.amplification.accountant import MAX_NORMS
 from corrnoise.theory.amplification.contour import PoissonCurve
+from corrnoise.theory.amplification.curve import MULTIPLIER_RANGE, falling_root
 from corrnoise.theory.amplification.factors import Factor
 from corrnoise.theory.amplification.gram import gram
 from corrnoise.theory.mechanisms.base import Mechanism
@@ -66,20 +67,19 @@ STEP_SCALES = "step scales"  #: the variant of noise with a factor for each bloc
 MAX_GROUPS = 64  #: of cyclic Poisson sampling that are tried
 _MAX_ENTRIES = 2**15  # points times bins of an estimate
 _MAX_ORDER = 64
-_MULTIPLIER_TOLERANCE = 2e-3  # relative accuracy of an estimated multiplier, besides the accuracy of its points
+_DELTA_RESOLUTION = 0.01  # relative, of δ at an estimated multiplier, besides the accuracy of its points
 #: Families of correlated noise by sampler; all others have independent noise.
 _CORRELATED_NAMES: dict[type[Participation], tuple[str, ...]] = {
     CyclicPoisson: (BandedToeplitz.name,),
     BallsInBins: (BLT.name, NuDPFTRL.name, BSR.name),
 }
 _MAX_BUFFERS = 2  # in bins
-_BRACKET_STRIDE = 0.2  # of the logarithm of a multiplier
+_FIRST_WIDTH = 0.02  # of a bracket of the logarithm of a multiplier
 _TRIED_NUS = tuple(2.0**-k for k in range(2, 9))
 _TRIED_BANDS = (4, 16, 64)  # of square roots
 _SIMPLEX_SIZE = 0.4  # of the first simplex
 _MAX_EVALUATIONS = 30  # of a search, for each buffer
 _LARGEST_LOG_SCALE = 1.5
-_LOG_NORM_STRIDE = 1e-4  # of the differences that give the gradient of δ
 _MIN_GAIN = 1e-3  # relative, of the root of the error: scales that gain less are left out
 _SCALES_TOLERANCE, _MAX_SCALES_ITERATIONS = 1e-5, 25  # of the logarithm of the squared error
 
@@ -255,16 +255,18 @@ def best_step_scales(
     lengths = np.diff(np.append(np.arange(0, steps, block), steps))
     turns = [-(-int(length) // participation.worst.period) for length in lengths]
 
-    def log_delta(logarithms: Array) -> float:
+    def curve(logarithms: Array) -> PoissonCurve:
         factors = tuple(
             Factor(participation.rate, norm * math.exp(-x), count, participation.members)
             for x, count in zip(logarithms, turns, strict=True)
         )
-        return math.log(max(PoissonCurve(factors, factors, True, "").estimate(epsilon, 1.0, "remove")[1], 1e-300))
+        return PoissonCurve(factors, factors, True, "")
 
-    def gradient(logarithms: Array) -> Array:
-        around = logarithms + _LOG_NORM_STRIDE * np.eye(logarithms.size)
-        return (np.array([log_delta(one) for one in around]) - log_delta(logarithms)) / _LOG_NORM_STRIDE
+    def excess(logarithms: Array) -> float:
+        return math.log(max(curve(logarithms).estimate(epsilon, 1.0, "remove")[1], 1e-300)) - target
+
+    def slopes(logarithms: Array) -> Array:
+        return -curve(logarithms).slopes(epsilon, 1.0, "remove")
 
     def loss(logarithms: Array) -> tuple[float, Array]:
         u = np.exp(logarithms)
@@ -279,7 +281,7 @@ def best_step_scales(
         jac=True,
         method="SLSQP",
         bounds=[(x - _LARGEST_LOG_SCALE, x + _LARGEST_LOG_SCALE) for x in start],
-        constraints={"type": "eq", "fun": lambda x: log_delta(x) - target, "jac": gradient},
+        constraints={"type": "eq", "fun": excess, "jac": slopes},
         options={"ftol": _SCALES_TOLERANCE, "maxiter": _MAX_SCALES_ITERATIONS},
     ).x
     return np.repeat(np.exp(found - found[0]), lengths)
@@ -316,7 +318,7 @@ class MultiplierEstimator:
         assert budget.epsilon is not None
         assert budget.delta is not None
         self.objective, self.participation = objective, participation
-        self.epsilon, self.log_delta = budget.epsilon, math.log(budget.delta)
+        self.epsilon, self.delta = budget.epsilon, budget.delta
         bins = participation.worst.period
         count = max(_MAX_ENTRIES // bins, 32)
         points = _fixed_points(count * (bins + _MAX_ORDER))
@@ -329,20 +331,20 @@ class MultiplierEstimator:
         return self.multiplier(noise) ** 2 * self.objective.power(noise.coefficients(self.objective.steps))[0]
 
     def multiplier(self, noise: ToeplitzNoise) -> float:
-        """The noise multiplier at the budget, by a search for a zero."""
+        """The noise multiplier at the budget."""
         products = gram(noise, self.objective.steps, self.participation.worst.period).upper
         size = math.sqrt(float(np.diagonal(products).max()))
         root = self._normals @ np.linalg.cholesky(products + 1e-9 * size**2 * np.eye(len(products))).T
 
-        def excess(logarithm: float) -> float:
-            return max(self._log_delta(products, root, math.exp(logarithm)) - self.log_delta, -1e3)
+        low, high = (math.log(end) for end in MULTIPLIER_RANGE)
 
-        low = high = math.log(self._last * size)
-        while excess(low) <= 0:
-            low -= _BRACKET_STRIDE
-        while excess(high) > 0:
-            high += _BRACKET_STRIDE
-        found = math.exp(brentq(excess, low, high, xtol=_MULTIPLIER_TOLERANCE))
+        def delta(x: float) -> float:
+            return math.exp(self._log_delta(products, root, math.exp(low + x)))
+
+        start = math.log(self._last * size) - low
+        found = math.exp(
+            low + falling_root(delta, self.delta, high - low, _DELTA_RESOLUTION, start=start, width=_FIRST_WIDTH)
+        )
         self._last = found / size
         return found
 

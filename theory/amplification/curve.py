@@ -23,7 +23,7 @@ Direction = Literal["remove", "add"]
 DIRECTIONS: tuple[Direction, ...] = ("remove", "add")
 
 _FIRST_STEP = 2.0**-36  # relative, from the root of the estimate to the first number that is verified
-_MULTIPLIER_RANGE = (1e-4, 1e8)  # of noise multipliers
+MULTIPLIER_RANGE = (1e-4, 1e8)  #: of noise multipliers
 _LEAST_MULTIPLIER = 1e-3  # of a run that needs noise
 _LARGEST_EPSILON = 1e6
 _MIN_VALUE = 1e-320  # of values whose logarithm is taken
@@ -194,7 +194,7 @@ def _epsilon_of(curve: Curve, target: float, sigma: float, direction: Direction)
             found = curve.delta(x, sigma, direction)
             return found.upper if side else found.lower
 
-        root = _root(estimate, target, _LARGEST_EPSILON, curve.resolution)
+        root = falling_root(estimate, target, _LARGEST_EPSILON, curve.resolution)
         return math.inf if math.isinf(root) else _verified(estimate, verified, target, root, sign, _LARGEST_EPSILON)
 
     upper = 0.0 if zero.upper <= target else end(1, 1)
@@ -234,7 +234,7 @@ def noise_multiplier_of(curve: Curve, epsilon: float, delta: float) -> float:
 
 @lru_cache(maxsize=256)
 def _noise_multiplier_of(curve: Curve, epsilon: float, target: float) -> float:
-    low, high = (math.log(end) for end in _MULTIPLIER_RANGE)
+    low, high = (math.log(end) for end in MULTIPLIER_RANGE)
 
     def estimate(x: float, *directions: Direction) -> float:
         return max(curve.estimate(epsilon, math.exp(low + x), direction)[1] for direction in directions)
@@ -244,13 +244,13 @@ def _noise_multiplier_of(curve: Curve, epsilon: float, target: float) -> float:
 
     if curve.largest_delta <= target:  # a search would take seconds to say so
         raise _needless(curve, epsilon, target)
-    root = _root(lambda x: estimate(x, "remove"), target, high - low, curve.resolution, start=-low, width=0.25)
+    root = falling_root(lambda x: estimate(x, "remove"), target, high - low, curve.resolution, start=-low, width=0.25)
     if math.isfinite(root) and estimate(root, "add") > target:
-        root = _root(lambda x: estimate(x, "add"), target, high - low, curve.resolution, start=root, width=0.25)
+        root = falling_root(lambda x: estimate(x, "add"), target, high - low, curve.resolution, start=root, width=0.25)
     found = root if math.isinf(root) else _verified(lambda x: estimate(x, *DIRECTIONS), verified, target, root, 1, 40.0)
     if math.isinf(found):
         raise ValueError(
-            f"epsilon and delta must be reached by a noise multiplier up to {_MULTIPLIER_RANGE[1]:g}, "
+            f"epsilon and delta must be reached by a noise multiplier up to {MULTIPLIER_RANGE[1]:g}, "
             f"got {epsilon} and {target}"
         )
     multiplier = math.exp(low + found)
@@ -261,7 +261,7 @@ def _noise_multiplier_of(curve: Curve, epsilon: float, target: float) -> float:
 
 def _needless(curve: Curve, epsilon: float, target: float) -> ValueError:
     """The refusal of a budget that needs no noise."""
-    used = max(curve.delta(0.0, _MULTIPLIER_RANGE[0], direction).upper for direction in DIRECTIONS)
+    used = max(curve.delta(0.0, MULTIPLIER_RANGE[0], direction).upper for direction in DIRECTIONS)
     reason = (
         f"the run uses an example with probability at most {used:.3g}, below delta={target:g}, so that most "
         "examples train nothing; take more steps or a larger rate"
@@ -275,7 +275,7 @@ def _height(value: float, target: float) -> float:
     return math.log(max(value, _MIN_VALUE)) - math.log(target)
 
 
-def _root(
+def falling_root(
     curve: Callable[[float], float],
     target: float,
     largest: float,

@@ -496,3 +496,20 @@ def test_the_strip_of_a_group() -> None:
             ._relative()
             .is_finite()
         )
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("sigma", [1.1, pytest.param(0.06, marks=pytest.mark.slow)])
+def test_slopes_are_derivatives_by_the_norms(sigma: float, direction: Direction) -> None:
+    """Against differences with a plan for each value; the second noise multiplier has no sum in float64."""
+    factors = (Factor(0.02, 1.0, 40), Factor(0.02, 0.7, 30), Factor(0.02, 0.7, 30), Factor(1.0, 0.1, 2))
+    curve = PoissonCurve(factors, factors, True, "")
+    found = curve.slopes(0.5, sigma, direction)
+    stride = 1e-3
+    for i, one in enumerate(factors):
+        ends = []
+        for sign in (1, -1):
+            norm = one.norm * math.exp(sign * stride)
+            moved = (*factors[:i], dataclasses.replace(one, norm=norm), *factors[i + 1 :])
+            ends.append(math.log(PoissonCurve(moved, moved, True, "").estimate(0.5, sigma, direction)[1]))
+        assert np.isclose(found[i], (ends[0] - ends[1]) / (2 * stride), rtol=2e-3, atol=2e-3)
