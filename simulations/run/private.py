@@ -113,7 +113,8 @@ class PrivateRun(Guarded):
         ``"replay"`` for ``FiniteNoise`` that makes its last draws again at each step, and keeps none of them.
     prefetch : bool, default False
         Whether the independent draw of the next step is made while the caller computes gradients, in the memory of one
-        more vector.  With a folder its steps must be noted ahead, ``Folder(…, ahead=2)`` or more.
+        more vector, and of the new dithers of proved noise.  With a folder its steps must be noted ahead,
+        ``Folder(…, ahead=2)`` or more.
     maker : callable, optional
         What makes the noise, a ``NoiseMaker``, for other devices than the host: ``torch_noise.TorchNoise`` and
         ``jax_noise.JaxNoise`` with their device.

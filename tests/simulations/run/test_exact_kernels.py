@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
 import pytest
 
+import corrnoise as cn
 from corrnoise.simulations.run import exact_draws
 from corrnoise.simulations.run.exact_kernels import run_rows
 from corrnoise.simulations.run.exact_steps import finest_unit
 from corrnoise.simulations.run.proved import ProvedNoise, integers
-from tests.simulations.run.test_proved import FORMS, SECRET, made, program_of
+from tests.simulations.run.crashes import dies
+from tests.simulations.run.sources import counted
+from tests.simulations.run.test_proved import FORMS, SECRET, made, program_of, releases, run_of
+
+PREFETCH = ProvedNoise.prefetch
 
 
 @pytest.mark.slow
@@ -72,3 +79,20 @@ def test_prefetched_draws_are_used_and_have_the_same_integers(name: str, threads
     np.testing.assert_array_equal(ahead.memory, true.memory)
     true.close()
     ahead.close()
+
+
+@pytest.mark.parametrize("name", ["sections", "scaled finite"])
+def test_a_run_that_prefetches_has_the_same_releases(name: str, tmp_path: Path) -> None:
+    """With a crash and a restart between two steps."""
+    found = []
+    with mock.patch.object(os, "fsync", return_value=None):
+        for ahead in (False, True):
+            folder = cn.Folder(tmp_path / str(ahead), marks=tmp_path / f"{ahead} marks", checkpoint_every=3, ahead=4)
+            with counted(), mock.patch.object(ProvedNoise, "prefetch", autospec=True, side_effect=PREFETCH) as fetched:
+                run = run_of(FORMS[name], folder=folder, prefetch=ahead)
+                shown = releases(run, 5)
+                dies(run)
+                with run_of(FORMS[name], folder=folder, prefetch=ahead) as run:
+                    found.append(shown + releases(run, 8))
+            assert fetched.called == ahead
+    assert found[0] == found[1]
