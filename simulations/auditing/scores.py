@@ -152,7 +152,7 @@ def audit_scores(
     ranked = coins[np.argsort(values, kind="stable")]
 
     def largest(bound: Callable[..., float], of_delta: float | None, together: float = 0.0) -> float:
-        tests = _guesses(ranked, level, together)
+        tests = guesses(ranked, level, together)
         return max(bound(values.size, r, v, level=each, delta=of_delta) for r, v, each in tests)
 
     def any_mechanism(of_delta: float) -> float:
@@ -185,13 +185,22 @@ def _checked(scores: ArrayLike, taken: ArrayLike) -> tuple[Array, NDArray[np.boo
     return values.ravel(), coins.ravel()
 
 
-def _guesses(ranked: NDArray[np.bool_], level: float, together: float) -> list[tuple[int, int, float]]:
-    """Numbers of guesses and of correct ones with the level of this test, for coins by increasing scores.
+def guesses(ranked: NDArray[np.bool_], level: float, together: float) -> list[tuple[int, int, float]]:
+    """The tests of an audit: numbers of guesses and of correct ones, with the level of each test.
 
-    Half the level is for guesses about both ends, half for the highest or lowest scores alone.  A loop that reveals
-    each coin with probability ``together`` may reveal r of m coins at once, with probability ``together`` m/r, and then
-    all guesses are correct.  If this is near the level of a test, r is left out.  The lowest scores alone are left out,
-    too.
+    Parameters
+    ----------
+    ranked : array of bool
+        The coins, by increasing scores.
+    level : float
+        The sum of the levels; half of it is for guesses about both ends, half for one end.
+    together : float
+        δ of a loop that may reveal r of m coins at once with probability δm/r, so that all guesses are correct.  If
+        this is near the level of a test, r is left out.  For δ > 0 the lowest scores alone are left out, too.
+
+    Returns
+    -------
+    list of tuples
     """
     halves = [ranked.size // 2]
     while True:

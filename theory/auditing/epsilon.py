@@ -34,7 +34,7 @@ from scipy.stats import binom
 from corrnoise.theory.numerics import checks
 
 _MAX_EPSILON = 2000.0  #: of ε and μ; a larger lower bound is reported as this one
-_MAX_HALVINGS = 60
+_MAX_HALVINGS = 40  # of an interval that is not longer than its lower end, or 1
 _LEFT_OUT = 1e-9  # of the level: the largest probability of numbers of revealed coins that are bounded together
 _ROUNDING_MARGIN = 1e-9  # of the probability, above the rounding errors of its terms
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 
 import corrnoise as cn
-from corrnoise.simulations.auditing.scores import ScoreAudit
+from corrnoise.simulations.auditing.scores import ScoreAudit, guesses
 from tests.broken_loops import CLAIM
 
 
@@ -38,6 +38,17 @@ def test_few_canaries_are_recognised_at_one_end(sign: int, known: float) -> None
     assert found.epsilon_independent > 2
     assert found.epsilon_gaussian > 2
     assert found.epsilon > known
+
+
+@pytest.mark.parametrize("together", [0.0, 1e-6, 1e-5, 1e-3])
+@pytest.mark.parametrize("canaries", [2, 3, 31, 32, 1000, 18048])
+def test_the_tests_share_the_level(together: float, canaries: int) -> None:
+    """A loop that reveals so many coins at once does so with at most a quarter of the level of a test of both ends."""
+    ranked = np.random.default_rng(6).random(canaries) < 0.5
+    tests = guesses(ranked, 1e-3, together)
+    assert sum(each for _, _, each in tests) == pytest.approx(1e-3, rel=1e-12)
+    pairs = tests[:: 2 if together else 3]
+    assert all(together * canaries / number <= each / 4 for number, _, each in pairs[1:])
 
 
 @pytest.mark.slow
