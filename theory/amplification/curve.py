@@ -23,7 +23,7 @@ Direction = Literal["remove", "add"]
 DIRECTIONS: tuple[Direction, ...] = ("remove", "add")
 
 _FIRST_STEP = 2.0**-36  # relative, from the root of the estimate to the first number that is verified
-MULTIPLIER_RANGE = (1e-4, 1e8)  #: of noise multipliers
+MULTIPLIER_RANGE = (1e-4, 1e38)  #: of noise multipliers
 _LEAST_MULTIPLIER = 1e-3  # of a run that needs noise
 _LARGEST_EPSILON = 1e6
 _MIN_VALUE = 1e-320  # of values whose logarithm is taken
@@ -194,8 +194,10 @@ def _epsilon_of(curve: Curve, target: float, sigma: float, direction: Direction)
             found = curve.delta(x, sigma, direction)
             return found.upper if side else found.lower
 
-        root = falling_root(estimate, target, _LARGEST_EPSILON, curve.resolution)
-        return math.inf if math.isinf(root) else _verified(estimate, verified, target, root, sign, _LARGEST_EPSILON)
+        root = falling_root(estimate, target, _LARGEST_EPSILON, curve.resolution, offset=0.0)
+        if math.isinf(root):
+            return math.inf
+        return _verified(estimate, verified, target, root, sign, _LARGEST_EPSILON, offset=0.0)
 
     upper = 0.0 if zero.upper <= target else end(1, 1)
     lower = 0.0 if zero.lower <= target else end(0, -1)
@@ -220,7 +222,7 @@ def noise_multiplier_of(curve: Curve, epsilon: float, delta: float) -> float:
     Raises
     ------
     ValueError
-        No number up to 1e8 suffices, or one below 1e-3 does: such a budget needs no noise.
+        No number up to 1e38 suffices, or one below 1e-3 does: such a budget needs no noise.
     """
     epsilon = checks.real("epsilon", epsilon, "[0, inf)")
     target = checks.real("delta", delta, "(0, 1)")
@@ -247,13 +249,14 @@ def _noise_multiplier_of(curve: Curve, epsilon: float, target: float) -> float:
     root = falling_root(lambda x: estimate(x, "remove"), target, high - low, curve.resolution, start=-low, width=0.25)
     if math.isfinite(root) and estimate(root, "add") > target:
         root = falling_root(lambda x: estimate(x, "add"), target, high - low, curve.resolution, start=root, width=0.25)
-    found = root if math.isinf(root) else _verified(lambda x: estimate(x, *DIRECTIONS), verified, target, root, 1, 40.0)
-    if math.isinf(found):
+    if math.isfinite(root):
+        root = _verified(lambda x: estimate(x, *DIRECTIONS), verified, target, root, 1, high - low)
+    if math.isinf(root):
         raise ValueError(
-            f"epsilon and delta must be reached by a noise multiplier up to {MULTIPLIER_RANGE[1]:g}, "
-            f"got {epsilon} and {target}"
+            f"budget must be reached by a noise multiplier up to {MULTIPLIER_RANGE[1]:g}, got epsilon={epsilon:g} and "
+            f"delta={target:g}; take a larger epsilon or delta"
         )
-    multiplier = math.exp(low + found)
+    multiplier = math.exp(low + root)
     if multiplier < _LEAST_MULTIPLIER:
         raise _needless(curve, epsilon, target)
     return multiplier
@@ -283,10 +286,11 @@ def falling_root(
     *,
     start: float = 1.0,
     width: float = 0.5,
+    offset: float = 1.0,
 ) -> float:
     """Where a falling function of x in [0, largest] crosses ``target``; 0 or ``inf`` where it does not.
 
-    By widening steps and then by the Illinois rule on logarithms.
+    By widening steps and then by the Illinois rule on logarithms.  The error of x is relative to ``offset`` + x.
     """
     left = right = min(start, largest)
     low = high = _height(curve(left), target)
@@ -308,7 +312,7 @@ def falling_root(
             width *= 2
     kept = 0
     for _ in range(_MOST_STEPS):
-        if right - left <= _LAST_WIDTH * resolution * (1 + right):
+        if right - left <= _LAST_WIDTH * resolution * (offset + right):
             break
         share = low / (low - high)
         middle = left + (right - left) * (share if 0 < share < 1 else 0.5)
@@ -333,13 +337,14 @@ def _verified(
     root: float,
     sign: int,
     largest: float,
+    offset: float = 1.0,
 ) -> float:
     """The first number found beyond ``root`` where the function is verified to be on the safe side of ``target``.
 
     ``sign`` is 1 for a number above the root, where the function must be at most ``target``, and −1 for one below.
     Without such a number it is 0 or ``inf``.
     """
-    scale = 1 + root
+    scale = offset + root or 1.0
     slope = (_height(estimate(root), target) - _height(estimate(root + 1e-5 * scale), target)) / (1e-5 * scale)
     step = _FIRST_STEP * scale
     x = root + sign * step

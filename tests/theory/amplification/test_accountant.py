@@ -128,7 +128,7 @@ def test_a_capacity_has_its_price() -> None:
         priced, whole = curve.delta(1.0, 1.0, direction), free.delta(1.0, 1.0, direction)
         assert priced.upper >= tau + (1 - tau) * whole.upper * (1 - 1e-15)
         assert priced.upper == pytest.approx(tau + (1 - tau) * whole.upper, rel=1e-14)
-    with pytest.raises(ValueError, match="epsilon and delta must be reached by a noise multiplier"):
+    with pytest.raises(ValueError, match="budget must be reached by a noise multiplier up to 1e"):
         noise_multiplier_of(curve, 1.0, tau / 2)
     assert epsilon_of(curve, tau / 2, 1.0, "remove").upper == math.inf
 
